@@ -1,0 +1,132 @@
+# Everything starts here; each target does its own set-up. `make` alone lists them.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$p && break; done)
+UV_VERSION := 0.13.9
+VENV := .venv
+RUN := $(VENV)/bin/python
+# One name for every way to pass pytest more: make test ARGS="-k zone -x"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# Which folders hold code; a folder that does not exist is none.
+CODE := $(wildcard benchmarks dags demo fabric_emulator open_mirroring plugins spark_jobs tests workload_generator)
+
+##@ Run
+
+.PHONY: demo
+demo: setup ## the whole way, from a small shop's changes to mirrored tables, proved equal (about 6 minutes)
+	$(RUN) -m demo.run
+
+.PHONY: ui
+ui: setup ## the demo, left running with Airflow's pages to look at
+	$(RUN) -m demo.run --keep
+
+##@ Test
+
+.PHONY: test
+test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (under 20 minutes)
+
+.PHONY: test-fast
+test-fast: setup ## the tests alone; ARGS="..." goes to pytest
+	$(RUN) -m pytest -m "not long" $(ARGS)
+
+.PHONY: test-long
+test-long: setup ## the tests that take minutes
+	$(RUN) -m pytest -m long $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
+	@echo "lint: ruff check, ruff format, mypy"
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "lint: not formatted; run: make format"; exit 1; }
+	@$(VENV)/bin/mypy
+
+.PHONY: format
+format: $(VENV)/.installed ## mend what ruff can mend
+	$(VENV)/bin/ruff check --fix-only --quiet .
+	$(VENV)/bin/ruff format .
+
+##@ Measure
+
+.PHONY: bench-extract
+bench-extract: setup ## events per second into the change log, beside DuckDB alone; ARGS="..." goes to the bench
+	$(RUN) benchmarks/extract.py $(ARGS)
+
+.PHONY: bench-publish
+bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; ARGS="..." goes to the bench
+	$(RUN) benchmarks/publish.py $(ARGS)
+
+##@ Maintain
+
+.PHONY: schema
+schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of mirrors/*.yaml
+	@mkdir -p build
+	$(VENV)/bin/open-mirroring schema > build/mirror.schema.json.new
+	mv build/mirror.schema.json.new docs/mirror.schema.json
+
+.PHONY: lock
+lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
+	$(UV) lock --upgrade
+	$(UV) export --format requirements-txt --all-groups --no-emit-project --no-emit-index-url --no-header \
+		--no-annotate --output-file requirements.lock >/dev/null
+
+.PHONY: jars-pin
+jars-pin: $(VENV)/.installed ## fetch what jars/ivy.xml names and pin its sums; after moving a version there
+	@jars/fetch $(RUN) --pin
+
+.PHONY: clean
+clean: ## remove everything that was made here: environment, jars, caches, build/ with the demo's data
+	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info jars/*.jar
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+##@ Set up (the others do it by themselves)
+
+.PHONY: setup
+setup: prerequisites $(VENV)/.installed jars ## environment and jars; quick when there is nothing to do
+
+.PHONY: prerequisites
+prerequisites: ## look for Python and Java, and say how to get what is missing
+	@.ci/prerequisites "$(PYTHON)"
+
+# The environment is exactly the lock, with the project itself as an editable installation on top of it.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@.ci/prerequisites "$(PYTHON)" lint
+	@$(MAKE) uv
+	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 1.2 GB)"
+	@test -x $(RUN) || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
+	@$(UV) pip sync --quiet --python $(RUN) --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: jars
+jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alone, checked against their sums
+	@jars/fetch $(RUN)
+
+# The project's own uv where there is none on the PATH.
+UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
+
+.PHONY: uv
+uv:
+	@$(UV) --version >/dev/null 2>&1 || { \
+		echo "environment: fetching uv $(UV_VERSION) into .cache/uv"; \
+		$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet "uv==$(UV_VERSION)"; }
+
+# Secrets of the development stack in docker-compose.yaml: made once, never committed, never printed.
+.env: ## secrets for docker-compose.yaml, made once
+	@.ci/prerequisites "$(PYTHON)" lint
+	@umask 077 && $(PYTHON) -c 'import base64, secrets; \
+		print("AIRFLOW_FERNET_KEY=" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()); \
+		[print(name + "=" + secrets.token_hex(24)) for name in \
+		("POSTGRES_PASSWORD", "AIRFLOW_JWT_SECRET", "AIRFLOW_API_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD")]' > $@
+	@echo ".env: secrets made; AIRFLOW_ADMIN_PASSWORD is the one to log in with"
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[.a-zA-Z_-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,104 @@
+"""``fabric-emulator``: the mirroring service on the command line.
+
+Exit codes: 0 done; 1 a table is ``Failed`` (``apply`` without ``--watch``); 2 the call or its folders are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from fabric_emulator.failures import EmulatorError
+from fabric_emulator.service import MirroringService
+from fabric_emulator.settings import Settings
+from open_mirroring.landing_zone.layout import PROCESSED_FOLDERS
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        service = MirroringService(
+            arguments.landing_zone,
+            arguments.tables,
+            settings=Settings(
+                processed_folder=arguments.processed_folder,
+                processed_at_zone_root=arguments.processed_at_zone_root,
+                purge_after_days=arguments.purge_after_days,
+                files_per_poll=arguments.files_per_poll,
+            ),
+            state=arguments.state,
+        )
+        if arguments.command == "apply":
+            if arguments.advance_clock:
+                service.advance_clock(arguments.advance_clock)
+            return _watch(service, arguments.interval) if arguments.watch else _apply(service, {})
+        if arguments.command != "status":
+            {"pause": service.pause, "resume": service.resume, "stop": service.stop, "start": service.start}[
+                arguments.command
+            ]()
+        print(json.dumps({"status": service.database_status(), "data": list(service.status().values())}, indent=1))
+    except EmulatorError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _apply(service: MirroringService, told: dict[str, str]) -> int:
+    """Poll once and print what happened; *told* holds the failures already printed."""
+    for done in service.poll():
+        print(f"applied {done.table} {done.number} rows={done.rows} version={done.version}", flush=True)
+    failures = {
+        f"{entry['sourceSchemaName']}/{entry['sourceTableName']}": f"{entry['error']['errorCode']}: "
+        f"{entry['error']['message']}"
+        for entry in service.status().values()
+        if "error" in entry
+    }
+    for table, failure in failures.items():
+        if told.get(table) != failure:
+            print(f"failed {table} {failure}", flush=True)
+    told.clear()
+    told.update(failures)
+    return 1 if failures else 0
+
+
+def _watch(service: MirroringService, interval: float) -> int:
+    """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    told: dict[str, str] = {}
+    print("watching", flush=True)
+    while not ended.is_set():
+        _apply(service, told)
+        ended.wait(interval)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fabric-emulator", description=__doc__)
+    parser.add_argument(
+        "command",
+        choices=["apply", "status", "pause", "resume", "stop", "start"],
+        help="apply pending files; show the state; pause and resume; stop and start (which rebuilds from scratch)",
+    )
+    parser.add_argument("--landing-zone", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--tables", type=Path, required=True, metavar="DIR", help="where the Delta tables are made")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="state of the emulator (default: TABLES/_state)")
+    parser.add_argument("--watch", action="store_true", help="go on until SIGTERM or SIGINT")
+    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between polls (default: 2)")
+    parser.add_argument("--processed-folder", choices=PROCESSED_FOLDERS, default=Settings.processed_folder)
+    parser.add_argument("--processed-at-zone-root", action="store_true", help="move files to the zone's root instead")
+    parser.add_argument("--purge-after-days", type=float, default=Settings.purge_after_days, metavar="N")
+    parser.add_argument("--files-per-poll", type=int, metavar="N", help="apply at most N files per table and poll")
+    parser.add_argument("--advance-clock", type=float, default=0.0, metavar="SECONDS", help="before applying, for good")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

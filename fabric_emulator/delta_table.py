@@ -1,0 +1,163 @@
+"""The Delta table that a table folder is mirrored to, and the one place that remembers how far it got.
+
+Each data file is one Delta commit. The commit itself names the file's number (as an application transaction) and
+the life of the folder it came from (as the application's id): applying a file and remembering it are one step, so a
+crash right after it applies nothing twice, and a table left over from an earlier life of its folder is recognised.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from fabric_emulator.change_file import INSERT, ChangeFile
+from fabric_emulator.failures import needs_rebuild
+from fabric_emulator.row_effects import row_effects
+from fabric_emulator.schema_union import fitted, union
+from fabric_emulator.settings import Settings
+
+_DROPPED = "_dropped-"
+_ROWS, _BYTES, _TIME, _MARKED = "processedRows", "processedBytes", "lastSync", "incremental"
+
+
+class Progress(NamedTuple):
+    """How far a table is.
+
+    Last applied number (0: none), rows and bytes of all files applied in its life, time of the last one in seconds
+    since 1970, and whether any of them had a marker (F-58).
+    """
+
+    number: int = 0
+    rows: int = 0
+    bytes: int = 0
+    synced: float = 0.0
+    incremental: bool = False
+
+
+class MirroredDeltaTable:
+    """The Delta table at *path* as the mirror of one life of a table folder.
+
+    Opening looks at the table and nothing else; a table of another life counts as none, and the first file drops it.
+    """
+
+    def __init__(self, path: Path, life: str) -> None:
+        self._path = path
+        self._life = f"fabric-emulator/{life}"
+        self._table: DeltaTable | None = None
+        self._rows: pa.Table | None = None
+        if DeltaTable.is_deltatable(str(path)):
+            found = DeltaTable(path)
+            if found.transaction_version(self._life) is not None:
+                self._table = found
+
+    @property
+    def progress(self) -> Progress:
+        """What the newest commit says; the zero progress when there is no table of this life yet.
+
+        Raises:
+            TableFailure: ``MirroredTableLost`` when somebody else has written to the table.
+        """
+        if self._table is None:
+            return Progress()
+        newest = self._table.history(1)[0]
+        number = self._table.transaction_version(self._life)
+        if number is None or _ROWS not in newest:
+            raise needs_rebuild("MirroredTableLost", f"version {newest['version']} was not written by the emulator.")
+        return Progress(
+            number, int(newest[_ROWS]), int(newest[_BYTES]), float(newest[_TIME]), newest[_MARKED] == "true"
+        )
+
+    def apply(self, change: ChangeFile, keys: tuple[str, ...], after: Progress, name: str, settings: Settings) -> int:
+        """Apply the rows of one file in one commit and return the version of it.
+
+        Args:
+            change: the file.
+            keys: the key columns.
+            after: the progress that the commit records.
+            name: the file's name, for messages.
+            settings: what becomes of columns left out of an update.
+
+        Raises:
+            TableFailure: ``SchemaMergeFailure`` (F-86, F-87); the table is as it was.
+        """
+        known = None if self._table is None else self._schema(self._table)
+        schema = union(known, change.rows.schema, keys, name)
+        appended, rows = self._effect(change, keys, schema, name, settings)
+        if self._table is None:
+            drop(self._path)
+        write_deltalake(
+            self._path,
+            rows,
+            mode="error" if self._table is None else "append" if appended else "overwrite",
+            schema_mode=None if known is None or schema == known else "merge" if appended else "overwrite",
+            commit_properties=CommitProperties(
+                custom_metadata={
+                    _ROWS: str(after.rows),
+                    _BYTES: str(after.bytes),
+                    _TIME: repr(after.synced),
+                    _MARKED: "true" if after.incremental else "false",
+                },
+                app_transactions=[Transaction(self._life, after.number)],
+            ),
+        )
+        self._table = DeltaTable(self._path)
+        if not appended:
+            self._rows = rows
+        elif self._rows is not None:
+            self._rows = pa.concat_tables([fitted(self._rows, schema, name), rows])
+        return self._table.version()
+
+    def _effect(
+        self, change: ChangeFile, keys: tuple[str, ...], schema: pa.Schema, name: str, settings: Settings
+    ) -> tuple[bool, pa.Table]:
+        """(True, rows to append) or (False, all rows of the table)."""
+        markers = change.markers
+        if markers is None or not keys or all(value == INSERT for value in markers.unique().to_pylist()):
+            return True, fitted(change.rows, schema, name)
+        present = fitted(self._all_rows(schema), schema, name)
+        effects = row_effects(present.select(keys), change.rows.select(keys), markers)
+        born = fitted(change.rows.take(effects.born), schema, name)
+        if len(effects.unchanged) == present.num_rows:
+            return True, born
+        replacement = change.rows.take(effects.replacement)
+        if settings.column_left_out_of_update == "keep":
+            before = present.take(effects.replaced)
+            for field in schema:
+                if field.name not in replacement.column_names:
+                    replacement = replacement.append_column(field, before.column(field.name))
+        kept = present.take(effects.unchanged)
+        return False, pa.concat_tables([kept, fitted(replacement, schema, name), born])
+
+    def _all_rows(self, schema: pa.Schema) -> pa.Table:
+        if self._table is None:
+            return schema.empty_table()
+        if self._rows is None:
+            # scan() and not to_pyarrow_table(): the latter reads through Python objects in Arrow's own threads,
+            # which now and then abort the process when the interpreter ends.
+            self._rows = pa.table(self._table.scan()).cast(self._schema(self._table))
+        return self._rows
+
+    @staticmethod
+    def _schema(table: DeltaTable) -> pa.Schema:
+        return pa.schema(table.schema().to_arrow())
+
+
+def drop(path: Path) -> None:
+    """Remove a Delta table in one step (the renaming), then its files; nothing happens when there is none."""
+    grave = path.with_name(f"{_DROPPED}{uuid.uuid4().hex}")
+    try:
+        path.rename(grave)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(grave)
+
+
+def bury_dropped(tables: Path) -> None:
+    """Remove what a crash left of dropped tables."""
+    for grave in tables.glob(f"*/{_DROPPED}*"):
+        shutil.rmtree(grave)

@@ -1,0 +1,57 @@
+"""What can go wrong: a table that fails, and an emulator that cannot work at all."""
+
+from __future__ import annotations
+
+
+class EmulatorError(Exception):
+    """The emulator itself cannot go on; no table is to blame.
+
+    Args:
+        code: stable identifier in UPPER_SNAKE case.
+        what: one sentence with the offending value.
+        way_out: what to do about it.
+    """
+
+    def __init__(self, code: str, what: str, *, way_out: str) -> None:
+        super().__init__(f"{code}: {what} Way out: {way_out}")
+        self.code = code
+        self.what = what
+        self.way_out = way_out
+
+
+class TableFailure(Exception):
+    """A table cannot go on; it is latched as ``Failed`` while other tables go on.
+
+    Args:
+        code: the ``errorCode`` of the monitoring surfaces. ``SchemaMergeFailure`` is the service's own name (field),
+            the others are the emulator's.
+        what: one sentence with the offending value.
+        way_out: what the documentation says about repairing it.
+        by_replacement: True when a valid file under the same name heals the table (F-40, Microsoft Learn: best
+            practices); False when only a recreated folder does (F-87, F-89).
+    """
+
+    def __init__(self, code: str, what: str, *, way_out: str, by_replacement: bool) -> None:
+        super().__init__(f"{what} Way out: {way_out}")
+        self.code = code
+        self.by_replacement = by_replacement
+
+
+def bad_file(code: str, what: str) -> TableFailure:
+    """The content of a file is at fault: replacing it under the same name heals the table (F-40)."""
+    return TableFailure(
+        code,
+        what,
+        way_out="delete the file and put a valid one under exactly the same name (F-40)",
+        by_replacement=True,
+    )
+
+
+def needs_rebuild(code: str, what: str) -> TableFailure:
+    """What the table has become is at odds with what comes: only a new folder heals it (F-75, F-87)."""
+    return TableFailure(
+        code,
+        what,
+        way_out="delete the table's folder and create it again with a full load (F-75)",
+        by_replacement=False,
+    )

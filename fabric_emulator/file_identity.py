@@ -1,0 +1,64 @@
+"""Telling one life of a file or folder from the next, as the service does by ETags (F-72, Microsoft Learn).
+
+An inode number alone does not: common file systems hand it out again at once. Inode and time of birth together do.
+Modification times say nothing about a folder's life, because every file put into it changes them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+_AT_FDCWD = -100
+_STATX_BTIME = 0x800
+_STATX_SIZE = 256
+_BTIME_OFFSET = 80
+
+
+def folder_identity(folder: Path) -> str | None:
+    """What stays the same while this folder lives and differs when it is recreated; None when there is no folder.
+
+    On a file system that keeps no time of birth the inode number has to do.
+    """
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return f"{found.st_dev}:{found.st_ino}:{_born(folder, found)}"
+
+
+def content_identity(path: Path) -> str | None:
+    """What changes when a file is replaced: size, time of modification, inode; None when there is no file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return f"{found.st_size}:{found.st_mtime_ns}:{found.st_ino}"
+
+
+def _born(path: Path, found: os.stat_result) -> str:
+    # Python 3.11 shows the time of birth on macOS and the BSDs only; on Linux it takes the system call itself.
+    known = getattr(found, "st_birthtime", None)
+    if known is not None:
+        return repr(known)
+    statx = _statx()
+    if statx is None:
+        return "unknown"
+    answer = ctypes.create_string_buffer(_STATX_SIZE)
+    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, answer) != 0:
+        return "unknown"
+    (mask,) = struct.unpack_from("=I", answer, 0)
+    if not mask & _STATX_BTIME:
+        return "unknown"
+    seconds, nanoseconds = struct.unpack_from("=qI", answer, _BTIME_OFFSET)
+    return f"{seconds}.{nanoseconds:09d}"
+
+
+def _statx() -> Any | None:
+    try:
+        return ctypes.CDLL(None, use_errno=True).statx
+    except (AttributeError, OSError):
+        return None

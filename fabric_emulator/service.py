@@ -1,0 +1,196 @@
+"""The mirroring service of one landing zone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fabric_emulator.delta_table import bury_dropped, drop
+from fabric_emulator.failures import EmulatorError
+from fabric_emulator.file_identity import folder_identity
+from fabric_emulator.monitoring import rest_entry, write_monitoring
+from fabric_emulator.processed_files import forget, processed_folder, tidy
+from fabric_emulator.settings import Settings
+from fabric_emulator.state import Latch, ServiceState, StateFile, TableState
+from fabric_emulator.table_folders import TableFolder, table_folders
+from fabric_emulator.table_mirror import Applied, TableMirror
+from open_mirroring.landing_zone.layout import METADATA_FILE
+
+_COLLISION = "TargetCollision"
+
+
+class MirroringService:
+    """Applies the tables of a landing zone to Delta tables at ``<tables>/<schema>/<table>``.
+
+    Any number of services, one after the other or side by side, may work on the same *tables*: polls take turns, and
+    a service that was killed at any point is continued by the next one without applying a file twice.
+
+    Args:
+        landing_zone: root of the zone.
+        tables: where the Delta tables are made, with ``_monitoring/tables.json`` beside them.
+        settings: the switches.
+        state: folder of the service's own state; by default ``<tables>/_state``.
+        clock: seconds since 1970; :meth:`advance_clock` adds to it.
+    """
+
+    def __init__(
+        self,
+        landing_zone: Path,
+        tables: Path,
+        *,
+        settings: Settings | None = None,
+        state: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._zone = Path(landing_zone)
+        self._tables = Path(tables)
+        self._settings = settings or Settings()
+        self._state = StateFile(state or self._tables / "_state")
+        self._clock = clock
+        self._seen: set[str] = set()
+
+    def poll(self) -> list[Applied]:
+        """Do once what the service does all the time, and say which files were applied, in order per table.
+
+        Tables whose folder is gone are dropped, recreated ones rebuilt, pending files applied, applied ones moved and
+        purged. A table that fails is latched and seen in :meth:`status`. Nothing happens while paused or stopped.
+
+        Raises:
+            EmulatorError: ``ZONE_MISSING`` when tables are known and the whole zone is gone, ``STATE_INVALID``.
+            ExceptionGroup: errors of the file system or of Delta, after all other tables had their turn.
+        """
+        with self._turn() as state:
+            return self._poll(state) if state.status == "Running" else []
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Per table folder of the zone its entry in the shape of ``getTablesMirroringStatus``, as of the last poll."""
+        return {name: rest_entry(table) for name, table in sorted(self._state.read().tables.items())}
+
+    def database_status(self) -> str:
+        """``Running``, ``Paused`` or ``Stopped``."""
+        return self._state.read().status
+
+    def pause(self) -> None:
+        """Apply nothing until :meth:`resume`, as a paused capacity does; a stopped database stays stopped."""
+        self._change_status({"Running": "Paused"})
+
+    def resume(self) -> None:
+        """Go on where :meth:`pause` left off."""
+        self._change_status({"Paused": "Running"})
+
+    def stop(self) -> None:
+        """Stop mirroring; the tables stay as they are."""
+        self._change_status({"Running": "Stopped", "Paused": "Stopped"})
+
+    def start(self) -> None:
+        """Start a stopped database: every table is dropped and begins again at number 1 (F-76, Microsoft Learn).
+
+        Nothing happens when it is not stopped.
+        """
+        with self._turn() as state:
+            if state.status != "Stopped":
+                return
+            dropped, state.tables = list(state.tables.values()), {}
+            state.status, state.restarts = "Running", state.restarts + 1
+            self._seen.clear()
+            # Saved first: the new count of restarts makes these tables strangers, even if we never get to drop them.
+            self._state.save(state)
+            for table in dropped:
+                drop(self._tables / table.target)
+
+    def advance_clock(self, seconds: float) -> None:
+        """Let the emulator's time jump forward, for good."""
+        with self._turn() as state:
+            state.clock += seconds
+
+    def _change_status(self, change: dict[str, str]) -> None:
+        with self._turn() as state:
+            state.status = change.get(state.status, state.status)
+
+    @contextmanager
+    def _turn(self) -> Iterator[ServiceState]:
+        with self._state.held() as state:
+            try:
+                yield state
+            finally:
+                write_monitoring(self._tables / "_monitoring", state)
+
+    def _poll(self, state: ServiceState) -> list[Applied]:
+        bury_dropped(self._tables)
+        now = self._clock() + state.clock
+        folders = self._find(state)
+        applied: list[Applied] = []
+        errors: list[Exception] = []
+        for folder in folders:
+            try:
+                applied += self._mirror(folder, state).apply_pending(now, look_closely=folder.name not in self._seen)
+                self._seen.add(folder.name)
+            except Exception as error:  # one table's trouble must not keep the others waiting; raised below
+                errors.append(error)
+        # Only files that the state names as applied are moved, so that a crash never hides a file still to be read.
+        self._state.save(state)
+        for folder in folders:
+            try:
+                tidy(self._zone, folder, state.tables[folder.name], self._settings, now)
+            except FileNotFoundError:  # the folder is being deleted: the next poll sees what became of it
+                continue
+        if errors:
+            raise ExceptionGroup("some tables could not be polled", errors)
+        return applied
+
+    def _find(self, state: ServiceState) -> list[TableFolder]:
+        """The folders to work on, each with an entry in the state; those that are gone or new are dropped first."""
+        try:
+            found = {folder.name: folder for folder in table_folders(self._zone)}
+        except FileNotFoundError:
+            if state.tables:
+                raise EmulatorError(
+                    "ZONE_MISSING",
+                    f"the landing zone {self._zone} does not exist.",
+                    way_out="give the right path; to drop its tables on purpose, delete their folders one by one",
+                ) from None
+            return []
+        lives = {name: life for name, folder in found.items() if (life := folder_identity(folder.path))}
+        for name, known in list(state.tables.items()):
+            if lives.get(name) != known.life:  # F-71 deleted, F-72 recreated
+                if not _collides(known):
+                    drop(self._tables / known.target)
+                forget(self._zone, name)
+                del state.tables[name]
+                self._seen.discard(name)
+        owners = {table.target.casefold(): name for name, table in state.tables.items() if not _collides(table)}
+        for name, life in lives.items():
+            folder = found[name]
+            if name not in state.tables and not self._is_table(folder):
+                continue
+            target = f"{folder.schema or self._settings.default_schema}/{folder.table}"
+            entry = state.tables.setdefault(name, TableState(target, life))
+            owner = owners.setdefault(target.casefold(), name)
+            if owner != name and entry.latch is None:
+                entry.latch = Latch(
+                    _COLLISION, f"{name} and {owner} are both the table {target}. Way out: delete this folder."
+                )
+        return [found[name] for name in lives if name in state.tables]
+
+    def _is_table(self, folder: TableFolder) -> bool:
+        return not self._settings.ignore_folder_without_metadata or (folder.path / METADATA_FILE).is_file()
+
+    def _mirror(self, folder: TableFolder, state: ServiceState) -> TableMirror:
+        entry = state.tables[folder.name]
+        again = state.restarts and self._settings.restart_reads_processed
+        return TableMirror(
+            folder,
+            entry,
+            self._tables / entry.target,
+            f"{entry.life}/{state.restarts}",
+            self._settings,
+            processed_folder(self._zone, folder, self._settings) if again else None,
+        )
+
+
+def _collides(table: TableState) -> bool:
+    """Whether this folder only claims a table that is another folder's (X-14, assumed: names compare without case)."""
+    return table.latch is not None and table.latch.code == _COLLISION

@@ -1,0 +1,70 @@
+"""The switches of the emulator: one per rule that is configurable, or that nobody documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fabric_emulator.failures import EmulatorError
+from open_mirroring.landing_zone.layout import PROCESSED_FOLDERS, READY_TO_DELETE_FOLDER
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How this service behaves where documentation leaves room.
+
+    Raises:
+        EmulatorError: ``SETTING_INVALID`` for a processed folder that the layout does not know, a negative time or
+            a limit below one.
+    """
+
+    default_schema: str = "dbo"
+    """Schema of a table folder without a schema level (F-03; field)."""
+
+    processed_folder: str = READY_TO_DELETE_FOLDER
+    """Where applied files go (F-36: either folder; field: straight to this one)."""
+
+    processed_at_zone_root: bool = False
+    """Applied files go to ``<zone>/<processed folder>/<table folder>/`` instead of into the table folder (X-02,
+    assumed)."""
+
+    purge_after_days: float = 7.0
+    """How long they stay there (F-36, Microsoft Learn: landing zone format)."""
+
+    last_kept: Literal["applied", "highest"] = "applied"
+    """Which file is "the last one" that stays in the table folder (F-35): the last one applied, or the highest
+    number present (assumed)."""
+
+    files_per_poll: int | None = None
+    """At most so many files per table and poll; None applies all. Lets a backlog be seen (no rule of the service)."""
+
+    ignore_folder_without_metadata: bool = True
+    """A folder without ``_metadata.json`` is no table yet (X-06, field); False takes it as a table without keys
+    (F-12, Microsoft Learn)."""
+
+    marker_must_be_last: bool = True
+    """The marker column has to be the last one (F-50, Microsoft Learn); False accepts it anywhere (X-04: the preview
+    drew it first)."""
+
+    null_marker: Literal["fail", "default"] = "fail"
+    """A row whose marker is null fails the table, or counts as a row without marker (assumed: not documented)."""
+
+    column_left_out_of_update: Literal["null", "keep"] = "null"
+    """What an updated row holds in a column that its file does not have: NULL, as in every new row (F-84), or what
+    it held before (assumed: F-55 demands full rows)."""
+
+    restart_reads_processed: bool = False
+    """Whether a restarted database finds its numbers in the processed folder too. Field: it does not, and a table
+    whose first files are gone does not come back (F-76)."""
+
+    def __post_init__(self) -> None:
+        if self.processed_folder not in PROCESSED_FOLDERS:
+            raise _invalid("processed_folder", self.processed_folder, f"one of {', '.join(PROCESSED_FOLDERS)}")
+        if self.purge_after_days < 0:
+            raise _invalid("purge_after_days", self.purge_after_days, "zero or more days")
+        if self.files_per_poll is not None and self.files_per_poll < 1:
+            raise _invalid("files_per_poll", self.files_per_poll, "one or more files, or None")
+
+
+def _invalid(name: str, value: object, allowed: str) -> EmulatorError:
+    return EmulatorError("SETTING_INVALID", f"{name} is {value!r}.", way_out=f"give {allowed}")

@@ -1,0 +1,143 @@
+"""What the service remembers between polls, besides what the Delta tables themselves say.
+
+One JSON document, replaced in one step. Losing it loses error messages, the keys first seen, the age of processed
+files and the clock, never the place in the sequence: that is in the Delta commits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fabric_emulator.failures import EmulatorError
+
+_DOCUMENT = "state.json"
+_LOCK = "lock"
+
+
+@dataclass
+class Latch:
+    """Why a table is ``Failed``.
+
+    *path* (inside the table folder) is the file whose replacement heals the table, *content* what it was like;
+    without a path only a recreated folder heals it.
+    """
+
+    code: str
+    message: str
+    path: str | None = None
+    content: str | None = None
+
+
+@dataclass
+class TableState:
+    """One table.
+
+    *life* identifies its folder, *keys* are those it was seen with first (F-13), *number* to *incremental* are the
+    progress of its Delta table, *pending* counts the files that were waiting, *processed* has the emulator's time at
+    which each number was first seen in the processed folder.
+    """
+
+    target: str
+    life: str
+    keys: list[str] = field(default_factory=list)
+    number: int = 0
+    rows: int = 0
+    bytes: int = 0
+    synced: float = 0.0
+    incremental: bool = False
+    pending: int = 0
+    latch: Latch | None = None
+    processed: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass
+class ServiceState:
+    """The whole database.
+
+    *status* is Running, Paused or Stopped; *restarts* counts the starts from scratch; *clock* is how many seconds the
+    emulator's clock is ahead.
+    """
+
+    status: str = "Running"
+    restarts: int = 0
+    clock: float = 0.0
+    tables: dict[str, TableState] = field(default_factory=dict)
+
+
+class StateFile:
+    """The state document of one service in a folder of its own.
+
+    Args:
+        folder: where it lives; comes into being.
+
+    Raises:
+        EmulatorError: ``STATE_INVALID`` when the document exists but cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / _DOCUMENT
+        self._lock = folder / _LOCK
+
+    @contextmanager
+    def held(self) -> Iterator[ServiceState]:
+        """The state, for one process at a time; what the block made of it is saved, also when the block fails."""
+        with self._lock.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            state = self.read()
+            try:
+                yield state
+            finally:
+                self.save(state)
+
+    def read(self) -> ServiceState:
+        """The last saved state; a fresh one when there is none."""
+        try:
+            text = self._path.read_text()
+        except FileNotFoundError:
+            return ServiceState()
+        try:
+            return _state(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise EmulatorError(
+                "STATE_INVALID",
+                f"{self._path} cannot be read: {error}.",
+                way_out="remove it: the Delta tables know how far they are",
+            ) from error
+
+    def save(self, state: ServiceState) -> None:
+        """Replace the document, if anything changed."""
+        write_if_changed(self._path, json.dumps(asdict(state), ensure_ascii=False, indent=1))
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Replace a small file in one step; a reader sees the old or the new content, never a part."""
+    try:
+        if path.read_text() == text:
+            return
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def _state(document: dict[str, Any]) -> ServiceState:
+    tables = {name: _table(entry) for name, entry in document.pop("tables").items()}
+    return ServiceState(**document, tables=tables)
+
+
+def _table(entry: dict[str, Any]) -> TableState:
+    latch = entry.pop("latch")
+    processed = {int(number): float(time) for number, time in entry.pop("processed").items()}
+    return TableState(**entry, latch=None if latch is None else Latch(**latch), processed=processed)

@@ -1,0 +1,68 @@
+"""Finding tables and their files in a landing zone.
+
+Rules: F-02, F-03 folders; F-04 a new folder is a new table; F-05 underscore names are ignored; F-31 numbered names
+(Microsoft Learn: landing zone format and best practices).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from open_mirroring.landing_zone.layout import file_name, file_number
+
+_SCHEMA_SUFFIX = ".schema"
+
+
+class TableFolder(NamedTuple):
+    """One table of the zone: *name* is its folder relative to the zone, *schema* None without a schema level."""
+
+    name: str
+    path: Path
+    schema: str | None
+    table: str
+
+
+def table_folders(zone: Path) -> list[TableFolder]:
+    """All table folders of the zone in order of their names, with or without a schema level.
+
+    Raises:
+        FileNotFoundError: the zone itself does not exist.
+    """
+    found: list[TableFolder] = []
+    for child in _folders(zone):
+        if not child.name.casefold().endswith(_SCHEMA_SUFFIX):
+            found.append(TableFolder(child.name, child, None, child.name))
+            continue
+        schema = child.name[: -len(_SCHEMA_SUFFIX)]
+        try:
+            below = list(_folders(child))
+        except FileNotFoundError:  # deleted since it was listed: its tables are gone with it
+            continue
+        found += [TableFolder(f"{child.name}/{t.name}", t, schema, t.name) for t in below if schema]
+    return sorted(found)
+
+
+def numbered_files(folder: Path) -> dict[int, Path]:
+    """The data files that lie directly in a folder, by number; nothing when there is no such folder.
+
+    Other names are not data (F-31): staged objects, text files and part files of Spark are passed over.
+    """
+    try:
+        entries = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    numbers = ((file_number(entry.name), entry) for entry in entries)
+    return {number: entry for number, entry in numbers if number is not None and entry.is_file()}
+
+
+def numbered_path(folder: Path, number: int) -> Path:
+    """Where the data file with this number lies or would lie."""
+    return folder / file_name(number)
+
+
+def _folders(parent: Path) -> Iterator[Path]:
+    for child in parent.iterdir():
+        if not child.name.startswith("_") and child.is_dir():
+            yield child

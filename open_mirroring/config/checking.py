@@ -1,0 +1,129 @@
+"""What is wrong with a mirror on this machine, although its file is right. Looks only; creates and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from open_mirroring.config import connections
+from open_mirroring.config.exports import stream_from
+from open_mirroring.config.models import Mirror
+from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.tables import ExportLoad
+from open_mirroring.errors import TerminalError
+
+_CONNECT_SECONDS = 5
+
+
+def check_mirror(mirror: Mirror) -> list[Problem]:
+    """Everything that would stop the mirror's first run: missing inputs, places not writable, connections not set.
+
+    Codes: ``SOURCE_MISSING``, ``NOT_WRITABLE``, ``LEDGER_UNREACHABLE``, ``EXPORT_MISSING``,
+    ``STREAM_FROM_UNREADABLE``, ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. The connection to Spark belongs to the
+    scheduler, which checks it itself.
+    """
+    return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror)]
+
+
+def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
+    return Problem(code, mirror.file, mirror.line_of(path), path_text(path), what, way_out)
+
+
+def _from_error(mirror: Mirror, path: SettingPath, error: TerminalError) -> Problem:
+    place = f" ({error.where})" if error.where else ""
+    return _problem(mirror, path, error.code, f"{error.what}{place}", error.way_out)
+
+
+def _source(mirror: Mirror) -> Iterator[Problem]:
+    path = mirror.resolve(mirror.source.path)
+    if not _readable(path):
+        way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"
+        yield _problem(mirror, ("source", "path"), "SOURCE_MISSING", f"{path} is not there or not readable", way_out)
+
+
+def _writable(mirror: Mirror) -> Iterator[Problem]:
+    for setting, text in ((("landing_zone", "path"), mirror.landing_zone.path), (("change_log",), mirror.change_log)):
+        reason = _why_not_writable(mirror.resolve(text))
+        if reason:
+            way_out = "give the user of this process the right to write there, or choose another folder"
+            yield _problem(mirror, setting, "NOT_WRITABLE", reason, way_out)
+
+
+def _ledger(mirror: Mirror) -> Iterator[Problem]:
+    try:
+        url = make_url(mirror.ledger_url())
+    except TerminalError as error:
+        yield _from_error(mirror, ("ledger",), error)
+        return
+    if url.drivername == "sqlite":
+        file = Path(url.database or "")
+        reason = _why_no_sqlite(file) if file.exists() else _why_not_writable(file.parent)
+        way_out = "choose a place where this process can create a SQLite file, or name a PostgreSQL database"
+    else:
+        reason = _why_no_postgresql(url.render_as_string(False), f"{url.host}:{url.port or 5432}")
+        way_out = "start the database, or mend host, port, database and login of the connection"
+    if reason:
+        yield _problem(mirror, ("ledger",), "LEDGER_UNREACHABLE", reason, way_out)
+
+
+def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
+    for index, table in enumerate(mirror.tables):
+        setting: SettingPath = ("tables", index, "initial_load")
+        load = table.initial_load
+        try:
+            if isinstance(load, ExportLoad):
+                path = mirror.resolve(load.path)
+                if not _readable(path) or (path.is_dir() and not any(path.iterdir())):
+                    what = f"{path} is not there, not readable, or empty"
+                    way_out = "put the export there, or mend `path`"
+                    yield _problem(mirror, (*setting, "path"), "EXPORT_MISSING", what, way_out)
+                setting = (*setting, "stream_from")
+                stream_from(mirror, load)
+            elif load is not None:
+                setting = (*setting, "connection")
+                connections.resolve(load.connection)
+        except TerminalError as error:
+            yield _from_error(mirror, setting, error)
+
+
+def _readable(path: Path) -> bool:
+    return path.exists() and os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
+
+
+def _why_not_writable(folder: Path) -> str:
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not nearest.is_dir():
+        return f"{nearest} is no folder"
+    return "" if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} is not writable"
+
+
+def _why_no_sqlite(file: Path) -> str:
+    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK) or _why_not_writable(file.parent):
+        return f"{file} is no file that can be read and written, or its folder takes no journal"
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_CONNECT_SECONDS)
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return f"{file} cannot be opened as a SQLite database: {error}"
+    return ""
+
+
+def _why_no_postgresql(url: str, address: str) -> str:
+    # The driver's message may name user and options: only the kind of failure is told.
+    engine = create_engine(url, connect_args={"connect_timeout": _CONNECT_SECONDS})
+    try:
+        with engine.connect():
+            return ""
+    except (DBAPIError, UnicodeError) as error:
+        return f"the database at {address} does not answer as asked ({type(error).__name__})"
+    finally:
+        engine.dispose()

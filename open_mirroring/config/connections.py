@@ -1,0 +1,131 @@
+"""Connections by name, from the environment variable and in the JSON form that Airflow defines for them.
+
+Public source: Apache Airflow, *Managing Connections*, "Storing connections in environment variables". No error here
+repeats anything of a variable's content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from open_mirroring.config.names import check_connection_name
+from open_mirroring.errors import TerminalError
+
+_TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
+_KNOWN = (*_TEXTS, "port", "extra")
+_FORM = '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}'
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A resolved connection; *schema* is the database's name, as Airflow calls it. Its text hides the secrets."""
+
+    name: str
+    conn_type: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def variable(name: str) -> str:
+    """The environment variable that holds a connection: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
+    return f"AIRFLOW_CONN_{name.upper()}"
+
+
+def resolve(name: str) -> Connection:
+    """The connection of this name.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING`` when its variable is not set or empty, ``CONNECTION_INVALID`` when the
+            name or the content is malformed.
+    """
+    try:
+        check_connection_name(name)
+    except PydanticCustomError:
+        raise invalid("?", "this is no name of a connection") from None
+    text = os.environ.get(variable(name), "")
+    if not text.strip():
+        raise TerminalError(
+            "CONNECTION_MISSING",
+            f"the connection {name!r} is not set",
+            where=variable(name),
+            way_out=f"set the variable in the environment of the process, in JSON form: {_FORM}",
+        )
+    content = _content(name, text)
+    for key in _TEXTS:
+        if not isinstance(content.get(key), str | None):
+            raise invalid(name, f"its {key} is no text")
+    if not content.get("conn_type"):
+        raise invalid(name, "it has no conn_type")
+    return Connection(
+        name=name,
+        conn_type=_type(content["conn_type"]),
+        host=content.get("host") or None,
+        port=_port(name, content.get("port")),
+        login=content.get("login") or None,
+        password=content.get("password") or None,
+        schema=content.get("schema") or None,
+        extra=_extra(name, content.get("extra")),
+    )
+
+
+def invalid(name: str, what: str) -> TerminalError:
+    """The error for a connection whose content cannot be used; *what* must not repeat the content."""
+    return TerminalError(
+        "CONNECTION_INVALID",
+        f"the connection {name!r} cannot be used: {what}",
+        where=variable(name),
+        way_out=f"write it in Airflow's JSON form: {_FORM}",
+    )
+
+
+def _content(name: str, text: str) -> dict[str, Any]:
+    content = _parsed(text)
+    if isinstance(content, dict):
+        if set(content) <= set(_KNOWN):
+            return content
+        raise invalid(name, f"it has a key other than {', '.join(_KNOWN)}")
+    form = "it is in URI form, only JSON is read" if "://" in text and content is None else "it is no JSON object"
+    raise invalid(name, form)
+
+
+def _extra(name: str, extra: object) -> Mapping[str, Any]:
+    # Airflow writes `extra` as an object, or as text that holds one.
+    if extra is None or extra == "":
+        return {}
+    found = _parsed(extra) if isinstance(extra, str) else extra
+    if not isinstance(found, dict):
+        raise invalid(name, "its extra is no JSON object")
+    return found
+
+
+def _parsed(text: str) -> Any:
+    # Returns instead of raising: a JSONDecodeError carries the whole text, secrets included.
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _port(name: str, port: object) -> int | None:
+    if port is None or port == "":
+        return None
+    if isinstance(port, int | str) and not isinstance(port, bool) and str(port).isascii() and str(port).isdigit():
+        number = int(port)
+        if 1 <= number <= 65535:
+            return number
+    raise invalid(name, "its port is no number from 1 to 65535")
+
+
+def _type(conn_type: str) -> str:
+    # As Airflow does it: one spelling of each type.
+    return "postgres" if conn_type == "postgresql" else conn_type.replace("-", "_")

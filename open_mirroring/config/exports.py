@@ -1,0 +1,47 @@
+"""Where an export begins in the stream (G-08)."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic_core import PydanticCustomError
+
+from open_mirroring.config.models import Mirror
+from open_mirroring.config.names import stream_position
+from open_mirroring.config.tables import ExportLoad, StreamFromFile
+from open_mirroring.errors import TerminalError
+
+_KEY = "stream_from"
+
+
+def stream_from(mirror: Mirror, load: ExportLoad) -> str:
+    """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
+
+    Raises:
+        TerminalError: ``STREAM_FROM_UNREADABLE`` when the file that should hold it is missing, no JSON object, or
+            holds no stream position under ``stream_from``.
+    """
+    if not isinstance(load.stream_from, StreamFromFile):
+        return load.stream_from
+    file = mirror.resolve(load.stream_from.file)
+    try:
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    except ValueError:
+        reason = "is no JSON"
+    else:
+        position = content.get(_KEY) if isinstance(content, dict) else None
+        if not isinstance(position, str):
+            reason = f"has no text under {_KEY!r}"
+        else:
+            try:
+                return stream_position(position)
+            except PydanticCustomError:
+                reason = f"holds no stream position under {_KEY!r}"
+    raise TerminalError(
+        "STREAM_FROM_UNREADABLE",
+        f"the file that tells where the export begins in the stream {reason}",
+        where=str(file),
+        way_out=f"write a JSON object with {_KEY!r}: the last commit LSN before the export began, or 'beginning'",
+    )

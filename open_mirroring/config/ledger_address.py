@@ -1,0 +1,84 @@
+"""The ledger's SQLAlchemy URL, from a mirror file or from a connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from open_mirroring.config import secret_scan
+from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.config.names import refusal
+
+_WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
+_POSTGRESQL = "postgresql+psycopg2"
+_DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", _POSTGRESQL)
+_OPTIONS = ("application_name", "connect_timeout", "options", "sslcert", "sslkey", "sslmode", "sslrootcert")
+"""What a connection's `extra` may say; names as libpq defines them. `sslkey` is the path of a file."""
+
+
+def check_url(text: str) -> str:
+    """Refuse a ledger URL that is malformed, holds a password, or names a database that forgets or is not known."""
+    url = _parsed(text)
+    if url is None:
+        raise refusal("VALUE_INVALID", "this is no URL of a ledger", _WAY_OUT)
+    if url.password is not None or any("password" in option for option in url.query):
+        raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
+    if url.drivername not in _DRIVERS:
+        raise refusal("VALUE_INVALID", "a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
+    database = url.database or ""
+    if url.drivername.startswith("sqlite") and (
+        url.host or database in ("", ":memory:") or database.startswith("file:")
+    ):
+        raise refusal(
+            "VALUE_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
+        )
+    if not url.drivername.startswith("sqlite") and not database:
+        raise refusal("VALUE_INVALID", "the URL names no database", _WAY_OUT)
+    return text
+
+
+def absolute(text: str, home: Path) -> str:
+    """The URL with a relative SQLite path made absolute from *home*, and with the driver written out."""
+    url = make_url(text)
+    if url.drivername.startswith("sqlite"):
+        return url.set(drivername="sqlite", database=str(home / (url.database or ""))).render_as_string(False)
+    return url.set(drivername=_POSTGRESQL).render_as_string(False)
+
+
+def from_connection(connection: Connection, home: Path) -> str:
+    """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has options in
+            ``extra`` that the driver would not get.
+    """
+    unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
+    if unknown:
+        raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)} (PostgreSQL)")
+    if connection.conn_type == "sqlite":
+        if not connection.host or connection.host == ":memory:":
+            raise invalid(connection.name, "a SQLite ledger needs the path of its file as host")
+        return URL.create("sqlite", database=str(home / connection.host)).render_as_string(False)
+    if connection.conn_type != "postgres":
+        raise invalid(connection.name, "a ledger lives in SQLite or PostgreSQL")
+    if not connection.host or not connection.schema:
+        raise invalid(connection.name, "host or schema (the database) is missing")
+    return URL.create(
+        _POSTGRESQL,
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query={option: str(value) for option, value in connection.extra.items()},
+    ).render_as_string(False)
+
+
+def _parsed(text: str) -> URL | None:
+    # Returns instead of raising: the parser's errors may repeat the text.
+    try:
+        return make_url(text)
+    except (ArgumentError, ValueError):
+        return None

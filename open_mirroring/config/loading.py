@@ -1,0 +1,168 @@
+"""Reads mirror files; everything wrong with them is reported at once, by file and line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from open_mirroring.config.explaining import Explanation, explain
+from open_mirroring.config.models import LedgerConnection, Mirror, Origin
+from open_mirroring.config.problems import ConfigError, Problem, SettingPath, path_text
+from open_mirroring.config.tables import Table, table_collisions
+from open_mirroring.config.yaml_tree import YamlTree
+from open_mirroring.landing_zone.layout import name_identity
+
+HOME = "OPEN_MIRRORING_HOME"
+"""Environment variable naming the folder that relative paths start at."""
+
+
+def load_mirror(path: Path) -> Mirror:
+    """Read one mirror file.
+
+    Raises:
+        ConfigError: ``CONFIG_INVALID`` with every mistake found. Values that may be secret are in no message.
+    """
+    mirror, problems = _read(Path(path))
+    if mirror is not None and not problems:
+        problems = _clashes([mirror])
+    if mirror is None or problems:
+        raise ConfigError(problems)
+    return mirror
+
+
+def load_mirrors(folder: Path) -> list[Mirror]:
+    """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
+
+    Raises:
+        ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, two mirrors of one name and two mirrors that
+            share a landing zone, change log or ledger among them.
+    """
+    read = [_read(file) for file in mirror_files(folder)]
+    mirrors = [mirror for mirror, _ in read if mirror is not None]
+    problems = [problem for _, found in read for problem in found] + _clashes(mirrors)
+    if problems:
+        raise ConfigError(problems)
+    return mirrors
+
+
+def mirror_files(folder: Path) -> list[Path]:
+    """The mirror files of a folder: ``*.yaml`` and ``*.yml``, sorted by name, hidden files left out."""
+    return sorted(p for p in Path(folder).glob("*.y*ml") if p.suffix in (".yaml", ".yml") and p.name[0] != ".")
+
+
+def _read(file: Path) -> tuple[Mirror | None, list[Problem]]:
+    text = _text(file)
+    if isinstance(text, Problem):
+        return None, [text]
+    tree = YamlTree(text)
+    problems = [Problem(f.code, file, f.line, path_text(f.path), f.what, f.way_out) for f in tree.findings]
+    if tree.data is None:
+        if not problems:
+            what = "the file holds no setting"
+            problems = [Problem("SETTING_MISSING", file, 1, "", what, "begin with `mirror: NAME`")]
+        return None, problems
+    mirror, refused = _validated(tree.data)
+    problems += [
+        Problem(r.code, file, tree.line_of(r.path), path_text(r.path), r.what, r.way_out)
+        for r in refused
+        if not tree.is_withheld(r.path)
+    ]
+    if mirror is not None:
+        mirror._origin = Origin(file.absolute(), _home(file), tree.lines)
+    return (None if problems else mirror), problems
+
+
+def _text(file: Path) -> str | Problem:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        what = "the file is not UTF-8"
+        return Problem("YAML_INVALID", file, line, "", what, "save it as UTF-8 text")
+    except OSError as error:
+        what = f"the file cannot be read: {error.strerror}"
+        return Problem("FILE_UNREADABLE", file, 1, "", what, "name an existing, readable mirror file")
+
+
+def _validated(data: Any) -> tuple[Mirror | None, list[Explanation]]:
+    try:
+        return Mirror.model_validate(data), []
+    except ValidationError as error:
+        # pydantic calls a list empty, too, when every item of it was refused.
+        details = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
+        refused = [explain(detail, Mirror) for detail in details]
+    if any(r.path[:1] == ("tables",) for r in refused):
+        # The tables as a whole were not compared, because one of them is wrong: compare those that are not.
+        known = set(refused)
+        refused += [r for r in _collisions_of_valid_tables(data) if r not in known]
+    return None, refused
+
+
+def _collisions_of_valid_tables(data: Any) -> Iterator[Explanation]:
+    tables: list[tuple[int, Table]] = []
+    found = data.get("tables") if isinstance(data, dict) else None
+    for index, content in enumerate(found if isinstance(found, list) else ()):
+        try:
+            tables.append((index, Table.model_validate(content)))
+        except ValidationError:
+            continue  # reported with the whole mirror
+    for twin in table_collisions(tables):
+        yield Explanation(("tables", *twin.path), twin.code, twin.what, twin.way_out)
+
+
+def _home(file: Path) -> Path:
+    return Path(os.environ.get(HOME) or file.absolute().parent.parent).absolute()
+
+
+class _Place(NamedTuple):
+    """A place that a mirror writes to (or reads from: *shared*), which nobody else may use."""
+
+    mirror: Mirror
+    setting: SettingPath
+    identity: tuple[str, ...]
+    shared: bool = False
+
+
+def _clashes(mirrors: list[Mirror]) -> list[Problem]:
+    problems = []
+    first: dict[str, Mirror] = {}
+    for mirror in mirrors:
+        other = first.setdefault(mirror.name, mirror)
+        if other is not mirror:
+            what = f"the name {mirror.name!r} is taken by {other.file.name}"
+            problems.append(_problem(mirror, ("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
+    for one, two in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
+        depth = min(len(one.identity), len(two.identity))
+        if one.identity[:depth] == two.identity[:depth] and not (one.shared and two.shared):
+            owner = "this mirror" if one.mirror is two.mirror else f"mirror {one.mirror.name!r}"
+            what = f"this place is, holds or lies inside {path_text(one.setting)} of {owner}"
+            problems.append(_problem(two.mirror, two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
+    return problems
+
+
+def _places(mirror: Mirror) -> Iterator[_Place]:
+    yield _Place(mirror, ("source", "path"), _identity(mirror.resolve(mirror.source.path)), shared=True)
+    yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(mirror.landing_zone.path)))
+    yield _Place(mirror, ("change_log",), _identity(mirror.resolve(mirror.change_log)))
+    if isinstance(mirror.ledger, LedgerConnection):
+        yield _Place(mirror, ("ledger",), ("connection", mirror.ledger.connection.upper()))
+        return
+    url = mirror.ledger_url()
+    if url.startswith("sqlite:///"):
+        yield _Place(mirror, ("ledger",), _identity(Path(url.removeprefix("sqlite:///").partition("?")[0])))
+    else:
+        yield _Place(mirror, ("ledger",), ("url", url.partition("?")[0]))
+
+
+def _identity(path: Path) -> tuple[str, ...]:
+    # As a case-insensitive, normalising file system would compare them; links and `..` are followed.
+    return tuple(name_identity(part) for part in Path(os.path.realpath(path)).parts)
+
+
+def _problem(mirror: Mirror, setting: SettingPath, code: str, what: str, way_out: str) -> Problem:
+    return Problem(code, mirror.file, mirror.line_of(setting), path_text(setting), what, way_out)

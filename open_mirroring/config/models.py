@@ -1,0 +1,259 @@
+"""What a mirror file says, as frozen models.
+
+Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
+not hide another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails
+
+from open_mirroring.config import ledger_address, names
+from open_mirroring.config.connections import resolve as resolve_connection
+from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.schedule import check_cron
+from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
+from open_mirroring.config.tables import Table, table_collisions
+
+MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
+
+COMBINATIONS: Mapping[str, tuple[str, ...]] = {
+    "sqlserver-ces": ("capture", "files", "kafka"),
+    "qlik-change-table": ("files", "jdbc"),
+    "qlik-message": ("files", "kafka"),
+}
+"""Which transport can carry which format."""
+BUILT = {("sqlserver-ces", "capture"), ("sqlserver-ces", "files")}
+"""The combinations that work today."""
+_PATH_TRANSPORTS = ("capture", "files")
+
+
+class Source(Section):
+    """Where the changes come from."""
+
+    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message"] = Field(
+        description="Format of the changes. Only sqlserver-ces (SQL Server change event streaming) works today."
+    )
+    transport: Literal["capture", "files", "kafka", "jdbc"] = Field(
+        description="How the changes arrive: capture (Avro files of Event Hubs Capture) or files (JSON lines) today."
+    )
+    path: str = Field(default="", description="Folder or file with the changes; needed for capture and files.")
+    layout: Literal["wrapped", "bare"] | None = Field(
+        default=None,
+        description="For files: wrapped (each line holds topic, partition, offset and the value; the default) or bare "
+        "(each line is one message).",
+    )
+    connection: ConnectionName | None = Field(default=None, description="Name of the connection; for kafka and jdbc.")
+    fragment_timeout_hours: Positive = Field(
+        default=24, description="Hours after which the pieces of an event that never became complete are dead letters."
+    )
+
+    @field_validator("transport")
+    @classmethod
+    def _combination(cls, transport: str, info: ValidationInfo) -> str:
+        chosen = info.data.get("format")
+        if chosen is None:
+            return transport
+        if transport not in COMBINATIONS[chosen]:
+            way_out = f"choose one of: {', '.join(COMBINATIONS[chosen])}"
+            raise names.refusal("COMBINATION_INVALID", f"{chosen} does not come over {transport}", way_out)
+        if (chosen, transport) not in BUILT:
+            works = ", ".join(f"{f} over {t}" for f, t in sorted(BUILT))
+            raise names.refusal(
+                "NOT_YET_SUPPORTED", f"{chosen} over {transport} is not built yet", f"works now: {works}"
+            )
+        return transport
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, path: str, info: ValidationInfo) -> str:
+        # `transport` is absent here when it was refused; then the mistake is reported already.
+        return names.check_required_path(path) if path or info.data.get("transport") in _PATH_TRANSPORTS else path
+
+    @field_validator("layout")
+    @classmethod
+    def _layout(cls, layout: str | None, info: ValidationInfo) -> str | None:
+        transport = info.data.get("transport")
+        if transport == "files":
+            return layout or "wrapped"
+        if layout is not None and transport is not None:
+            raise names.refusal("COMBINATION_INVALID", "only the transport files has a layout", "leave `layout` out")
+        return layout
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        if connection is not None and info.data.get("transport") in _PATH_TRANSPORTS:
+            what = f"the transport {info.data['transport']} reads a path and needs no connection"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
+        return connection
+
+
+class LandingZone(Section):
+    """Where the files for the mirrored database go."""
+
+    store: Literal["local", "onelake"] = Field(description="Kind of storage. Only local works today.")
+    path: str = Field(
+        default="", description="For local: the folder of the landing zone; nothing else may write there."
+    )
+    connection: ConnectionName | None = Field(default=None, description="For onelake: name of the connection.")
+
+    @field_validator("store")
+    @classmethod
+    def _store(cls, store: str) -> str:
+        if store != "local":
+            raise names.refusal(
+                "NOT_YET_SUPPORTED", f"store {store} is not built yet", "works now: store: local, path: …"
+            )
+        return store
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, path: str, info: ValidationInfo) -> str:
+        return names.check_required_path(path) if path or "store" in info.data else path
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        if connection is not None and "store" in info.data:
+            what = "a local landing zone needs no connection"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
+        return connection
+
+
+class LedgerConnection(Section):
+    """A ledger whose address is in a connection."""
+
+    connection: ConnectionName = Field(description="Name of the connection to the ledger's database.")
+
+
+class Gate(Section):
+    """How much the mirroring service may lag before publishing waits."""
+
+    max_files: Positive = Field(default=100, description="Files of one table not yet applied.")
+    max_bytes: Positive = Field(default=10_000_000_000, description="Bytes of one table not yet applied.")
+    max_age_minutes: Positive = Field(
+        default=720, description="Minutes since the oldest file not yet applied was published."
+    )
+    timeout_minutes: Positive = Field(
+        default=10, description="Minutes a run waits for the gate; keep it below the schedule."
+    )
+
+
+class Publish(Section):
+    """How files are cut."""
+
+    max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
+
+
+class Spark(Section):
+    """How the Spark application is started by the scheduler."""
+
+    connection: ConnectionName = Field(
+        default="spark_default", description="Name of the scheduler's connection to Spark."
+    )
+    cores: Positive | None = Field(
+        default=None, description="Cores for the application. Unset: what the connection gives."
+    )
+    memory: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] | None = Field(
+        default=None,
+        description="Memory of the driver and of each executor, as in 2g or 512m. Unset: Spark's own default.",
+    )
+
+
+class Origin(NamedTuple):
+    """Where a mirror was read from: its file, the folder that relative paths start at, the line of each setting."""
+
+    file: Path
+    home: Path
+    lines: Mapping[SettingPath, int]
+
+
+class Mirror(Section):
+    """One mirror: a source, a landing zone, and the tables carried from one to the other."""
+
+    mirror: Annotated[str, StringConstraints(pattern=MIRROR_NAME)] = Field(
+        description="Name of the mirror: a lower-case letter, then up to 62 lower-case letters, digits and underscores."
+    )
+    source: Source = Field(description="Where the changes come from.")
+    landing_zone: LandingZone = Field(description="Where the files for the mirrored database go.")
+    ledger: Annotated[
+        Annotated[str, AfterValidator(ledger_address.check_url), Tag("(text)")]
+        | Annotated[LedgerConnection, Tag("(LedgerConnection)")],
+        Discriminator(lambda value: "(text)" if isinstance(value, str) else "(LedgerConnection)"),
+    ] = Field(
+        description="The database that decides what is read and published: sqlite:///FILE, "
+        "postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}."
+    )
+    change_log: PathText = Field(description="Folder of the change log, a Delta table.")
+    tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
+    schedule: Annotated[str, AfterValidator(check_cron)] = Field(
+        default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
+    )
+    gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
+    publish: Publish = Field(default=Publish(), description="How files are cut.")
+    spark: Spark = Field(default=Spark(), description="How Spark is started.")
+
+    _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))
+
+    @field_validator("tables")
+    @classmethod
+    def _collisions(cls, tables: tuple[Table, ...]) -> tuple[Table, ...]:
+        found = table_collisions(list(enumerate(tables)))
+        if found:
+            errors = [
+                InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
+            ]
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
+        return tables
+
+    @property
+    def name(self) -> str:
+        """The mirror's name."""
+        return self.mirror
+
+    @property
+    def file(self) -> Path:
+        """The file that the mirror was read from."""
+        return self._origin.file
+
+    @property
+    def home(self) -> Path:
+        """The folder that relative paths start at: ``OPEN_MIRRORING_HOME``, or the parent of the file's folder."""
+        return self._origin.home
+
+    def resolve(self, path: str) -> Path:
+        """An absolute path; a relative one starts at :attr:`home`. Nothing is created."""
+        return self.home / path
+
+    def line_of(self, path: SettingPath) -> int:
+        """The line of a setting in :attr:`file`, or of the nearest one around it that is written there."""
+        while path and path not in self._origin.lines:
+            path = path[:-1]
+        return self._origin.lines.get(path, 1)
+
+    def ledger_url(self) -> str:
+        """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
+
+        Raises:
+            TerminalError: ``CONNECTION_MISSING`` or ``CONNECTION_INVALID`` when it names a connection that is not set
+                in the environment, or not usable as a ledger.
+        """
+        if isinstance(self.ledger, LedgerConnection):
+            return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
+        return ledger_address.absolute(self.ledger, self.home)

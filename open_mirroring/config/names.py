@@ -1,0 +1,161 @@
+"""Checks of single values in a mirror file; each raises a pydantic error that carries our code and the way out.
+
+No message repeats a value that may hold a secret (paths, URLs, connection names); names of tables and columns are
+shown escaped.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic_core import PydanticCustomError
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
+
+BEGINNING = "beginning"
+
+_PART = re.compile(r'\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|(?![ \["])[^.]+(?<! )')
+_LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
+_LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
+_BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_MAX_COLUMN = 128
+
+
+def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
+    """A pydantic error whose type is our *code*; the texts travel as context, so that braces in names stay text."""
+    return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
+
+
+class SourceName(NamedTuple):
+    """Schema and table as the source calls them, unquoted."""
+
+    schema: str
+    table: str
+
+
+def split_source_name(text: str) -> SourceName:
+    """``dbo.orders`` → (dbo, orders). A part with a dot in it is quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
+    first = _PART.match(text)
+    second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
+    if first is None or second is None:
+        raise refusal(
+            "NAME_INVALID",
+            f"{text!r} does not name one schema and one table",
+            "write schema.table with exactly one dot; put a part that holds a dot in brackets: [my.schema].orders",
+        )
+    return SourceName(_unquoted(first), _unquoted(second))
+
+
+def _unquoted(part: re.Match[str]) -> str:
+    if part[1] is not None:
+        return part[1].replace("]]", "]")
+    if part[2] is not None:
+        return part[2].replace('""', '"')
+    return part[0]
+
+
+def check_source_name(text: str) -> str:
+    """Refuse a text that :func:`split_source_name` cannot split; any name that the source allows is good."""
+    split_source_name(text)
+    return text
+
+
+def target_folder(target: str) -> str:
+    """``dbo/orders`` or ``orders`` → the folder below the landing zone (F-02, F-03)."""
+    parts = target.split("/")
+    if len(parts) > 2:
+        way_out = "write schema/table, or only table"
+        raise refusal("NAME_UNSAFE", f"the target {target!r} has more than two parts", way_out)
+    try:
+        return table_folder(*parts) if len(parts) == 2 else table_folder(None, target)
+    except TerminalError as error:
+        raise refusal(error.code, error.what, error.way_out) from None
+
+
+def check_target(target: str) -> str:
+    """Refuse a target that cannot safely be a folder (X-14)."""
+    target_folder(target)
+    return target
+
+
+def check_column(name: str) -> str:
+    """Refuse a column name that the target reserves (F-50) or that no reader can tell from another."""
+    way_out = "rename the column at the source, or leave it out with `columns`"
+    if not name or len(name) > _MAX_COLUMN:
+        raise refusal("NAME_UNSAFE", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
+    if name.casefold() == ROW_MARKER.casefold():
+        raise refusal("COLUMN_RESERVED", f"the target reserves the column name {name!r} (F-50)", way_out)
+    if any(c in _BIDIRECTIONAL or unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in name):
+        raise refusal("NAME_UNSAFE", f"the column name {name!r} holds a control or direction character", way_out)
+    return name
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse names that are equal, or equal but for case: the target compares names without case."""
+    way_out = "list each column once, spelled as at the source"
+    seen: dict[str, str] = {}
+    for name in names:
+        twin = seen.get(name.casefold())
+        if twin == name:
+            raise refusal("COLUMN_TWICE", f"column {name!r} is listed twice", way_out)
+        if twin is not None:
+            raise refusal("COLUMN_CASE", f"columns {twin!r} and {name!r} differ in case only", way_out)
+        seen[name.casefold()] = name
+
+
+def check_connection_name(name: str) -> str:
+    """Refuse what cannot be the name of a connection, such as the connection's content."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
+        raise refusal(
+            "VALUE_INVALID",
+            "this is no name of a connection",
+            "use letters, digits and underscores; the connection itself is set in AIRFLOW_CONN_<NAME>",
+        )
+    return name
+
+
+def check_path(path: str) -> str:
+    """Refuse a text that names no local path."""
+    if "://" in path:
+        raise refusal("NOT_YET_SUPPORTED", "this is a URL, not a local path", "only local folders work for now")
+    if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
+        way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
+        raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
+    return path
+
+
+def check_required_path(path: str) -> str:
+    """Refuse a missing path and what :func:`check_path` refuses."""
+    if not path:
+        raise refusal(
+            "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
+        )
+    return check_path(path)
+
+
+def stream_position(text: str) -> str:
+    """``beginning``, or a commit LSN in the form in which events carry it: ``0000002C:00000730:0011`` (C-32).
+
+    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is taken too.
+    """
+    if text == BEGINNING:
+        return text
+    match = _LSN.match(text.upper()) or _LSN_BINARY.match(text.upper())
+    if match is None:
+        raise refusal(
+            "VALUE_INVALID",
+            "this is no stream position",
+            f"write {BEGINNING!r}, or the commit LSN before the export began, in quotes: '0000002C:00000730:0011'",
+        )
+    return ":".join(match.groups())
+
+
+def check_sql_type(text: str) -> str:
+    """Refuse what does not read like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
+        raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
+    return text

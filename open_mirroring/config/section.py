@@ -1,0 +1,21 @@
+"""What the parts of a mirror file have in common, and the kinds of values in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
+
+from open_mirroring.config import names
+
+ConnectionName = Annotated[str, AfterValidator(names.check_connection_name)]
+PathText = Annotated[str, AfterValidator(names.check_required_path)]
+ColumnName = Annotated[str, AfterValidator(names.check_column)]
+SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
+Positive = Annotated[StrictInt, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A part of a mirror file: frozen, unknown settings refused, values never shown in errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)

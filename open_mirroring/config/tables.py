@@ -1,0 +1,196 @@
+"""What a mirror file says about one table: names, key, and where its first rows come from.
+
+Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
+not hide another. Rules of the house: G-08 (initial loads), F-02, F-03 (folders), X-14 (colliding names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
+
+from open_mirroring.config import names
+from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.section import ColumnName, ConnectionName, PathText, Positive, Section, SqlType
+from open_mirroring.landing_zone.layout import name_identity
+
+SOURCE_NAME = r"^.+\..+$"
+
+
+class StreamFromFile(Section):
+    """The stream position of an export, written down by the export itself."""
+
+    file: PathText = Field(description="JSON file with the key stream_from.")
+
+
+StreamFrom = Annotated[
+    Annotated[str, AfterValidator(names.stream_position), Tag("(text)")]
+    | Annotated[StreamFromFile, Tag("(StreamFromFile)")],
+    Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StreamFromFile)"),
+]
+
+
+class ExportLoad(Section):
+    """First rows of a table from an export."""
+
+    format: Literal["parquet", "csv"] = Field(description="Format of the exported files.")
+    path: PathText = Field(description="File or folder of the export.")
+    stream_from: StreamFrom = Field(
+        description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
+        "{file: …} naming a JSON file with the key stream_from."
+    )
+    types: dict[ColumnName, SqlType] = Field(
+        default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
+    )
+
+    @field_validator("types")
+    @classmethod
+    def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if info.data.get("format") == "csv" and not types:
+            raise names.refusal("SETTING_MISSING", "a CSV export has no types", "name the SQL type of every column")
+        names.check_distinct(list(types))
+        return types
+
+
+class JdbcLoad(Section):
+    """First rows of a table, read from the source database."""
+
+    format: Literal["jdbc"] = Field(description="Read over JDBC.")
+    connection: ConnectionName = Field(description="Name of the connection to the source database.")
+    table: str | None = Field(
+        default=None,
+        description="schema.table to read; default: the table's `source`.",
+        json_schema_extra={"pattern": SOURCE_NAME},
+    )
+    split_column: ColumnName | None = Field(
+        default=None, description="Number or date column by which the read is cut into chunks."
+    )
+    chunks: Positive = Field(
+        default=1, description="How many chunks are read side by side; more than one needs split_column."
+    )
+
+    @field_validator("table")
+    @classmethod
+    def _table(cls, table: str | None) -> str | None:
+        return table if table is None else names.check_source_name(table)
+
+    @field_validator("chunks")
+    @classmethod
+    def _chunks(cls, chunks: int, info: ValidationInfo) -> int:
+        if chunks > 1 and info.data.get("split_column", "") is None:
+            raise names.refusal(
+                "SETTING_MISSING", "chunks need a column to cut by", "set `split_column`, or leave `chunks` out"
+            )
+        return chunks
+
+
+def _kind_of_load(value: Any) -> str | None:
+    if isinstance(value, ExportLoad | JdbcLoad):
+        return f"({type(value).__name__})"
+    chosen = value.get("format") if isinstance(value, dict) else None
+    return "(JdbcLoad)" if chosen == "jdbc" else "(ExportLoad)"
+
+
+InitialLoad = Annotated[
+    Annotated[ExportLoad, Tag("(ExportLoad)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], Discriminator(_kind_of_load)
+]
+
+
+class Table(Section):
+    """One mirrored table."""
+
+    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
+        description="schema.table at the source; a part that holds a dot stands in brackets, [my.schema].orders.",
+        json_schema_extra={"pattern": SOURCE_NAME},
+    )
+    target: Annotated[str, AfterValidator(names.check_target)] = Field(
+        description="schema/table, or only table, in the mirrored database.",
+        json_schema_extra={"pattern": "^[^/]+(/[^/]+)?$"},
+    )
+    columns: tuple[ColumnName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Only these columns are mirrored; they must include the key. Default: all.",
+    )
+    key: tuple[ColumnName, ...] = Field(
+        description="Key columns in order. An empty list is a table that takes inserts only."
+    )
+    full_rows: StrictBool | None = Field(
+        default=None, description="Whether update events carry whole rows. Unset: judged from the events."
+    )
+    initial_load: InitialLoad | None = Field(
+        default=None,
+        description="Rows that were there before the stream. Unset: the table starts empty at the beginning.",
+    )
+
+    @property
+    def folder(self) -> str:
+        """The table's folder below the landing zone."""
+        return names.target_folder(self.target)
+
+    @property
+    def source_name(self) -> names.SourceName:
+        """Schema and table as events name them."""
+        return names.split_source_name(self.source)
+
+    @field_validator("columns")
+    @classmethod
+    def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names.check_distinct(columns or ())
+        return columns
+
+    @field_validator("key")
+    @classmethod
+    def _key(cls, key: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        names.check_distinct(key)
+        columns = info.data.get("columns")
+        missing = [name for name in key if columns is not None and name not in columns]
+        if missing:
+            what = f"the key column {missing[0]!r} is not among `columns`"
+            raise names.refusal("KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike")
+        return key
+
+    @field_validator("initial_load")
+    @classmethod
+    def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
+        if load is None or "key" not in info.data:
+            return load
+        if not info.data["key"]:
+            what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
+            raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
+        wanted = [*info.data["key"], *(info.data.get("columns") or ())]
+        missing = [n for n in wanted if isinstance(load, ExportLoad) and load.types and n not in load.types]
+        if missing:
+            what = f"`types` of the export does not name the column {missing[0]!r}"
+            raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")
+        return load
+
+
+class Collision(NamedTuple):
+    """Two tables that cannot both be; *path* is the setting of the later one."""
+
+    path: SettingPath
+    code: str
+    what: str
+    way_out: str
+
+
+def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
+    """Every table, given with its place in the file, that repeats an earlier one's source or folder (X-14)."""
+    found: list[Collision] = []
+    sources: dict[tuple[str, str], int] = {}
+    folders: dict[str, int] = {}
+    for index, table in tables:
+        first = sources.setdefault(table.source_name, index)
+        if first != index:
+            what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
+            found.append(Collision((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
+        first = folders.setdefault(name_identity(table.folder), index)
+        if first != index:
+            what = f"the target {table.target!r} is the same folder as that of tables[{first}]; case does not count"
+            found.append(
+                Collision((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them")
+            )
+    return found

@@ -1,0 +1,190 @@
+"""YAML read with the line of every setting, reporting every mistake of the text instead of the first.
+
+The values are those of ``yaml.safe_load``, merge keys included; duplicate keys, keys that are no text, endless or
+exploding aliases and secrets are findings here. A secret never gets into the data, so nothing later can show it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import yaml
+
+from open_mirroring.config import secret_scan
+from open_mirroring.config.problems import SettingPath
+
+WITHHELD = "(withheld)"
+_MAX_VALUES = 500_000
+_PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_SOURCE_COLUMNS = "types"
+"""Keys below this setting are names of source columns, which may well be called ``password``."""
+
+
+class Finding(NamedTuple):
+    """A mistake of the text; *line* counts from 1."""
+
+    code: str
+    line: int
+    path: SettingPath
+    what: str
+    way_out: str
+
+
+class YamlTree:
+    """The content of one YAML text.
+
+    Attributes:
+        data: what ``yaml.safe_load`` gives, without secrets; None when the text cannot be read as YAML at all.
+        findings: the mistakes of the text.
+        withheld: places whose value was a secret; the data has a placeholder there.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.data: Any = None
+        self.findings: list[Finding] = []
+        self.withheld: set[SettingPath] = set()
+        self._lines: dict[SettingPath, int] = {(): 1}
+        self._values = 0
+        self._flattened: set[int] = set()
+        try:
+            self._read(text)
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
+        except yaml.MarkedYAMLError as error:
+            self._broken(*_explain(error))
+        except RecursionError:
+            self._broken(1, "the text is nested too deeply", "no mirror file needs more than a handful of levels")
+        except _TooLarge:
+            self._broken(1, f"the text unfolds to more than {_MAX_VALUES} values", "use fewer aliases")
+        self._scan_lines(text)
+
+    def line_of(self, path: SettingPath) -> int:
+        """The line of a setting, or of the nearest one around it that is written in the file."""
+        while path not in self._lines:
+            path = path[:-1]
+        return self._lines[path]
+
+    @property
+    def lines(self) -> dict[SettingPath, int]:
+        """The line of every setting in the file."""
+        return dict(self._lines)
+
+    def is_withheld(self, path: SettingPath) -> bool:
+        """Whether the value at *path*, or one around it, was a secret."""
+        return any(path[:length] in self.withheld for length in range(len(path) + 1))
+
+    def _read(self, text: str) -> None:
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_single_node()
+            if root is not None:
+                self.data = self._value(loader, root, (), ())
+        finally:
+            loader.dispose()
+
+    def _broken(self, line: int, what: str, way_out: str) -> None:
+        self.data = None
+        self.findings.append(Finding("YAML_INVALID", line, (), what, way_out))
+
+    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
+        self._values += 1
+        if self._values > _MAX_VALUES:
+            raise _TooLarge
+        if id(node) in above:
+            raise yaml.constructor.ConstructorError(None, None, "an alias contains itself", node.start_mark)
+        above = (*above, id(node))
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN:
+            raise yaml.constructor.ConstructorError(None, None, "tags are not allowed here", node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(loader, node, path, above)
+        if isinstance(node, yaml.SequenceNode):
+            items = []
+            for index, item in enumerate(node.value):
+                self._lines[(*path, index)] = item.start_mark.line + 1
+                items.append(self._value(loader, item, (*path, index), above))
+            return items
+        return self._scalar(loader, node, path)
+
+    def _mapping(
+        self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath, above: tuple[int, ...]
+    ) -> dict[str, Any]:
+        if id(node) not in self._flattened:
+            # Flattening changes the node, and an alias brings it here again.
+            self._refuse_duplicates(loader, node, path)
+            loader.flatten_mapping(node)
+            self._flattened.add(id(node))
+        content: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = self._key(key_node)
+            if key is None:
+                way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
+                self.findings.append(Finding("SETTING_UNKNOWN", line, path, "a key here is no text", way_out))
+                continue
+            in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
+            if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
+                what = "this setting looks like a secret"
+                self.findings.append(Finding("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+                continue
+            place = (*path, key)
+            self._lines[place] = line
+            content[key] = self._value(loader, value_node, place, above)
+        return content
+
+    def _refuse_duplicates(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> None:
+        first: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key = self._key(key_node)
+            line = key_node.start_mark.line + 1
+            if key in first:
+                named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
+                what = f"{named} stands here again; it was set in line {first[key]}"
+                self.findings.append(Finding("SETTING_DUPLICATE", line, path, what, "keep one of the two"))
+            elif key is not None:
+                first[key] = line
+
+    @staticmethod
+    def _key(node: yaml.Node) -> str | None:
+        if isinstance(node, yaml.ScalarNode) and node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+            return str(node.value)
+        return None
+
+    def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
+        line = node.start_mark.line + 1
+        if secret_scan.text_smells(str(node.value)):
+            self.withheld.add(path)
+            what = "this value looks like a secret"
+            self.findings.append(Finding("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+            return WITHHELD
+        try:
+            value = loader.construct_object(node)
+            str(value).encode()
+        except ValueError:
+            # Text that looks like a date or a number but is none, or half of a character (a lone surrogate).
+            self.withheld.add(path)
+            what = "this value is neither a proper text nor a proper number or date"
+            self.findings.append(Finding("VALUE_INVALID", line, path, what, "put the text in quotes"))
+            return WITHHELD
+        return value
+
+    def _scan_lines(self, text: str) -> None:
+        # Comments, anchors and text that is no YAML may hold secrets too.
+        reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
+        for number, line in enumerate(text.split("\n"), start=1):
+            if number not in reported and secret_scan.text_smells(line):
+                what = "this line looks as if it held a secret"
+                self.findings.append(Finding("SECRET_IN_FILE", number, (), what, secret_scan.WAY_OUT))
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
+    mark = error.problem_mark or error.context_mark
+    # The parser quotes aliases and tags, which are file content (`password: *hunter2`); its own words it quotes too.
+    reason = re.sub(r"""(['"])(?!<)[^'"]{2,}\1""", "'…'", error.problem or error.context or "it is malformed")
+    way_out = "mend the indentation, quotes or brackets there; text with special characters belongs in quotes"
+    return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", way_out)

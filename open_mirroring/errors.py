@@ -1,0 +1,49 @@
+"""The two error roots of the product, and how an error speaks.
+
+*Terminal* errors need somebody: trying again gives the same answer. *Transient* errors may pass by themselves:
+the scheduler tries again. Every error carries a stable code, what happened, where, and the way out; the text of
+the exception says all of it, so that no log line sends the reader searching.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class MirroringError(Exception):
+    """Root of every error this product raises on purpose.
+
+    Args:
+        code: stable identifier in UPPER_SNAKE case; what runbooks, tests and retry policies refer to.
+        what: one sentence saying what is wrong, with the offending value.
+        where: the file, table, position or setting concerned; empty when the sentence says it all.
+        way_out: what to do about it.
+    """
+
+    def __init__(self, code: str, what: str, *, where: str = "", way_out: str = "") -> None:
+        super().__init__(code, what, where, way_out)
+        self.code = code
+        self.what = what
+        self.where = where
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        mend = f" Way out: {self.way_out}" if self.way_out else ""
+        return f"{self.code}: {self.what}{place}{mend}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Keyword-only arguments do not survive the default protocol; workers and triggers send errors by value.
+        return (_rebuild, (type(self), self.code, self.what, self.where, self.way_out))
+
+
+def _rebuild(kind: type[MirroringError], code: str, what: str, where: str, way_out: str) -> MirroringError:
+    return kind(code, what, where=where, way_out=way_out)
+
+
+class TerminalError(MirroringError):
+    """Trying again gives the same answer: somebody has to change something first."""
+
+
+class TransientError(MirroringError):
+    """May pass by itself: the same call is worth repeating."""

@@ -1,0 +1,223 @@
+"""Extracting one log batch: bind, write, seal, commit.
+
+The protocol as an explicit state machine over plain values, driven by the runtime and by the explorer alike
+(:func:`step`; no I/O, no clock). A batch number is bound to exact source ranges before anything is read; workers
+write files under names used once; the manifest of one attempt is sealed by compare-and-set; exactly its files enter
+the change log in one commit that names the batch. A dead attempt leaves only files that nothing refers to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+LOG_CONFLICT = "LOG_CONFLICT"
+"""The change log holds the batch with other files than the ledger sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The open batch of a mirror: *ranges* and *manifest* are opaque documents; *manifest* is None until sealed."""
+
+    number: int
+    ranges: str
+    manifest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRow:
+    """The ledger's row of a mirror, as far as the protocol needs it; every write compares and raises *version*."""
+
+    version: int
+    committed: int
+    batch: Batch | None = None
+    stop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Ledger: raise the row's version and read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindRanges:
+    """List the source for what was never bound; reply :class:`RangesFound`."""
+
+    row: MirrorRow
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Ledger, compare-and-set: the next batch number carries exactly these ranges."""
+
+    version: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Read the bound ranges, decode, and write the batch's files under unused names; reply :class:`Written`."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Ledger, compare-and-set: these files are the batch."""
+
+    version: int
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """Change log: open its newest state and look for the batch; reply :class:`LogOpened`."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLog:
+    """Change log: add the manifest's files in one commit on top of the opened state, which must still be the newest."""
+
+    batch: Batch
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Ledger, compare-and-set: the batch was seen in the log."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ledger, compare-and-set: stop the mirror's extraction."""
+
+    version: int
+    code: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """No further request."""
+
+    stopped: str | None = None
+
+
+Request = Acquire | FindRanges | Bind | Write | Seal | OpenLog | CommitLog | Complete | Stop | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The ledger's row after our write (or acquisition)."""
+
+    row: MirrorRow
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The row's version had moved: somebody else owns the mirror now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The outcome is not known: it may have happened, may still happen, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangesFound:
+    """New source ranges; None when everything there is was bound before."""
+
+    ranges: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The manifest of one complete attempt: files with rows, length and statistics, and the dispositions."""
+
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpened:
+    """The log's newest state: its version, and the manifest of the batch if it holds it (None if not)."""
+
+    snapshot: int
+    manifest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The log says the commit was done by this request; it is read back all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The log had moved on since it was opened."""
+
+
+Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where an extractor of one mirror stands. Plain values only: it can be copied, hashed and resumed."""
+
+    request: Request
+    row: MirrorRow | None = None
+
+
+def start() -> State:
+    """An extractor that has not asked anything yet."""
+    return State(Acquire())
+
+
+def step(state: State, reply: Reply) -> State:
+    """The state after a reply; its ``request`` is what to ask next.
+
+    A commit is never believed: the log is opened again until it shows the batch (a commit that is skipped looks
+    like success, and one whose answer was lost looks like failure).
+    """
+    match state.request, reply:
+        case ((Acquire() | Bind() | Seal() | Complete() | Stop()), Owned(row)):
+            return _owning(row)
+        case ((Acquire() | Bind() | Seal() | Complete() | Stop()), (Lost() | Unknown())):
+            return start()
+        case FindRanges(row), RangesFound(ranges):
+            if ranges is None:
+                return replace(state, request=Finished())
+            return replace(state, request=Bind(row.version, Batch(row.committed + 1, ranges)))
+        case Write(), Written(manifest):
+            return replace(state, request=Seal(_row(state).version, manifest))
+        case OpenLog(batch), LogOpened(snapshot, manifest):
+            row = _row(state)
+            if manifest is None:
+                return replace(state, request=CommitLog(batch, snapshot))
+            if manifest != batch.manifest:
+                what = f"the change log holds batch {batch.number} with other files than the ledger sealed"
+                return replace(state, request=Stop(row.version, LOG_CONFLICT, what))
+            return replace(state, request=Complete(row.version))
+        case OpenLog(), Unknown():
+            return state
+        case CommitLog(batch), (Committed() | Refused() | Unknown()):
+            return replace(state, request=OpenLog(batch))
+    raise ValueError(f"{type(reply).__name__} is no reply to {type(state.request).__name__}")
+
+
+def _owning(row: MirrorRow) -> State:
+    state = State(Acquire(), row=row)
+    if row.stop is not None:
+        return replace(state, request=Finished(row.stop))
+    if row.batch is None:
+        return replace(state, request=FindRanges(row))
+    if row.batch.manifest is None:
+        return replace(state, request=Write(row.batch))
+    return replace(state, request=OpenLog(row.batch))
+
+
+def _row(state: State) -> MirrorRow:
+    if state.row is None:
+        raise ValueError("no row was acquired yet")
+    return state.row

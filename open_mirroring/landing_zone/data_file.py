@@ -1,0 +1,248 @@
+"""Data files of the landing zone: Parquet with a footer that says what the file is, and the check before it counts.
+
+The footer makes every file its own evidence: which mirror, table and number it is, which part of the log it holds,
+and the digest of its rows. The last file stays in the folder (F-35), so it can tell what the ledger lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
+from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.markers import RowMarker
+from open_mirroring.landing_zone.schema import MARKER_FIELD
+
+FOOTER_KEY = b"open_mirroring"
+"""The entry of the Parquet key/value metadata that holds our footer as one JSON object."""
+
+ROW_GROUP_ROWS = 262_144
+ROW_GROUP_BYTES = 64 << 20
+"""A row group ends at whichever comes first, so that wide rows do not need more memory than narrow ones."""
+
+_MAGIC = b"PAR1"
+_KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
+_KEYLESS_MARKERS = [int(RowMarker.INSERT)]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a data file says of itself.
+
+    *number* is the file's number; *batch_from* (excluded) and *batch_to* (included) bound its log batches; the
+    positions bound its changes, empty for a load and for a file without rows. :func:`write_data_file` fills in
+    *rows* and *digest*.
+    """
+
+    mirror: str
+    table_id: str
+    generation: int
+    number: int
+    batch_from: int
+    batch_to: int
+    kind: Literal["changes", "load"]
+    first_position: str = ""
+    last_position: str = ""
+    rows: int = 0
+    digest: str = EMPTY
+
+
+class Written(NamedTuple):
+    """A data file just written: its rows, its size in bytes, the digest of its rows."""
+
+    rows: int
+    size: int
+    digest: str
+
+
+def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: pa.Schema, footer: Footer) -> Written:
+    """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
+
+    The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
+    they hold no NULL. No table at all gives a valid file without rows (F-41). An existing file is replaced: *path*
+    is local scratch, the zone's names are made by its store.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
+            schema has a type that no file may have. What was written until then is no valid Parquet file.
+    """
+    rows, digests = 0, [digest_of(schema.empty_table())]
+    # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
+    with pq.ParquetWriter(path, schema, compression="zstd", store_schema=False) as writer:
+        for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
+            writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+            rows += group.num_rows
+            digests.append(digest_of(group))
+        finished = replace(footer, rows=rows, digest=combine(digests))
+        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
+    return Written(rows, path.stat().st_size, finished.digest)
+
+
+def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        waiting.append(_fitted(table, schema, path))
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_tables(waiting)
+
+
+def _fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table under the file's schema: same names, types and order; only nullability may have to be proved."""
+    if table.schema.names != schema.names or table.schema.types != schema.types:
+        raise _invalid(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
+    for field, column in zip(schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise _invalid(path, f"column {field.name!r} must not be NULL and is, {column.null_count} times")
+    return pa.Table.from_arrays(table.columns, schema=schema)
+
+
+def read_footer(path: Path) -> Footer | None:
+    """Our footer of a Parquet file; None when the file is sound but not ours.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` when the file is no Parquet file, or our entry in it cannot be read.
+        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+    """
+    with _reading(path):
+        return _footer(path, pq.read_metadata(path))
+
+
+def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
+    entry = (metadata.metadata or {}).get(FOOTER_KEY)
+    if entry is None:
+        return None
+    try:
+        content = json.loads(entry)
+        wanted = {field.name: int if field.type == "int" else str for field in fields(Footer)}
+        if {name: type(value) for name, value in content.items()} != wanted:
+            raise ValueError(f"its members are not {', '.join(wanted)}")
+        if content["kind"] not in ("changes", "load"):
+            raise ValueError(f"the kind {content['kind']!r} is neither changes nor load")
+    except (ValueError, AttributeError) as error:
+        raise _invalid(path, f"our footer cannot be read: {error}") from error
+    return Footer(**content)
+
+
+def rows_digest(path: Path) -> str:
+    """The digest of the rows that a data file holds, computed from its content, row group by row group.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` when the file cannot be read to its end.
+        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+    """
+    with _reading(path), pq.ParquetFile(path) as file:
+        return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
+
+
+def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:
+    """Prove a file fit to be published (F-38, F-50, I11, I26), reading statistics where they tell, else columns.
+
+    Magic bytes and length, a footer of ours whose row count is the file's, the very schema, keys never NULL, the
+    marker last, never NULL, and one that the table may have: upsert or delete with *keys*, insert without. The
+    digest is not computed: :func:`rows_digest` reads all.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` naming the first thing that is wrong.
+        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+    """
+    with _reading(path):
+        _check_ends(path)
+        with pq.ParquetFile(path) as file:
+            footer = _footer(path, file.metadata)
+            if footer is None:
+                raise _invalid(path, "it carries no footer of ours")
+            if footer.rows != file.metadata.num_rows:
+                raise _invalid(path, f"its footer counts {footer.rows} rows, the file {file.metadata.num_rows}")
+            found = file.schema_arrow
+            if not found.equals(expected_schema):
+                raise _invalid(path, f"its columns are {_described(found)}, expected {_described(expected_schema)}")
+            for name in [*keys, *([ROW_MARKER] if ROW_MARKER in found.names else [])]:
+                if name not in found.names:
+                    raise _invalid(path, f"key column {name!r} is missing")
+                if nulls := _null_count(file, name):
+                    raise _invalid(path, f"column {name!r} must not be NULL and is, {nulls} times")
+            if ROW_MARKER in found.names:
+                _check_marker(path, file, keys)
+
+
+def _check_ends(path: Path) -> None:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size < 12:
+            raise _invalid(path, f"it has {size} bytes and can be no Parquet file")
+        file.seek(0)
+        head = file.read(4)
+        file.seek(-4, 2)
+        if head != _MAGIC or file.read(4) != _MAGIC:
+            raise _invalid(path, "it does not begin and end as a Parquet file does")
+
+
+def _check_marker(path: Path, file: pq.ParquetFile, keys: Sequence[str]) -> None:
+    if not file.schema_arrow.field(-1).equals(MARKER_FIELD):
+        raise _invalid(path, f"{ROW_MARKER} is not the last column, or no int32 that is never NULL")
+    allowed = _KEYED_MARKERS if keys else _KEYLESS_MARKERS
+    unknown = set(pc.unique(file.read([ROW_MARKER]).column(0)).to_pylist()) - set(allowed)
+    if unknown:
+        having = "with keys" if keys else "without keys"
+        raise _invalid(path, f"a table {having} has markers {allowed}, the file has {sorted(unknown)}")
+
+
+def _null_count(file: pq.ParquetFile, name: str) -> int:
+    place = file.schema_arrow.names.index(name)
+    total = 0
+    for group in range(file.num_row_groups):
+        statistics = file.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_null_count:
+            return int(file.read([name]).column(0).null_count)
+        total += statistics.null_count
+    return total
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise TransientError(
+            "DATA_FILE_GONE",
+            "the file was moved away while it was to be read",
+            where=str(path),
+            way_out="files travel to the processed folders: list again",
+        ) from error
+    except OSError as error:
+        # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
+        if error.errno is None:
+            raise _invalid(path, f"it cannot be read: {error}") from error
+        raise TransientError(
+            "STORE_IO", error.strerror or str(error), where=str(path), way_out="the call is repeated; look after disk"
+        ) from error
+    except pa.ArrowException as error:
+        raise _invalid(path, f"it cannot be read: {error}") from error
+
+
+def _described(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name!r} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+def _invalid(path: Path, what: str) -> TerminalError:
+    return TerminalError(
+        "DATA_FILE_INVALID",
+        f"the data file is not what it has to be: {what}",
+        where=str(path),
+        way_out="nothing of it was published; stage the file anew, and if it fails again look at the plan's rows",
+    )

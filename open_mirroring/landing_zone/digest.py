@@ -1,0 +1,210 @@
+"""The logical digest of rows: equal for equal rows, however they are ordered, cut into files or encoded (I9, I16).
+
+The digest of a set of rows is the sum modulo 2¹²⁸ of a 128-bit hash of each row, written as 32 hex digits. A sum
+does not know the order of its terms, so row order, row groups, files and Parquet encodings do not matter, but a row
+that is there twice does. Digests are stored for as long as files are, so the hash is defined here, on bytes, and
+leans on no library's hash function:
+
+* A value's bytes, padded with zeros to little-endian 64-bit words: boolean, integers, date (days) and timestamp
+  (microseconds) 8 bytes, two's complement; floats their IEEE bits (4 or 8 bytes: every NaN and -0.0 is itself);
+  decimal its unscaled integer, 16 bytes; string UTF-8; binary as it is. Strings and binaries beyond 256 bytes are
+  replaced by their 16-byte BLAKE2b.
+* A column's two seeds (one per 64-bit lane): BLAKE2b of its type tag, a zero byte and its name; the type tag holds
+  what the bytes do not say, the scale of a decimal for one.
+* A value's hash, per lane: ``h = seed + length``, then ``h = mix(h ^ word)`` for each word; *mix* is the finaliser of
+  SplitMix64.
+* A row's hash, per lane: ``mix(row seed + sum of its values' hashes)``. **A NULL adds nothing**: it differs from an
+  empty string, and a nullable column added later (F-83) leaves the digests of older rows as they were.
+
+It detects accidents and wrong bookkeeping; it is no signature against somebody who forges rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from open_mirroring.errors import TerminalError
+
+EMPTY = "0" * 32
+"""The digest of no rows."""
+
+LONG_VALUE = 256
+"""Strings and binaries of more bytes than this enter by their BLAKE2b."""
+
+_ROWS_AT_ONCE = 32_768  # the intermediate arrays stay inside the processor's cache
+_MODULUS, _WORD = 1 << 128, (1 << 64) - 1
+
+_Words = npt.NDArray[np.uint64]
+_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
+_LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
+
+
+def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
+    """The digest of a table's rows as 32 hex digits; :data:`EMPTY` for none.
+
+    Columns may stand in any order; their names count, compared exactly.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
+    """
+    columns = [(index, *_column(field)) for index, field in enumerate(rows.schema)]
+    low = high = 0
+    for batch in rows.to_batches(_ROWS_AT_ONCE) if isinstance(rows, pa.Table) else _slices(rows):
+        if batch.num_rows == 0:
+            continue
+        lanes = tuple(np.full(batch.num_rows, seed, dtype=np.uint64) for seed in _ROW_SEEDS)
+        for index, seeds, hashed in columns:
+            array = batch.column(index)
+            valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
+            for lane, values in zip(lanes, hashed(array, seeds), strict=True):
+                lane += values if valid is None else values * valid
+        low += _sum(_mix(lanes[0]))
+        high += _sum(_mix(lanes[1]))
+    return _text(low + (high << 64))
+
+
+def combine(digests: Iterable[str]) -> str:
+    """The digest of all rows together, from the digests of disjoint parts.
+
+    Raises:
+        TerminalError: ``DIGEST_INVALID`` for a text that is not 32 lower-case hex digits.
+    """
+    return _text(sum(_number(digest) for digest in digests))
+
+
+def _number(digest: str) -> int:
+    if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
+        raise TerminalError(
+            "DIGEST_INVALID",
+            f"{digest!r} is no digest",
+            way_out="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
+        )
+    return int(digest, 16)
+
+
+def _text(total: int) -> str:
+    return f"{total % _MODULUS:032x}"
+
+
+def _seeds(text: str) -> tuple[np.uint64, np.uint64]:
+    low, high = np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), dtype="<u8")
+    return np.uint64(low), np.uint64(high)
+
+
+_ROW_SEEDS = _seeds("row")
+
+
+def _slices(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    return (batch.slice(start, _ROWS_AT_ONCE) for start in range(0, batch.num_rows, _ROWS_AT_ONCE))
+
+
+def _mix(words: _Words) -> _Words:
+    """The finaliser of SplitMix64, in place: a bijection in which every bit of the input reaches every output bit."""
+    for shift, factor in _ROUNDS:
+        words ^= words >> shift
+        words *= factor
+    words ^= words >> _LAST_SHIFT
+    return words
+
+
+def _sum(words: _Words) -> int:
+    """The exact sum; NumPy's own would wrap at 2⁶⁴."""
+    return int((words & _LOW_HALF).sum()) + (int((words >> _HALF).sum()) << 32)
+
+
+# --- a column's values as words -------------------------------------------------------------------------------
+
+_Hashed = Callable[[pa.Array, tuple[np.uint64, np.uint64]], tuple[_Words, _Words]]
+
+
+def _column(field: pa.Field) -> tuple[tuple[np.uint64, np.uint64], _Hashed]:
+    """A column's seeds, and how its values are hashed; what stands at NULLs is left to the caller to drop."""
+    kind = field.type
+    if kind in _SIMPLE:
+        tag, hashed = _SIMPLE[kind]
+    elif pa.types.is_decimal128(kind):
+        tag, hashed = f"decimal{kind.scale}", _decimals
+    else:
+        raise TerminalError(
+            "TYPE_UNSUPPORTED",
+            f"column {field.name!r} has the type {kind}, which no file of the landing zone has",
+            way_out="give the rows the types of the table's file schema",
+        )
+    return _seeds(f"{tag}\0{field.name}"), hashed
+
+
+def _integers(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    return _fixed(array.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)[:, None], 8, seeds)
+
+
+def _wide(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    return _integers(array.view(pa.int64()), seeds)
+
+
+def _dates(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    return _integers(array.view(pa.int32()), seeds)
+
+
+def _floats(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    bits = array.view(pa.int32()).fill_null(0).to_numpy().view(np.uint32)
+    return _fixed(bits.astype(np.uint64)[:, None], 4, seeds)
+
+
+def _decimals(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    words = np.frombuffer(array.buffers()[1], dtype="<u8").reshape(-1, 2)
+    return _fixed(words[array.offset : array.offset + len(array)], 16, seeds)
+
+
+def _fixed(words: _Words, length: int, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    def lane(seed: np.uint64) -> _Words:
+        start = np.uint64((int(seed) + length) & _WORD)
+        hashes = _mix(words[:, 0] ^ start)
+        for place in range(1, words.shape[1]):
+            hashes = _mix(hashes ^ words[:, place])
+        return hashes
+
+    return lane(seeds[0]), lane(seeds[1])
+
+
+def _texts(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+    _, offsets_buffer, data_buffer = array.buffers()
+    bounds = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
+    first, last = int(bounds[0]), int(bounds[-1])
+    data = b"" if data_buffer is None else memoryview(data_buffer)[first:last]
+    starts, lengths = bounds[:-1] - first, np.diff(bounds)
+    long = np.flatnonzero(lengths > LONG_VALUE)
+    short = [blake2b(data[starts[i] : starts[i] + lengths[i]], digest_size=16).digest() for i in long]
+    # Eight zero bytes at the end, so that every byte of the data begins a whole word.
+    padded = np.frombuffer(b"".join([data, *short, bytes(8)]), dtype=np.uint8)
+    word_at: _Words = np.ndarray((padded.size - 7,), dtype="<u8", buffer=padded, strides=(1,))
+    lanes = tuple(lengths.astype(np.uint64) + seed for seed in seeds)
+    starts[long], lengths[long] = last - first + 16 * np.arange(long.size), 16
+    shortest = int(lengths.min())
+    for place in range(0, int(lengths.max()), 8):
+        rows = slice(None) if place < shortest else np.flatnonzero(lengths > place)
+        words = word_at[starts[rows] + place] & _MASKS[np.minimum(lengths[rows] - place, 8)]
+        for lane in lanes:
+            lane[rows] = _mix(lane[rows] ^ words)
+    return lanes[0], lanes[1]
+
+
+# The tags are written out: a digest must not change because a library renames its types.
+_SIMPLE: dict[pa.DataType, tuple[str, _Hashed]] = {
+    pa.bool_(): ("bool", _integers),
+    pa.int16(): ("int", _integers),
+    pa.int32(): ("int", _integers),
+    pa.int64(): ("int", _integers),
+    pa.float32(): ("float32", _floats),
+    pa.float64(): ("float64", _wide),
+    pa.string(): ("string", _texts),
+    pa.binary(): ("binary", _texts),
+    pa.date32(): ("date", _dates),
+    pa.timestamp("us", tz="UTC"): ("timestamp", _wide),
+}

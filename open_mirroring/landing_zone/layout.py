@@ -1,0 +1,148 @@
+"""Names and files of a landing zone: the only place that knows how it is laid out.
+
+Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
+best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,
+F-31 numbers, F-36 processed folders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from open_mirroring.errors import TerminalError
+
+ROW_MARKER = "__rowMarker__"
+METADATA_FILE = "_metadata.json"
+PARTNER_EVENTS_FILE = "_partnerEvents.json"
+INCARNATION_FILE = "_incarnation.json"
+PROCESSED_FOLDER = "_ProcessedFiles"
+READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
+PROCESSED_FOLDERS = (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER)
+"""Where the service moves applied files (F-36), in the order in which a file may travel."""
+
+_NUMBERED = re.compile(r"^([0-9]{20})\.parquet$")
+_DEVICE_NAMES = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
+_MAX_NAME = 128
+
+
+def file_name(number: int) -> str:
+    """``1`` → ``00000000000000000001.parquet`` (F-31)."""
+    if not 1 <= number < 10**20:
+        raise TerminalError("NUMBER_INVALID", f"{number} is no file number", way_out="numbers run from 1 (F-31)")
+    return f"{number:020d}.parquet"
+
+
+def file_number(name: str) -> int | None:
+    """The number of a data file, or None for any other name."""
+    match = _NUMBERED.match(name)
+    return int(match.group(1)) if match and int(match.group(1)) > 0 else None
+
+
+def table_folder(schema: str | None, table: str) -> str:
+    """The table's folder below the zone: ``<schema>.schema/<table>``, or ``<table>`` without a schema (F-02, F-03).
+
+    Raises:
+        TerminalError: ``NAME_UNSAFE`` when a part cannot safely be a folder name.
+    """
+    check_name(table)
+    if schema is None:
+        return table
+    check_name(schema)
+    return f"{schema}.schema/{table}"
+
+
+def staging_folder(folder: str, generation: int) -> str:
+    """Where files of one incarnation wait: inside the table's folder, so that they die with it."""
+    return f"{folder}/_stage-{generation}"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could leave its folder, hide, or collide on a case-insensitive or normalising store.
+
+    Raises:
+        TerminalError: ``NAME_UNSAFE``, saying what is wrong with the name.
+    """
+    reason = _why_unsafe(name)
+    if reason:
+        raise TerminalError(
+            "NAME_UNSAFE",
+            f"the name {name!r} {reason}",
+            way_out="choose another `target` for this table; the source may keep its name",
+        )
+
+
+def _why_unsafe(name: str) -> str | None:
+    if not name:
+        return "is empty"
+    if len(name) > _MAX_NAME:
+        return f"is longer than {_MAX_NAME} characters"
+    if unicodedata.normalize("NFC", name) != name:
+        return "is not in Unicode normal form C"
+    # Letters of any script, digits and a few harmless signs; everything else (separators, control and
+    # bidirectional characters, quotes, wildcards) has a meaning to some path, URL or SQL.
+    bad = [c for c in name if not (c.isalnum() or c in "_- $#@." or unicodedata.category(c) in ("Mn", "Mc"))]
+    if bad:
+        return f"contains {bad[0]!r}"
+    if name.startswith("_"):
+        return "starts with an underscore: the service ignores it (F-05)"
+    if name[0] in " ." or name[-1] in " .":
+        return "starts or ends with a dot or a blank"
+    if name.casefold().endswith(".schema"):
+        return "ends with '.schema', which marks a schema folder (F-03)"
+    if name.casefold().split(".")[0] in _DEVICE_NAMES:
+        return "is a device name"
+    return None
+
+
+def name_identity(name: str) -> str:
+    """Two names with the same identity collide on a case-insensitive, normalising store (X-14)."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def metadata_document(key_columns: Sequence[str]) -> bytes:
+    """The ``_metadata.json`` of a table (F-11, F-12); without keys the table takes inserts only.
+
+    ``fileDetectionStrategy`` is written out although it is the default (F-14), so that a reader sees it.
+    """
+    document: dict[str, object] = {}
+    if key_columns:
+        document["keyColumns"] = list(key_columns)
+    document["fileDetectionStrategy"] = "SequentialFileName"
+    return json.dumps(document, ensure_ascii=False, indent=2).encode()
+
+
+def key_columns_of(document: bytes) -> tuple[str, ...]:
+    """The key columns that a ``_metadata.json`` names; the property is read in any case (X-05).
+
+    Raises:
+        TerminalError: ``METADATA_INVALID`` when it is no JSON object or its keys are no list of names.
+    """
+    try:
+        content = json.loads(document)
+        keys: object = next((v for k, v in content.items() if k.casefold() == "keycolumns"), [])
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise ValueError("keyColumns is no list of names")
+    except (ValueError, AttributeError) as error:
+        raise TerminalError(
+            "METADATA_INVALID",
+            f"{METADATA_FILE} cannot be read: {error}",
+            way_out="restore the file that this table was created with, or reset the table",
+        ) from error
+    return tuple(keys)
+
+
+def incarnation_document(incarnation: str) -> bytes:
+    """The ``_incarnation.json`` that tells one life of a table folder from the next (I12)."""
+    return json.dumps({"incarnation": incarnation}).encode()
+
+
+def incarnation_of(document: bytes) -> str | None:
+    """The id in an ``_incarnation.json``; None when it is not ours to read."""
+    try:
+        found = json.loads(document)["incarnation"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,67 @@
+"""What a listing of the zone says about one table: which object is which, and at which stage of its travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from open_mirroring.landing_zone.layout import (
+    PROCESSED_FOLDER,
+    PROCESSED_FOLDERS,
+    READY_TO_DELETE_FOLDER,
+    file_number,
+    staging_folder,
+)
+from open_mirroring.landing_zone.store import ObjectInfo
+
+
+class Stage(Enum):
+    """Where on its way an object is; data files travel in this order, never backwards."""
+
+    STAGING = "staging"
+    FINAL = "final"
+    PROCESSED = PROCESSED_FOLDER
+    READY_TO_DELETE = READY_TO_DELETE_FOLDER
+    FOREIGN = "foreign"
+    """In the table's folder, without underscore, and no numbered data file: not ours, and seen by the service."""
+
+
+class ListedItem(NamedTuple):
+    """One object of a table. *name* is the last part of its path for ours, the path in the folder for a foreign one."""
+
+    name: str
+    stage: Stage
+    size: int
+    etag: str
+
+    @property
+    def number(self) -> int | None:
+        """The number of a data file; None for staged and foreign objects."""
+        return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name)
+
+
+def split_listing(folder: str, objects: Iterable[ObjectInfo], generation: int) -> tuple[ListedItem, ...]:
+    """The items of the table at *folder*, from listings of that folder and of the processed folders.
+
+    Processed folders are read in both places where they may lie (X-02): in the table's folder and at the zone's
+    root, there as ``<processed folder>/<table folder>/…``; what else they hold is the service's book-keeping.
+    Objects of other tables, and names with an underscore other than this generation's staging, are left out (F-05).
+    """
+    staging = f"{staging_folder(folder, generation)}/"
+    items = (_item(folder, staging, info) for info in objects)
+    return tuple(item for item in items if item is not None)
+
+
+def _item(folder: str, staging: str, info: ObjectInfo) -> ListedItem | None:
+    name = info.path.rpartition("/")[2]
+    for processed in PROCESSED_FOLDERS:
+        if info.path.startswith((f"{folder}/{processed}/", f"{processed}/{folder}/")):
+            return ListedItem(name, Stage(processed), info.size, info.etag) if file_number(name) else None
+    if info.path.startswith(staging):
+        return ListedItem(name, Stage.STAGING, info.size, info.etag)
+    inside = info.path.removeprefix(f"{folder}/")
+    if inside == info.path or inside.startswith("_"):
+        return None
+    stage = Stage.FINAL if file_number(inside) else Stage.FOREIGN
+    return ListedItem(inside, stage, info.size, info.etag)

@@ -1,0 +1,278 @@
+"""A landing zone in a local folder: for trying out, for tests, and for zones that something else carries on.
+
+Linux only: the rename of the protocol must consume its source and refuse an existing target in one step, which is
+``renameat2(2)`` with ``RENAME_NOREPLACE``. Never link and unlink: a crash between the two leaves the sealed object
+behind its number; the mirror moves the number away, and the next owner publishes it a second time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.store import ObjectInfo, Renamed
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_COPY_BYTES = 1 << 20
+
+
+class LocalStore:
+    """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` over a folder; safe for several processes.
+
+    Everything is on disk (fsync of file and folder) when a verb returns, and an object appears under its name
+    complete or not at all, also when the machine stops in the middle. What a crash may leave is
+    ``<name>.partial-<token>`` beside it.
+
+    The ETag is inode, modification time and size: a rename keeps it; an object created anew has another one, because
+    its time is stamped with nanoseconds, where the kernel's own clock would repeat itself for some milliseconds.
+
+    Args:
+        root: the zone's folder; created when missing.
+
+    Raises:
+        TerminalError: from every verb: ``PATH_UNSAFE`` for a path that is not relative, plain and inside the root;
+            ``STORE_UNFIT`` when the filesystem cannot do what the protocol needs; ``STORE_DENIED`` without the
+            permission.
+        TransientError: from every verb: ``DISK_FULL``; ``STORE_IO`` for any other error of the operating system.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        with _told(root, ""):
+            root.mkdir(parents=True, exist_ok=True)
+            self._real_root = os.path.realpath(root)
+
+    def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
+        """Create an object; the interface allows partial objects under its name, this store shows none."""
+        target = self._local(path)
+        with _told(self.root, path):
+            if os.path.lexists(target):
+                return None
+            _make_folders(os.path.dirname(target))
+            partial = f"{target}.partial-{secrets.token_hex(8)}"
+            try:
+                etag, size = _write(partial, content)
+                if _rename_no_replace(partial, target):
+                    _sync_folder(os.path.dirname(target))
+                    return ObjectInfo(path, size, etag)
+            except BaseException:
+                _remove(partial)
+                raise
+            _remove(partial)
+            if not os.path.lexists(target):
+                raise FileNotFoundError(errno.ENOENT, "the folder went away while an object was created in it")
+            return None
+
+    def read(self, path: str) -> bytes | None:
+        """The whole content of a small object; None when there is none."""
+        found = self.fetch(path)
+        with _told(self.root, path):
+            try:
+                return None if found is None else found.read_bytes()
+            except FileNotFoundError:  # moved away since
+                return None
+
+    def fetch(self, path: str) -> Path | None:
+        """The object's own file, not a copy: read it, never write it, and expect it to be moved at any time."""
+        return Path(self._local(path)) if self.stat(path) is not None else None
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        """A point read: the object as it is now, None when it is not there."""
+        local = self._local(path)
+        with _told(self.root, path):
+            try:
+                found = os.lstat(local)
+            except FileNotFoundError:
+                return None
+            if stat.S_ISLNK(found.st_mode):
+                raise _unsafe(path, "is a symbolic link")
+            return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
+
+    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+        """Move *source* to *target* in one step.
+
+        The ETag is compared before the step, not in it: what makes that safe is that names of staged objects are
+        used once, so a source that is replaced in between is nobody's but ours.
+        """
+        found = self.stat(source)
+        local_source, local_target = self._local(source), self._local(target)
+        if found is None or found.etag != source_etag:
+            return Renamed.REFUSED
+        with _told(self.root, f"{source} to {target}"):
+            if not _rename_no_replace(local_source, local_target):
+                return Renamed.REFUSED
+            for folder in {os.path.dirname(local_target), os.path.dirname(local_source)}:
+                _sync_folder(folder)
+            return Renamed.DONE
+
+    def list(self, folder: str) -> Iterable[ObjectInfo]:
+        """Every object below a folder, those of a folder before those of its subfolders.
+
+        Files travel from a folder into its subfolders, so one that moves meanwhile may be seen twice but is not
+        missed. Symbolic links are listed as objects and never followed.
+        """
+        return self._walk(folder)
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        local = self._local(path)
+        with _told(self.root, path):
+            _remove(local)
+
+    def _walk(self, folder: str) -> Iterator[ObjectInfo]:
+        local = self._local(folder) if folder else self._real_root
+        with _told(self.root, folder):
+            if os.path.islink(local):
+                raise _unsafe(folder, "is a symbolic link")
+            subfolders = []
+            try:
+                entries = list(os.scandir(local))
+            except FileNotFoundError:
+                return
+            for entry in entries:
+                name = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    subfolders.append(name)
+                    continue
+                try:
+                    yield _info(name, entry.stat(follow_symlinks=False))
+                except FileNotFoundError:  # moved away since
+                    continue
+        for name in subfolders:
+            yield from self._walk(name)
+
+    def _local(self, path: str) -> str:
+        """The absolute name of an object, proved to lie below the root."""
+        if not path or path.startswith("/"):
+            raise _unsafe(path, "is not relative to the zone")
+        if any(part in ("", ".", "..") for part in path.split("/")):
+            raise _unsafe(path, "has an empty, '.' or '..' part")
+        if "\\" in path or any(ord(c) < 32 or ord(c) == 127 for c in path):
+            raise _unsafe(path, "contains a backslash or a control character")
+        with _told(self.root, path):
+            parent, _, name = f"{self._real_root}/{path}".rpartition("/")
+            real = os.path.realpath(parent)
+        if real != self._real_root and not real.startswith(f"{self._real_root}/"):
+            raise _unsafe(path, "leaves the zone through a symbolic link")
+        return f"{real}/{name}"
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}")
+
+
+def _write(local: str, content: bytes | Path) -> tuple[str, int]:
+    """Create a file that must not exist, durably; its ETag and size."""
+    descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with (
+        open(descriptor, "wb") as out,
+        open(content, "rb") if isinstance(content, Path) else BytesIO(content) as source,
+    ):
+        shutil.copyfileobj(source, out, _COPY_BYTES)
+        out.flush()
+        now = time.time_ns()
+        os.utime(out.fileno(), ns=(now, now))
+        os.fsync(out.fileno())
+        found = os.fstat(out.fileno())
+    if found.st_mtime_ns != now:
+        raise _unfit("does not keep modification times to the nanosecond", local)
+    return _info("", found).etag, found.st_size
+
+
+def _rename_no_replace(source: str, target: str) -> bool:
+    """False when the source or the target's folder is gone or the target exists."""
+    try:
+        call = _LIBC.renameat2
+    except AttributeError as error:
+        raise _unfit("offers no renameat2 (glibc 2.28 or newer)", target) from error
+    if call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EEXIST, errno.ENOENT):
+        return False
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.ENOTSUP):
+        raise _unfit(f"cannot rename without replacing ({os.strerror(code)})", target)
+    raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _make_folders(folder: str) -> None:
+    """Create a folder and its parents, each durably: a file is only as durable as the entry that leads to it."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    _make_folders(parent)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        return  # another writer was first; what is no folder fails at the next step
+    _sync_folder(parent)
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # deleted meanwhile with all it held
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(local: str) -> None:
+    try:
+        os.unlink(local)
+    except FileNotFoundError:
+        return
+
+
+@contextmanager
+def _told(root: Path, path: str) -> Iterator[None]:
+    """Turn errors of the operating system into ours, with the place and the way out."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{root}: {path}" if path else str(root)
+        what = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise TransientError(
+                "DISK_FULL", what, where=where, way_out="free space or raise the quota; the next run goes on"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise TerminalError(
+                "STORE_DENIED", what, where=where, way_out="give the user of the jobs write access to the landing zone"
+            ) from error
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
+            raise _unsafe(path, f"cannot be used: {what}") from error
+        raise TransientError(
+            "STORE_IO", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
+        ) from error
+
+
+def _unsafe(path: str, reason: str) -> TerminalError:
+    return TerminalError(
+        "PATH_UNSAFE",
+        f"the path {path!r} {reason}",
+        way_out="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
+    )
+
+
+def _unfit(reason: str, local: str) -> TerminalError:
+    return TerminalError(
+        "STORE_UNFIT",
+        f"the filesystem {reason}",
+        where=os.path.dirname(local),
+        way_out="put the landing zone on a local Linux filesystem with renameat2 (ext4, XFS, btrfs, tmpfs)",
+    )

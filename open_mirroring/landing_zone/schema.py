@@ -1,0 +1,124 @@
+"""Columns of a landing-zone file: which types exist, and what may change without a reload.
+
+The target documents only that simple Parquet types are supported (F-80 to F-82); what nobody documents (nanoseconds,
+unsigned, TIME, decimals beyond 38 digits) is never written. Schema is sticky: adding a nullable column is free,
+anything else needs the table to be loaded anew (F-83 to F-90).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.layout import ROW_MARKER
+
+MARKER_FIELD = pa.field(ROW_MARKER, pa.int32(), nullable=False)
+"""Always the last column: int32, never null (F-50)."""
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    # UTC-adjusted microseconds: zone-less timestamps troubled readers of the target; a wall clock is read as UTC.
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+_DECIMAL = re.compile(r"^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$")
+
+
+class LandingColumn(NamedTuple):
+    """A column of a mirrored table; *type* is one of the names of :func:`arrow_type`."""
+
+    name: str
+    type: str
+
+
+def arrow_type(landing_type: str) -> pa.DataType:
+    """The Arrow type of a landing type: ``bool int16 int32 int64 float32 float64 string binary date timestamp``
+    or ``decimal(p,s)`` with p ≤ 38.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
+    """
+    simple = _SIMPLE.get(landing_type)
+    if simple is not None:
+        return simple
+    match = _DECIMAL.match(landing_type)
+    if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    raise TerminalError(
+        "TYPE_UNSUPPORTED",
+        f"{landing_type!r} is no type of the landing zone",
+        way_out="map the column to string, or leave it out with `columns`",
+    )
+
+
+def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
+    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
+
+    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
+    """
+    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
+    return pa.schema([*fields, MARKER_FIELD] if marker else fields)
+
+
+class TableSchema(NamedTuple):
+    """What the registry holds of a table: the union of all columns seen, first sight first."""
+
+    columns: tuple[LandingColumn, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(self.columns, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> TableSchema:
+        return cls(tuple(LandingColumn(*column) for column in json.loads(text)))
+
+    def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
+        """The union with the columns of newly seen rows.
+
+        Raises:
+            TerminalError: ``SCHEMA_CHANGED`` when a column changed its landing type (F-87), ``COLUMN_RESERVED``
+                for a source column named like the marker, ``COLUMN_CASE`` when two differ in case only.
+        """
+        columns = list(self.columns)
+        by_name = {column.name: column for column in columns}
+        by_fold = {column.name.casefold(): column.name for column in columns}
+        for column in seen:
+            known = by_name.get(column.name)
+            if known is not None and known.type != column.type:
+                raise TerminalError(
+                    "SCHEMA_CHANGED",
+                    f"column {column.name!r} changed its type from {known.type} to {column.type}",
+                    way_out="the target cannot change a type in place (F-87): load this table anew",
+                )
+            if known is not None:
+                continue
+            if column.name.casefold() == ROW_MARKER.casefold():
+                raise TerminalError(
+                    "COLUMN_RESERVED",
+                    f"the source has a column named {column.name!r}",
+                    way_out="the target reserves this name (F-50): rename it at the source or leave it out by `columns`",
+                )
+            twin = by_fold.get(column.name.casefold())
+            if twin is not None:
+                raise TerminalError(
+                    "COLUMN_CASE",
+                    f"columns {twin!r} and {column.name!r} differ in case only",
+                    way_out="the target compares names without case: rename one at the source or list `columns`",
+                )
+            arrow_type(column.type)
+            columns.append(column)
+            by_name[column.name] = column
+            by_fold[column.name.casefold()] = column.name
+        return TableSchema(tuple(columns))

@@ -1,0 +1,67 @@
+"""The narrow interface to the storage that holds a landing zone.
+
+Five verbs, because the local folder and OneLake must fail alike. Paths are relative to the zone's root, with ``/``
+between parts, and are built by :mod:`open_mirroring.landing_zone.layout` only.
+
+Every verb may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have
+happened, may happen later, or never (O-08). Callers look, or repeat the identical request; they never assume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class ObjectInfo(NamedTuple):
+    """One object of the zone. *etag* changes whenever the content is created anew."""
+
+    path: str
+    size: int
+    etag: str
+
+
+class Renamed(Enum):
+    """What a conditional rename answered; anything else is an unknown outcome and raises."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The target exists, the source is gone, or the source is another object than the one named."""
+
+
+class LandingZoneStore(Protocol):
+    """Storage of one landing zone."""
+
+    def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
+        """Create an object with the bytes, or the bytes of a local file; None when the name is taken.
+
+        Parent folders come into being. The object is complete and durable when this returns; a reader may see a
+        partial object under this name before, which is why final names are only ever made by :meth:`rename`.
+        """
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """The whole content of a small object; None when there is none."""
+        ...
+
+    def fetch(self, path: str) -> Path | None:
+        """A local file with the object's content for reading large objects in place; None when there is none."""
+        ...
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        """A point read: the object as it is now, None when it is not there."""
+        ...
+
+    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+        """Move *source* to *target* in one step, only if *source* still has that etag and *target* does not exist."""
+        ...
+
+    def list(self, folder: str) -> Iterable[ObjectInfo]:
+        """Every object below a folder, recursively, in no particular order; nothing when the folder is missing."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        ...

@@ -1,0 +1,89 @@
+"""Opening a ledger: connections that fence, and the migrations that shape it."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
+
+from open_mirroring.errors import TerminalError, TransientError
+
+_BUSY_SECONDS = 60
+_MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per PostgreSQL database
+
+
+def open_ledger(url: str) -> Engine:
+    """Open the ledger at a SQLAlchemy URL, creating or migrating its tables when they are older than this version.
+
+    Raises:
+        TransientError: ``LEDGER_UNREACHABLE`` when the database does not answer.
+        TerminalError: ``LEDGER_NEWER`` when the ledger was written by a newer version of this product.
+    """
+    parsed = make_url(url)
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    if is_sqlite and parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    # A connection is opened per transaction: jobs are short, and a pool would outlive forks of worker processes.
+    arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS} if is_sqlite else {"connect_timeout": 10}
+    engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
+    if is_sqlite:
+        _make_sqlite_transactional(engine)
+    try:
+        _migrate(engine)
+    except OperationalError as error:
+        raise TransientError(
+            "LEDGER_UNREACHABLE",
+            f"the ledger does not answer: {type(error.orig).__name__}",
+            where=parsed.render_as_string(hide_password=True),
+            way_out="check that the database runs and the connection named in the mirror file reaches it",
+        ) from error
+    return engine
+
+
+def _make_sqlite_transactional(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: object) -> None:
+        # The driver must not open transactions on its own: a read that later writes could not be upgraded.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _migrate(engine: Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("open_mirroring.ledger") / "migrations"))
+    scripts = ScriptDirectory.from_config(config)
+    head = scripts.get_current_head()
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == head:
+            return
+        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+            raise TerminalError(
+                "LEDGER_NEWER",
+                f"the ledger has revision {current}, which this version does not know",
+                way_out="install the version of open_mirroring that wrote it, or a newer one",
+            )
+        if current is None and inspect(connection).has_table("mirror"):
+            raise TerminalError(
+                "LEDGER_FOREIGN",
+                "the database has a table `mirror` that is not a ledger's",
+                way_out="give the ledger a database or schema of its own",
+            )
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

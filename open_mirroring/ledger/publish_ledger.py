@@ -1,0 +1,260 @@
+"""The ledger transactions of publishing: one row per mirrored table, moved only by compare-and-set.
+
+Each method takes many tables and runs one transaction, because a mirror may have hundreds of small ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.upsert import upsert
+from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+
+
+class TableDeclaration(NamedTuple):
+    """What a mirror file says of a table, as far as the ledger holds on to it."""
+
+    source: str
+    folder: str
+    keys: tuple[str, ...]
+    loads: bool
+
+
+class StagedDetails(NamedTuple):
+    """What a staging attempt learned, sealed with its files and recorded when they are confirmed."""
+
+    columns: TableSchema
+    counts: Mapping[str, int]
+    rejected: Sequence[Mapping[str, Any]] = ()
+
+
+class PublishLedger:
+    """The ledger as the publish protocol of a mirror's tables sees it; tables are named by their id."""
+
+    def __init__(self, engine: Engine, mirror: str) -> None:
+        self._engine = engine
+        self._mirror = mirror
+
+    def declare(self, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
+        """Register the tables of the mirror file and return their ids by source name.
+
+        Raises:
+            TerminalError: ``TABLE_REDECLARED`` when a table's key or folder changed, ``TABLE_UNDECLARED`` when one
+                was taken out of the mirror file: both need a reset of that table first.
+        """
+        with self._engine.begin() as db:
+            c = t.mirrored_table.c
+            known = {row.source: row for row in db.execute(sa.select(t.mirrored_table).where(c.mirror == self._mirror))}
+            for declared in declarations:
+                row = known.pop(declared.source, None)
+                keys = json.dumps(declared.keys, ensure_ascii=False)
+                if row is None:
+                    db.execute(
+                        t.mirrored_table.insert().values(
+                            id=str(uuid4()),
+                            mirror=self._mirror,
+                            source=declared.source,
+                            folder=declared.folder,
+                            keys=keys,
+                            incarnation=str(uuid4()),
+                            load_state="pending" if declared.loads else "none",
+                        )
+                    )
+                elif (row.folder, row.keys) != (declared.folder, keys):
+                    raise TerminalError(
+                        "TABLE_REDECLARED",
+                        f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
+                        where=f"mirror {self._mirror}",
+                        way_out="put target and key back as they were, or reset the table",
+                    )
+            if known:
+                raise TerminalError(
+                    "TABLE_UNDECLARED",
+                    f"the mirror file no longer names {sorted(known)}, which the ledger mirrors",
+                    where=f"mirror {self._mirror}",
+                    way_out="put the table back into the mirror file, or reset it",
+                )
+            query = sa.select(c.source, c.id).where(c.mirror == self._mirror)
+            return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+    def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
+        """Raise the rows' versions and return them: earlier owners are fenced off."""
+        with self._engine.begin() as db:
+            c = t.mirrored_table.c
+            ids = list(table_ids)
+            db.execute(t.mirrored_table.update().where(c.id.in_(ids)).values(version=c.version + 1))
+            return self._owned(db, ids)
+
+    def establish(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
+        """The folders with marker and metadata are in place."""
+        return self._each({id_: (version, {"established": True}) for id_, version in versions.items()})
+
+    def intend(self, intents: Mapping[str, tuple[int, Intent]]) -> dict[str, Owned | Lost]:
+        """Open an intent per table; refused where one is open."""
+        c = t.mirrored_table.c
+        return self._each(
+            {id_: (version, {"intent": _intent_json(intent, None)}) for id_, (version, intent) in intents.items()},
+            c.intent.is_(None) & c.stop_code.is_(None),
+        )
+
+    def seal(
+        self, manifests: Mapping[str, tuple[int, Intent, Sequence[StagedFile], StagedDetails]]
+    ) -> dict[str, Owned | Lost]:
+        """Bind the staged objects to the numbers of the open intents."""
+        writes: dict[str, tuple[int, dict[str, Any]]] = {}
+        for table_id, (version, intent, files, details) in manifests.items():
+            sealed = Intent(intent.first_number, intent.batch_from, intent.work, tuple(files))
+            writes[table_id] = (version, {"intent": _intent_json(sealed, details)})
+        return self._each(writes, t.mirrored_table.c.intent.is_not(None))
+
+    def confirm(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
+        """All files of the open intents were seen: numbers, published batch and what the staging learned move on."""
+        replies: dict[str, Owned | Lost] = {}
+        with self._engine.begin() as db:
+            for table_id, version in versions.items():
+                row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == table_id)).one()
+                intent = _intent_of(row.intent)
+                if row.version != version or intent is None or intent.manifest is None:
+                    replies[table_id] = Lost()
+                    continue
+                done = self._set(db, table_id, version, sa.true(), **_after(row, intent))
+                if not done:
+                    replies[table_id] = Lost()
+                    continue
+                _record_publication(db, row, intent)
+                replies[table_id] = self._owned(db, [table_id])[table_id]
+        return replies
+
+    def stop(self, stops: Mapping[str, tuple[int, str, str]]) -> dict[str, Owned | Lost]:
+        """Stop tables with a code and what was found."""
+        now = datetime.now(UTC)
+        return self._each(
+            {
+                table_id: (version, {"stop_code": code, "stop_what": what, "stopped_at": now})
+                for table_id, (version, code, what) in stops.items()
+            }
+        )
+
+    def _each(
+        self, writes: Mapping[str, tuple[int, dict[str, Any]]], condition: sa.ColumnElement[bool] | None = None
+    ) -> dict[str, Owned | Lost]:
+        with self._engine.begin() as db:
+            won = [
+                table_id
+                for table_id, (version, values) in writes.items()
+                if self._set(db, table_id, version, sa.true() if condition is None else condition, **values)
+            ]
+            owned = self._owned(db, won)
+        return {table_id: owned.get(table_id, Lost()) for table_id in writes}
+
+    @staticmethod
+    def _set(db: Connection, table_id: str, version: int, condition: sa.ColumnElement[bool], **values: Any) -> bool:
+        c = t.mirrored_table.c
+        statement = t.mirrored_table.update().where(c.id == table_id, c.version == version, condition)
+        return db.execute(statement.values(version=version + 1, **values)).rowcount == 1
+
+    @staticmethod
+    def _owned(db: Connection, table_ids: Sequence[str]) -> dict[str, Owned]:
+        c = t.mirrored_table.c
+        rows = db.execute(sa.select(t.mirrored_table).where(c.id.in_(table_ids)))
+        return {row.id: Owned(table_row(row)) for row in rows}
+
+
+def table_row(row: Any) -> TableRow:
+    """The protocol's view of a ledger row."""
+    return TableRow(
+        version=row.version,
+        generation=row.generation,
+        incarnation=row.incarnation,
+        established=row.established,
+        confirmed=row.confirmed,
+        published_batch=row.published_batch,
+        intent=_intent_of(row.intent),
+        stop=row.stop_code,
+    )
+
+
+def _intent_json(intent: Intent, details: StagedDetails | None) -> str:
+    document = asdict(intent)
+    if details is not None:
+        document["details"] = {
+            "columns": details.columns.columns,
+            "counts": dict(details.counts),
+            "rejected": list(details.rejected),
+        }
+    return json.dumps(document, ensure_ascii=False)
+
+
+def _intent_of(text: str | None) -> Intent | None:
+    if text is None:
+        return None
+    document = json.loads(text)
+    manifest = document["manifest"]
+    files = None if manifest is None else tuple(StagedFile(**file) for file in manifest)
+    return Intent(document["first_number"], document["batch_from"], Work(**document["work"]), files)
+
+
+def _after(row: Any, intent: Intent) -> dict[str, Any]:
+    """The row's values once its sealed intent is confirmed."""
+    details = json.loads(row.intent)["details"]
+    values: dict[str, Any] = {
+        "intent": None,
+        "confirmed": row.confirmed + len(intent.manifest or ()),
+        "columns": json.dumps(details["columns"], ensure_ascii=False),
+    }
+    if intent.work.kind == "changes":
+        values["published_batch"] = intent.work.batch_to
+        return values
+    plan = json.loads(row.load_plan)
+    plan["done"] = [*plan["done"], *json.loads(intent.work.chunk)]
+    values["load_plan"] = json.dumps(plan, ensure_ascii=False)
+    if len(plan["done"]) == len(plan["chunks"]):
+        values["load_state"] = "loaded"
+        values["published_batch"] = plan["hand_over_batch"]
+    return values
+
+
+def _record_publication(db: Connection, row: Any, intent: Intent) -> None:
+    now = datetime.now(UTC)
+    details = json.loads(row.intent)["details"]
+    common = {
+        "table_id": row.id,
+        "generation": row.generation,
+        "kind": intent.work.kind,
+        "batch_from": intent.batch_from,
+        "batch_to": intent.work.batch_to,
+        "confirmed_at": now,
+    }
+    db.execute(t.publication.insert().values(version=row.version, counts=json.dumps(details["counts"]), **common))
+    files = [
+        {
+            "number": intent.first_number + index,
+            "etag": file.etag,
+            "digest": file.digest,
+            "rows": file.rows,
+            "size": file.size,
+            "first_position": file.first_position,
+            "last_position": file.last_position,
+            **common,
+        }
+        for index, file in enumerate(intent.manifest or ())
+    ]
+    if files:
+        db.execute(t.published_file.insert(), files)
+    rejected = [
+        {**reject, "table_id": row.id, "key_digest": hashlib.sha256((reject["key"] or "").encode()).hexdigest()}
+        for reject in details["rejected"]
+    ]
+    upsert(db, t.rejected_change, rejected, keys=["table_id", "epoch", "pos", "key_digest"], update=[])

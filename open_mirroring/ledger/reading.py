@@ -1,0 +1,213 @@
+"""Reading the ledger: what planning, reconciling, the status and Airflow want to know. Nothing here writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.publish_ledger import table_row
+from open_mirroring.publishing import TableRow
+
+
+class MirrorState(NamedTuple):
+    """A mirror's own row: newest batch in the log, the batch under way if any, and a stop of extraction."""
+
+    committed: int
+    open_batch: int | None
+    stop_code: str | None
+    stop_what: str | None
+    homeless_rejects: int
+
+
+class TableState(NamedTuple):
+    """A mirrored table as the ledger knows it. *stream_from* and *load_plan* belong to its initial load."""
+
+    id: str
+    source: str
+    folder: str
+    keys: tuple[str, ...]
+    row: TableRow
+    columns: TableSchema
+    load_state: str
+    load_plan: dict[str, Any] | None
+    stream_from: str | None
+    stop_code: str | None
+    stop_what: str | None
+
+
+class BatchContents(NamedTuple):
+    """What a committed batch holds of one table and epoch; *files* are relative to the change log."""
+
+    batch: int
+    epoch: str
+    rows: int
+    lowest: str
+    highest: str
+    files: tuple[str, ...]
+
+
+class ColumnList(NamedTuple):
+    """A column list that changes of a table carried, and whether one row proved it to be whole."""
+
+    cols: str
+    whole: bool
+    first_pos: str
+
+
+class PublishedFile(NamedTuple):
+    """A confirmed file of a table's present generation."""
+
+    number: int
+    etag: str
+    digest: str
+    rows: int
+    size: int
+    first_position: str
+    last_position: str
+    kind: str
+    batch_from: int
+    batch_to: int
+    confirmed_at: datetime
+
+
+class LedgerReader:
+    """Read-only view of one mirror."""
+
+    def __init__(self, engine: Engine, mirror: str) -> None:
+        self._engine = engine
+        self._mirror = mirror
+
+    def mirror(self) -> MirrorState:
+        """The mirror's row; all zero before the first run."""
+        with self._engine.connect() as db:
+            row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one_or_none()
+        if row is None:
+            return MirrorState(0, None, None, None, 0)
+        return MirrorState(row.committed, row.open_number, row.stop_code, row.stop_what, row.homeless_rejects)
+
+    def tables(self) -> dict[str, TableState]:
+        """Every table of the mirror by source name."""
+        c = t.mirrored_table.c
+        with self._engine.connect() as db:
+            rows = db.execute(sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source))
+            return {
+                row.source: TableState(
+                    row.id,
+                    row.source,
+                    row.folder,
+                    tuple(json.loads(row.keys)),
+                    table_row(row),
+                    TableSchema.from_json(row.columns),
+                    row.load_state,
+                    None if row.load_plan is None else json.loads(row.load_plan),
+                    row.stream_from,
+                    row.stop_code,
+                    row.stop_what,
+                )
+                for row in rows
+            }
+
+    def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
+        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
+
+        One query for all tables; its cost grows with the batches between, not with the log.
+        """
+        if not after:
+            return {}
+        c = t.batch_table.c
+        query = sa.select(t.batch_table).where(
+            c.mirror == self._mirror, c.batch > min(after.values()), c.batch <= up_to
+        )
+        found: dict[str, list[BatchContents]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(query.order_by(c.batch)):
+                if row.source in after and row.batch > after[row.source]:
+                    found.setdefault(row.source, []).append(_contents(row))
+        return found
+
+    def history(self, source: str, up_to: int) -> list[BatchContents]:
+        """What the batches up to *up_to* hold of a table."""
+        c = t.batch_table.c
+        query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to)
+        with self._engine.connect() as db:
+            return [_contents(row) for row in db.execute(query.order_by(c.batch))]
+
+    def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
+        """The column lists of tables in the order of their first position."""
+        c = t.column_list.c
+        query = sa.select(t.column_list).where(c.table_id.in_(list(table_ids))).order_by(c.first_pos, c.digest)
+        found: dict[str, list[ColumnList]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(query):
+                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos))
+        return found
+
+    def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Per table the ordinal of every stream incarnation."""
+        c = t.stream_epoch.c
+        found: dict[str, dict[str, int]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(sa.select(t.stream_epoch).where(c.table_id.in_(list(table_ids)))):
+                found.setdefault(row.table_id, {})[row.epoch] = row.ordinal
+        return found
+
+    def rejected(self, table_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+        """Per table the changes that could not be typed."""
+        c = t.rejected_change.c
+        found: dict[str, list[dict[str, Any]]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(sa.select(t.rejected_change).where(c.table_id.in_(list(table_ids)))):
+                found.setdefault(row.table_id, []).append(dict(row._mapping))
+        return found
+
+    def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
+        """Confirmed files of a table above a number, in order."""
+        c = t.published_file.c
+        query = sa.select(t.published_file).where(c.table_id == table_id, c.generation == generation, c.number > above)
+        with self._engine.connect() as db:
+            return [
+                PublishedFile(
+                    **{name: getattr(row, name) for name in PublishedFile._fields[:-1]},
+                    confirmed_at=_aware(row.confirmed_at),
+                )
+                for row in db.execute(query.order_by(c.number))
+            ]
+
+    def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
+        """Committed batches above a number: number, counts by disposition, time of commit."""
+        c = t.log_batch.c
+        query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
+        with self._engine.connect() as db:
+            return [
+                (number, json.loads(manifest)["counts"], _aware(at))
+                for number, manifest, at in db.execute(query.order_by(c.number)).tuples()
+            ]
+
+    def open_fragment_count(self) -> int:
+        """Split messages that wait for pieces."""
+        query = sa.select(sa.func.count()).where(t.open_fragment.c.mirror == self._mirror)
+        with self._engine.connect() as db:
+            return db.scalar(query.select_from(t.open_fragment)) or 0
+
+    def bound(self) -> dict[str, int]:
+        """Up to where each source file or partition is bound."""
+        c = t.bound_range.c
+        query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
+        with self._engine.connect() as db:
+            return {name: bound_to for name, bound_to in db.execute(query).tuples()}
+
+
+def _contents(row: Any) -> BatchContents:
+    return BatchContents(row.batch, row.epoch, row.rows, row.min_pos, row.max_pos, tuple(json.loads(row.files)))
+
+
+def _aware(moment: datetime) -> datetime:
+    # SQLite gives back what was stored in UTC without its zone.
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,201 @@
+"""The ledger's tables. Documents are JSON text; positions are the text of a log position inside its epoch."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+mirror = Table(
+    "mirror",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("version", BigInteger, nullable=False, default=0),
+    # Number of the newest batch that was seen in the change log; numbers run from 1 without a gap.
+    Column("committed", BigInteger, nullable=False, default=0),
+    Column("open_number", BigInteger),
+    Column("open_ranges", Text),
+    Column("open_manifest", Text),
+    Column("open_bound_at", DateTime(timezone=True)),
+    Column("stop_code", String(64)),
+    Column("stop_what", Text),
+    # Dead letters whose table is unknown: any table may lack them.
+    Column("homeless_rejects", BigInteger, nullable=False, default=0),
+)
+
+log_batch = Table(
+    "log_batch",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("ranges", Text, nullable=False),
+    Column("manifest", Text, nullable=False),
+    Column("bound_at", DateTime(timezone=True), nullable=False),
+    Column("committed_at", DateTime(timezone=True), nullable=False),
+)
+
+batch_table = Table(
+    "batch_table",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("epoch", String(200), primary_key=True),
+    Column("rows", BigInteger, nullable=False),
+    Column("min_pos", String(200), nullable=False),
+    Column("max_pos", String(200), nullable=False),
+    # Log files of the batch that hold rows of this table, relative to the change log.
+    Column("files", Text, nullable=False),
+)
+
+bound_range = Table(
+    "bound_range",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    # A file below the source path, or a topic partition.
+    Column("name", String(1000), primary_key=True),
+    # First byte (or offset) that was never bound.
+    Column("bound_to", BigInteger, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+)
+
+open_fragment = Table(
+    "open_fragment",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("identity", String(300), primary_key=True),
+    Column("epoch", String(200), nullable=False),
+    Column("pos", String(200), nullable=False),
+    Column("since_batch", BigInteger, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    # Log files that hold the pieces seen so far.
+    Column("files", Text, nullable=False),
+)
+
+mirrored_table = Table(
+    "mirrored_table",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("mirror", String(64), nullable=False),
+    Column("source", String(300), nullable=False),
+    Column("folder", String(300), nullable=False),
+    Column("keys", Text, nullable=False),
+    Column("version", BigInteger, nullable=False, default=0),
+    Column("generation", Integer, nullable=False, default=1),
+    Column("incarnation", String(36), nullable=False),
+    Column("established", Boolean, nullable=False, default=False),
+    Column("confirmed", BigInteger, nullable=False, default=0),
+    Column("published_batch", BigInteger, nullable=False, default=0),
+    Column("intent", Text),
+    Column("columns", Text, nullable=False, default="[]"),
+    # none | pending | loaded; while pending, changes are logged and not published.
+    Column("load_state", String(10), nullable=False, default="none"),
+    Column("load_plan", Text),
+    # Changes below this position are in the initial load already (G-08).
+    Column("stream_from", String(200)),
+    Column("stop_code", String(64)),
+    Column("stop_what", Text),
+    Column("stopped_at", DateTime(timezone=True)),
+    UniqueConstraint("mirror", "source"),
+    UniqueConstraint("mirror", "folder"),
+)
+
+column_list = Table(
+    "column_list",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("cols", Text, nullable=False),
+    # Proven to be a whole row of the table at some time, not only the columns that an update touched.
+    Column("whole", Boolean, nullable=False),
+    Column("first_pos", String(200), nullable=False),
+)
+
+stream_epoch = Table(
+    "stream_epoch",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("epoch", String(200), primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+)
+
+rejected_change = Table(
+    "rejected_change",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("epoch", String(200), primary_key=True),
+    Column("pos", String(200), primary_key=True),
+    Column("key_digest", String(64), primary_key=True),
+    Column("key", Text),
+    Column("batch", BigInteger, nullable=False),
+    Column("code", String(64), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),
+)
+
+published_file = Table(
+    "published_file",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("etag", String(200), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("first_position", String(200), nullable=False),
+    Column("last_position", String(200), nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("batch_from", BigInteger, nullable=False),
+    Column("batch_to", BigInteger, nullable=False),
+    Column("confirmed_at", DateTime(timezone=True), nullable=False),
+)
+
+publication = Table(
+    "publication",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("kind", String(10), nullable=False),
+    Column("batch_from", BigInteger, nullable=False),
+    Column("batch_to", BigInteger, nullable=False),
+    # changes, upserts, deletes, compacted, duplicates, superseded, rejected: they add up (I1).
+    Column("counts", Text, nullable=False),
+    Column("confirmed_at", DateTime(timezone=True), nullable=False),
+)
+
+verdict = Table(
+    "verdict",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("verdict", String(10), nullable=False),
+    Column("code", String(64), nullable=False),
+    Column("what", Text, nullable=False),
+    Column("evidence", Text, nullable=False),
+    Column("confirmed", BigInteger, nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("mirror", String(64), nullable=False),
+    Column("source", String(300)),
+    Column("event", String(64), nullable=False),
+    Column("detail", Text, nullable=False),
+)

@@ -1,0 +1,74 @@
+"""The one total order of a table's changes.
+
+A log position is ``(epoch, major, minor, sub)`` (rule G-01): *epoch* is the ordinal that the ledger gave to a
+stream incarnation (a CES ``logicalid`` guid, a Qlik load), *major* the commit (LSN, change sequence) and *minor*
+the place inside it, both as fixed-width text, so that text order is log order; *sub* puts the DELETE half of a
+key change (0) before its UPSERT half (1).
+
+Inside an epoch a position is written ``major:minor:sub``. Arrival, file order and clocks never decide anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from open_mirroring.errors import TerminalError
+
+KEY_BUCKETS = 64
+"""Changes are spread over this many buckets by key, so that a large table can be published side by side."""
+
+
+class LogPosition(NamedTuple):
+    """A change's place in the total order of its table; compares field by field."""
+
+    epoch: int
+    major: str
+    minor: str
+    sub: int
+
+    @property
+    def text(self) -> str:
+        """The position inside its epoch, as the change log stores it; sorts like the position."""
+        return position_text(self.major, self.minor, self.sub)
+
+    @property
+    def transaction(self) -> tuple[int, str]:
+        """What two changes of one source transaction have in common."""
+        return (self.epoch, self.major)
+
+    @classmethod
+    def parse(cls, epoch: int, text: str) -> LogPosition:
+        """Read back what :attr:`text` wrote.
+
+        Raises:
+            TerminalError: ``POSITION_INVALID`` when the text has not exactly three parts or a sub other than 0 or 1.
+        """
+        parts = text.split(":")
+        if len(parts) != 3 or parts[2] not in ("0", "1") or not parts[0] or not parts[1]:
+            raise TerminalError(
+                "POSITION_INVALID",
+                f"{text!r} is no log position",
+                way_out="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
+            )
+        return cls(epoch, parts[0], parts[1], int(parts[2]))
+
+
+def position_text(major: str, minor: str, sub: int) -> str:
+    """The sortable text of a position inside its epoch."""
+    return f"{major}:{minor}:{sub}"
+
+
+def encode_key(values: Sequence[str]) -> str:
+    """The canonical encoding of a key: the canonical texts of its typed values as a compact JSON array (G-02).
+
+    *values* stand in the order of the mirror's ``key``; each is the canonical text of the typed value, so that
+    ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
+    """
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_key(key: str) -> tuple[str, ...]:
+    """The canonical texts that :func:`encode_key` joined."""
+    return tuple(json.loads(key))

@@ -1,0 +1,103 @@
+"""The plan rule: which change of a key is published next.
+
+For each key: take its newest change over **all** logged batches, and publish it only if it arrived after the batch
+that the target has. This one rule decides duplicates, late events, replays and re-reads. It is the definition; a
+vectorised query may stand in for it only where a Boolean proves both equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from open_mirroring.log_position import LogPosition
+
+INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
+
+Row = Mapping[str, str | None]
+
+
+class Logged(NamedTuple):
+    """One logged change of a key.
+
+    *after* is the row it leaves (None for a delete); *before* the row it removes, where the source told. *handle*
+    is the caller's own reference to the logged row.
+    """
+
+    batch: int
+    position: LogPosition
+    operation: str
+    after: Row | None
+    before: Row | None
+    handle: int = -1
+
+
+class KeyPlan(NamedTuple):
+    """What the rule says of one key.
+
+    Attributes:
+        publish: the change to publish, or None.
+        conflict: two changes of one identity with different content: the table has to stop (G-02).
+        duplicates: new changes that repeat an identity already logged.
+        superseded: new changes that are older than what the target has.
+        compacted: new changes that are older than another new one.
+    """
+
+    publish: Logged | None
+    conflict: tuple[Logged, Logged] | None = None
+    duplicates: int = 0
+    superseded: int = 0
+    compacted: int = 0
+
+
+def plan_key(changes: Sequence[Logged], published_batch: int) -> KeyPlan:
+    """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
+
+    New is what lies in batches above *published_batch*; of equal positions the earliest batch counts. The new
+    changes are accounted for completely: 1 if published, plus duplicates, superseded and compacted.
+    """
+    ordered = sorted(changes, key=lambda change: (change.position, change.batch), reverse=True)
+    unique: list[Logged] = []
+    duplicates = 0
+    for change in ordered:
+        if unique and unique[-1].position == change.position:
+            if not _same_content(unique[-1], change):
+                return KeyPlan(None, conflict=(change, unique[-1]))
+            duplicates += unique[-1].batch > published_batch
+            unique[-1] = change  # the earlier batch, for the sort put it after
+        else:
+            unique.append(change)
+    newest = newest_effective(unique)
+    fresh = sum(change.batch > published_batch for change in unique)
+    if newest is None or newest.batch <= published_batch:
+        return KeyPlan(None, duplicates=duplicates, superseded=fresh)
+    return KeyPlan(newest, duplicates=duplicates, compacted=fresh - 1)
+
+
+def newest_effective(changes: Sequence[Logged]) -> Logged | None:
+    """The change that decides the key's state; *changes* newest first, one per position.
+
+    The DELETE half of a key change removes a row written in the same transaction only if its before image is that
+    row (G-03): when two rows swap their keys, the half that leaves a key comes after the row that took it.
+    """
+    for index, change in enumerate(changes):
+        if change.operation != KEY_LEFT:
+            return change
+        earlier = newest_effective(changes[index + 1 :])
+        if earlier is None or earlier.position.transaction != change.position.transaction:
+            return change
+        if earlier.after is None or _is_row(change.before, earlier.after):
+            return change
+        # The half removed another row than the one that stands there: it decides nothing.
+        return earlier
+    return None
+
+
+def _is_row(before: Row | None, after: Row) -> bool:
+    return before is not None and all(before[name] == after[name] for name in before.keys() & after.keys())
+
+
+def _same_content(one: Logged, other: Logged) -> bool:
+    return (one.operation == KEY_LEFT) == (other.operation == KEY_LEFT) and (
+        one.after == other.after and (one.after is not None or one.operation == other.operation)
+    )

@@ -1,0 +1,1 @@
+"""How the pipeline is computed: one module per Spark job, each with ``main(argv)``; formats under ``sources``."""

@@ -1,0 +1,75 @@
+"""What all jobs share: running tasks in Spark's workers, and being a program with arguments and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.ledger import open_ledger
+from spark_jobs.session import build_session
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+class Exit(IntEnum):
+    """Exit codes of jobs and of the command line."""
+
+    DONE = 0
+    TERMINAL = 1
+    USAGE = 2
+    TABLES_STOPPED = 3
+    TRANSIENT = 4
+    ON_HOLD = 5
+
+
+def run_job(
+    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> list[Result]:
+    """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
+
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    context.setJobDescription(description)
+    return context.parallelize(list(tasks), len(tasks)).map(function).collect()
+
+
+def job_main(
+    name: str,
+    argv: Sequence[str] | None,
+    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> int:
+    """Parse ``MIRROR.yaml``, open ledger and session, do the work, report it as one JSON line; the exit code."""
+    parser = argparse.ArgumentParser(prog=name)
+    parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+    add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        mirror = load_mirror(arguments.mirror)
+        ledger = open_ledger(mirror.ledger_url())
+        spark = build_session(f"{name} {mirror.name}")
+        result = work(mirror, ledger, spark, arguments)
+    except MirroringError as error:
+        log.error("%s", error)
+        return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL
+    print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
+    stopped = getattr(result, "stopped", None)
+    return Exit.TABLES_STOPPED if stopped else Exit.DONE

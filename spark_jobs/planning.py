@@ -1,0 +1,262 @@
+"""The plan rule over log files: which changes of one table are published next.
+
+:func:`open_mirroring.planning.plan_key` is the definition. A vectorised query takes a key only if a Boolean proves
+that the rule would say "publish the newest": nothing published lies above it, no two of its changes share a position,
+and none is the DELETE half of a key change. Every other key is decided by the definition, over all its changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.log_position import LogPosition
+from open_mirroring.planning import Logged, plan_key
+from spark_jobs.change_log_schema import CHANGE, INSERT, KEY_LEFT, LOG_SCHEMA
+from spark_jobs.typed_rows import Failure, type_rows
+
+_COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
+
+Identity = tuple[str, str, str | None]
+"""Epoch, position text and key of a change."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a worker must know to plan one table, or some key buckets of it.
+
+    Attributes:
+        batch_from: the batch the target has; changes of later batches are new.
+        history_files: earlier log files that may hold changes as new as the oldest new one.
+        highest: highest position among the changes up to *batch_from*; None when there is none.
+        epochs: ordinal of every stream incarnation the ledger knows.
+        stream_from: changes below this commit are in the initial load already (first incarnation only).
+        rejected: changes that are dead letters already, and so no changes.
+        types: source type of every known column.
+    """
+
+    table_id: str
+    source: str
+    keys: tuple[str, ...]
+    batch_from: int
+    new_files: tuple[str, ...]
+    history_files: tuple[str, ...]
+    highest: LogPosition | None
+    epochs: Mapping[str, int]
+    stream_from: str | None
+    rejected: frozenset[Identity]
+    columns: tuple[LandingColumn, ...]
+    types: Mapping[str, str]
+    buckets: tuple[int, int] = (-1, 64)
+
+
+class PlannedRows(NamedTuple):
+    """What a plan publishes, typed, and what became of every new change.
+
+    *counts* add up: changes = published + compacted + duplicates + superseded + in_load + rejected (I1). *rejected*
+    are the dead letters found here, as the ledger records them.
+    """
+
+    rows: pa.Table
+    positions: tuple[str, str]
+    counts: dict[str, int]
+    rejected: list[dict[str, Any]]
+
+
+class PlanStop(Exception):
+    """The table cannot be published as it is: a stable code and what was found."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(code, what)
+        self.code, self.what = code, what
+
+
+def read_changes(files: Sequence[str], wanted: pc.Expression) -> pa.Table:
+    """Changes from log files, with their order: files are sorted by table and bucket, so most row groups stay shut."""
+    dataset = ds.dataset(list(files), format="parquet", schema=LOG_SCHEMA)
+    return dataset.to_table(
+        columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False
+    )
+
+
+def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
+    """Apply the plan rule to the new changes of one table and type what it publishes.
+
+    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
+    makes the result independent of where batches were cut (G-09).
+
+    Args:
+        new: the table's changes in the new batches.
+        read_history: given keys, their changes in *history_files*.
+
+    Raises:
+        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01).
+    """
+    result = _Result(plan, new.num_rows)
+    changes = _eligible(plan, new)
+    result.counts["in_load"] = new.num_rows - changes.num_rows
+    certain, pending = _certain_keys(plan, changes)
+    winners = changes.take(certain["index"])
+    failed = {winners["key"][at].as_py() for at in result.take(winners)}
+    counted = certain.filter(pc.invert(pc.is_in(winners["key"], pa.array(sorted(failed), pa.string()))))
+    result.counts["compacted"] += (pc.sum(counted["logged"]).as_py() or 0) - counted.num_rows
+    pending |= failed
+    if pending:
+        history = _eligible(plan, read_history(sorted(pending)))
+        known = pa.concat_tables([changes, history])
+        while pending:
+            pending = result.decide(known, pending)
+    return result.finish()
+
+
+class _Result:
+    """Collects what is published; knows the dead letters, which are no changes any more."""
+
+    def __init__(self, plan: TablePlan, logged: int) -> None:
+        self._plan = plan
+        self._rejected_before = plan.rejected
+        self._rejected: dict[Identity, dict[str, Any]] = {}
+        self._rows: list[pa.Table] = []
+        self._bounds: list[str] = []
+        self.counts: Counter[str] = Counter(changes=logged)
+
+    def take(self, winners: pa.Table) -> list[int]:
+        """Type and keep winners; the indexes of those that could not be typed."""
+        plan = self._plan
+        typed = type_rows(winners, plan.columns, plan.keys, plan.types)
+        for failure in typed.failures:
+            self._reject(winners.slice(failure.index, 1).to_pylist()[0], failure)
+        self.counts["published"] += typed.rows.num_rows
+        self._rows.append(typed.rows)
+        if winners.num_rows:
+            lowest_highest = pc.min_max(winners["order"]).as_py()
+            self._bounds += [lowest_highest["min"], lowest_highest["max"]]
+        return [failure.index for failure in typed.failures]
+
+    def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
+        """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
+        chosen = known.filter(pc.is_in(known["key"], pa.array(sorted(keys), pa.string())))
+        by_key: dict[str, list[Logged]] = {key: [] for key in keys}
+        repeated_rejects: Counter[str] = Counter()
+        for at, line in enumerate(chosen.to_pylist()):
+            if self._is_rejected(line):
+                is_new = line["batch"] > self._plan.batch_from
+                repeated_rejects[line["key"]] += is_new and _identity(line) not in self._rejected
+                continue
+            by_key[line["key"]].append(_logged(line, at, self._plan.epochs))
+        winners: list[int] = []
+        counted: dict[str, Counter[str]] = {}
+        for key, logged in by_key.items():
+            decided = plan_key(logged, self._plan.batch_from)
+            if decided.conflict:
+                raise _conflict(key, *decided.conflict)
+            counted[key] = Counter(
+                duplicates=decided.duplicates + repeated_rejects[key],
+                superseded=decided.superseded,
+                compacted=decided.compacted,
+            )
+            if decided.publish is not None:
+                winners.append(decided.publish.handle)
+        rows = chosen.take(pa.array(winners, pa.int64()))
+        failed = {rows["key"][at].as_py() for at in self.take(rows)}
+        for key in keys - failed:
+            self.counts.update(counted[key])
+        return failed
+
+    def finish(self) -> PlannedRows:
+        self.counts["rejected"] = len(self._rejected)
+        bounds = (min(self._bounds), max(self._bounds)) if self._bounds else ("", "")
+        counts = {name: count for name, count in self.counts.items() if count}
+        return PlannedRows(pa.concat_tables(self._rows), bounds, counts, list(self._rejected.values()))
+
+    def _reject(self, line: dict[str, Any], failure: Failure) -> None:
+        self._rejected[_identity(line)] = {
+            **{name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")},
+            "code": failure.code,
+            "reason": failure.reason,
+        }
+
+    def _is_rejected(self, line: dict[str, Any]) -> bool:
+        identity = _identity(line)
+        return identity in self._rejected or identity in self._rejected_before
+
+
+def _identity(line: Mapping[str, Any]) -> Identity:
+    return (line["epoch"], line["pos"], line["key"])
+
+
+def _logged(line: Mapping[str, Any], handle: int, epochs: Mapping[str, int]) -> Logged:
+    position = LogPosition.parse(epochs[line["epoch"]], line["pos"])
+    after = None if line["row"] is None else msgspec.json.decode(line["row"])
+    before = None if line["before"] is None else msgspec.json.decode(line["before"])
+    return Logged(line["batch"], position, line["op"], after, before, handle)
+
+
+def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
+    return PlanStop(
+        "IDENTITY_CONFLICT",
+        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+        f"key of {len(key or '')} characters",
+    )
+
+
+def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
+    epochs = changes["epoch"].combine_chunks().dictionary_encode()
+    unknown = [epoch for epoch in epochs.dictionary.to_pylist() if epoch not in plan.epochs]
+    if unknown:
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+    if not plan.keys:
+        _refuse_keyless(changes)
+    names = pa.array([f"{plan.epochs[epoch]:06d}:" for epoch in epochs.dictionary.to_pylist()], pa.string())
+    prefix = names.take(epochs.indices)
+    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
+    if not plan.keys:
+        # Without a key every change is a row of its own: its place in the order stands for the key.
+        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+    if plan.stream_from is None:
+        return changes
+    return changes.filter(pc.greater_equal(changes["order"], f"{0:06d}:{plan.stream_from}"))
+
+
+def _refuse_keyless(changes: pa.Table) -> None:
+    other = changes.filter(pc.not_equal(changes["op"], INSERT))
+    if other.num_rows:
+        line = other.slice(0, 1).to_pylist()[0]
+        raise PlanStop(
+            "KEYLESS_CHANGE",
+            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
+        )
+
+
+def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str]]:
+    """Keys whose newest change is published for certain (``index`` of it, ``logged`` changes), and all other keys."""
+    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
+    rejected = {key for _, _, key in plan.rejected if key is not None}
+    narrow = changes.select(["key", "order", "op"]).append_column("index", pa.array(range(changes.num_rows)))
+    with duckdb.connect(config={"threads": 1}) as db:
+        db.register("changes", narrow)
+        lines = db.execute(
+            """
+            WITH positions AS (
+                SELECT key, "order", min(index) AS index, count(*) AS times, bool_or(op = $left) AS leaves
+                FROM changes GROUP BY key, "order"
+            )
+            SELECT key, arg_max(index, "order") AS index, count(*) AS logged,
+                   max("order") > $floor AND max(times) = 1 AND NOT bool_or(leaves) AS certain
+            FROM positions GROUP BY key ORDER BY index
+            """,
+            {"left": KEY_LEFT, "floor": floor},
+        ).to_arrow_table()
+    certain = pc.and_(lines["certain"], pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
+    doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())
+    return lines.filter(certain).select(["index", "logged"]), doubtful

@@ -1,0 +1,137 @@
+"""What a worker does for extraction: read bound ranges, decode, write log files; join split messages.
+
+Both tasks return plain dictionaries, parts of the batch's manifest: only paths and counts cross back to the driver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow, RawMessage
+from spark_jobs.log_writing import LogWriter
+from spark_jobs.sources.ces import CesDecoder, MirroredTable
+from spark_jobs.sources.ces_fragments import Refused, Waiting, join
+from spark_jobs.sources.transports import Damage, SourcePlace, read_range
+
+_MESSAGES_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True)
+class LogTarget:
+    """Where a task writes: the log's root, the batch, the attempt's unique name and the task's number."""
+
+    root: Path
+    batch: int
+    attempt: str
+    task: int
+
+    def writer(self) -> LogWriter:
+        return LogWriter(self.root, self.batch, self.attempt, self.task)
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """Some of a batch's bound ranges, to be read and decoded by one worker."""
+
+    source: SourcePlace
+    ranges: tuple[BoundRange, ...]
+    tables: Mapping[str, MirroredTable]
+    target: LogTarget
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """Split messages of which at least one piece is new (or overdue), with the log files that hold their pieces."""
+
+    pieces: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, MirroredTable]
+    target: LogTarget
+
+
+def read(task: ReadTask) -> dict[str, Any]:
+    """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
+    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
+    notes = _Rejects(task.tables)
+    for messages in _messages(task, writer, counts, notes):
+        decoded = decoder.decode(messages)
+        counts.update(decoded.counts._asdict())
+        notes.take(decoded.rows)
+        writer.add(decoded.rows)
+    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
+
+
+def _messages(task: ReadTask, writer: LogWriter, counts: Counter[str], notes: _Rejects) -> Iterator[list[RawMessage]]:
+    for bound in task.ranges:
+        source = read_range(task.source, bound)
+        while chunk := list(islice(source, _MESSAGES_AT_ONCE)):
+            damages = [item for item in chunk if isinstance(item, Damage)]
+            for damage in damages:
+                row = LogRow(
+                    REJECTED, damage.origin, damage.place, code=damage.code, reason=damage.reason, raw=damage.raw
+                )
+                counts.update(messages=1, rejected=1)
+                notes.take([row])
+                writer.add([row])
+            yield [item for item in chunk if isinstance(item, RawMessage)]
+
+
+def join_pieces(task: JoinTask) -> dict[str, Any]:
+    """Join the split messages that are complete: ``outcomes`` names what became of each identity."""
+    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
+    notes = _Rejects(task.tables)
+    outcomes: dict[str, str] = {}
+    pieces = read_pieces(task.target.root, task.pieces)
+    for identity in task.pieces:
+        outcome = join(pieces[identity], decoder)
+        if isinstance(outcome, Waiting):
+            outcomes[identity] = "waiting"
+            continue
+        rows = [outcome.row] if isinstance(outcome, Refused) else list(outcome.rows)
+        refused = any(row.kind == REJECTED for row in rows)
+        outcomes[identity] = "refused" if refused else "joined"
+        counts.update({outcomes[identity]: len(pieces[identity])})
+        notes.take(rows)
+        writer.add(rows)
+    return {**writer.finish(), "outcomes": outcomes, "counts": dict(counts), **notes.to_dict()}
+
+
+def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
+    """The fragment rows of split messages, read back from the log files that hold them."""
+    files = sorted({str(root / file) for files in wanted.values() for file in files})
+    dataset = ds.dataset(files, format="parquet", schema=LOG_SCHEMA)
+    chosen = (pc.field("kind") == FRAGMENT) & pc.field("fragment_of").isin(list(wanted))
+    found: dict[str, list[LogRow]] = {identity: [] for identity in wanted}
+    for line in dataset.to_table(columns=list(LogRow._fields), filter=chosen).to_pylist():
+        found[line["fragment_of"]].append(LogRow(**line))
+    return found
+
+
+class _Rejects:
+    """What the driver must know of dead letters: those without a table, and those that hide a table's key."""
+
+    def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
+        self._tables = tables
+        self._homeless = 0
+        self._keyless: dict[str, dict[str, Any]] = {}
+
+    def take(self, rows: Iterable[LogRow]) -> None:
+        for row in rows:
+            if row.kind != REJECTED:
+                continue
+            if row.tbl is None:
+                self._homeless += 1
+            elif row.key is None and self._tables[row.tbl].key:
+                at = f"{row.origin}:{row.place}"
+                self._keyless.setdefault(row.tbl, {"code": row.code, "reason": row.reason, "at": at})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless}

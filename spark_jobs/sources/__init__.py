@@ -1,0 +1,1 @@
+"""Change data as its sources write it: formats (pure decoders) and transports (ranges and bytes, nothing else)."""

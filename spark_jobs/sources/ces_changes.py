@@ -1,0 +1,197 @@
+"""One CES event of a mirrored table, and the rows of the change log that it is (A3, A6).
+
+INSERT and UPDATE are the current row, DELETE the key of the old one. An UPDATE whose old row has another key is two
+changes at one place: the old key leaves (sub 0), the new one is set (sub 1) (G-03, C-73).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+from open_mirroring.log_position import KEY_BUCKETS
+from spark_jobs.change_log_schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
+from spark_jobs.sources.ces_envelope import Data, Event, KeyPart
+from spark_jobs.sources.ces_rows import CUT_LENGTH, ColumnList, Image, key_json
+from spark_jobs.sources.decoded import MirroredTable, Notices, Refusal
+from spark_jobs.sources.sql_server_types import BinaryText
+
+_COLUMN_LISTS_KEPT = 1000
+"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
+
+NOTHING_NOTICED = Notices()
+
+
+class Outcome(NamedTuple):
+    """What one message became: no rows where its table is not mirrored, else the rows of one disposition."""
+
+    rows: tuple[LogRow, ...]
+    notices: Notices = NOTHING_NOTICED
+
+
+class SourceTable:
+    """A mirrored table with the column lists that its events announced."""
+
+    def __init__(self, table: MirroredTable, binary: BinaryText) -> None:
+        self.source = table.source
+        self.key = table.key
+        self.key_names = frozenset(table.key)
+        self._allowed = None if table.columns is None else frozenset(table.columns)
+        self._binary = binary
+        self._lists: dict[bytes, ColumnList] = {}
+
+    def columns(self, raw: bytes) -> ColumnList:
+        """The column list of this text of ``cols``.
+
+        Raises:
+            Refusal: as :class:`ColumnList`.
+        """
+        found = self._lists.get(raw)
+        if found is None:
+            if len(self._lists) >= _COLUMN_LISTS_KEPT:
+                self._lists.clear()
+            found = self._lists[raw] = ColumnList(raw, self.key, self._allowed, self._binary)
+        return found
+
+
+def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
+    """The rows of one whole event, at its coordinates.
+
+    Raises:
+        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING`` or
+            ``KEY_INVALID``.
+    """
+    images = data.eventrow or data.eventdata
+    if images is None:
+        raise Refusal("DATA_MALFORMED", "data has no eventrow")
+    columns = table.columns(bytes(data.eventsource.cols))
+    if event.operation == "DEL":
+        if not _is_empty(images.current):
+            raise Refusal("ROW_MALFORMED", "a DEL with a current row")
+        return _delete(event, data, table, columns, images.old, origin, place)
+    if images.current is None or _is_empty(images.current):
+        raise Refusal("ROW_MALFORMED", f"an {event.operation} without a current row")
+    image, text = columns.read(images.current)
+    row = text or columns.write(image, is_old=False)
+    cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
+    texts = columns.key_texts(image)
+    key = key_json(texts) if texts else None
+    at = (origin, place, table.source)
+    # fmt: off
+    if event.operation == "INS":
+        if not _is_empty(images.old):
+            raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
+        mismatch = _differs(data, table, columns, image, texts)
+        row_set = LogRow(CHANGE, *at, bucket(key), event.epoch, event.position(1), INSERT, key,
+                        columns.text, True, row)
+        return Outcome((row_set,), _noticed(cut, mismatch))
+    old, old_text = _old_image(columns, images.old, key)
+    whole = _is_whole(data, table, old, image)
+    row_set = LogRow(CHANGE, *at, bucket(key), event.epoch, event.position(1), UPDATE, key,
+                    columns.text, whole, row)
+    old_texts = texts if key is None else _old_key(columns, table, old, texts, key)
+    mismatch = _differs(data, table, columns, image, texts)
+    if old_texts == texts:
+        return Outcome((row_set,), _noticed(cut, mismatch))
+    # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
+    left_key = key_json(old_texts)
+    left = LogRow(CHANGE, *at, bucket(left_key), event.epoch, event.position(0), KEY_LEFT, left_key,
+                  columns.text, True, None, old_text or columns.write(old, is_old=True))
+    # fmt: on
+    return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
+
+
+def _noticed(cut: int, mismatch: int) -> Notices:
+    return Notices(cut, mismatch) if cut or mismatch else NOTHING_NOTICED
+
+
+def _delete(
+    event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
+) -> Outcome:
+    image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
+    before = (text or columns.write(image, is_old=True)) if image else None
+    cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
+    # A source may leave old values out; the primary key is always announced (C-71).
+    known = table.key_names <= image.keys()
+    texts = columns.key_texts(image if known else _announced(data))
+    key = key_json(texts) if texts else None
+    mismatch = _differs(data, table, columns, image, texts) if known else 0
+    # fmt: off
+    row = LogRow(CHANGE, origin, place, table.source, bucket(key), event.epoch, event.position(0), DELETE, key,
+                 columns.text, True, None, before)
+    # fmt: on
+    return Outcome((row,), _noticed(cut, mismatch))
+
+
+def _old_image(columns: ColumnList, text: str | None, key: str | None) -> tuple[Image, str | None]:
+    if text is None or _is_empty(text):
+        return {}, None
+    try:
+        return columns.read(text)
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
+
+
+def _old_key(columns: ColumnList, table: SourceTable, old: Image, texts: list[str], key: str) -> list[str]:
+    """The key before an update; without old key values the current row is trusted (C-73)."""
+    if not table.key_names <= old.keys():
+        return texts
+    try:
+        return columns.key_texts(old)
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
+
+
+def _is_whole(data: Data, table: SourceTable, old: Image, current: Image) -> bool:
+    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44)."""
+    announced = [part.columnname for part in data.eventsource.pkkey or ()]
+    for name, value in old.items():
+        if name in current and current[name] == value and name not in table.key_names and name not in announced:
+            return True
+    return False
+
+
+def _announced(data: Data) -> Image:
+    """The primary key as ``pkkey`` spells it out."""
+    return {part.columnname: _key_text(part) for part in data.eventsource.pkkey or ()}
+
+
+def _key_text(part: KeyPart) -> str | None:
+    value = part.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None else str(value)
+
+
+def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
+    """1 when ``pkkey`` names every key column and says another key than *texts*, which *image* spells out."""
+    parts = data.eventsource.pkkey
+    if not parts or not texts:
+        return 0
+    if len(parts) == 1 and table.key == (parts[0].columnname,) and parts[0].value == image.get(table.key[0]):
+        return 0
+    announced = _announced(data)
+    if not table.key_names <= announced.keys():
+        return 0
+    try:
+        return int(columns.key_texts(announced) != texts)
+    except Refusal:
+        return 1
+
+
+def announced_key(data: Data, table: SourceTable) -> str | None:
+    """The key of a change that could not be read, as far as ``pkkey`` tells it: a stale row to look after."""
+    try:
+        texts = table.columns(bytes(data.eventsource.cols)).key_texts(_announced(data))
+    except Refusal:
+        return None
+    return key_json(texts) if texts else None
+
+
+def bucket(key: str | None) -> int:
+    """The bucket of a key in the log; -1 without one."""
+    return -1 if key is None else zlib.crc32(key.encode()) % KEY_BUCKETS
+
+
+def _is_empty(image: str | None) -> bool:
+    return image is None or image == "{}" or (len(image) < 64 and "".join(image.split()) == "{}")

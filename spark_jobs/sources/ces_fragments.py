@@ -1,0 +1,134 @@
+"""Split CES events: when their pieces are complete, and what they are together (C-50 to C-56).
+
+Pieces lie in any partition, file and batch, in any order and more than once. :func:`join` looks at a set of them and
+nothing else, so that it gives the same for every order, and for any number of repetitions.
+
+Public source: Microsoft Learn, *JSON Message format - change event streaming*: pieces share ``logicalid``, are
+ordered by ``segmentindex`` and end with ``finalsegment``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spark_jobs.change_log_schema import REJECTED, LogRow
+from spark_jobs.sources.ces import CesDecoder
+from spark_jobs.sources.ces_envelope import UNSPLIT, Event, is_complete
+from spark_jobs.sources.decoded import Notices, Refusal
+
+
+class Joined(NamedTuple):
+    """All pieces were there: what the event became, at the coordinates of its last piece.
+
+    Without rows its table is not mirrored. A dead letter holds the joined payload as ``raw`` and names its pieces by
+    ``fragment_of``.
+    """
+
+    rows: list[LogRow]
+    notices: Notices
+
+
+class Waiting(NamedTuple):
+    """Pieces are missing, or may be; *missing* says which, as far as one can tell."""
+
+    missing: str
+
+
+class Refused(NamedTuple):
+    """The pieces contradict each other and never will be one event: the dead letter."""
+
+    row: LogRow
+
+
+class _Piece(NamedTuple):
+    row: LogRow
+    event: Event
+
+
+def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Refused:
+    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them."""
+    try:
+        by_index = _by_index(pieces, decoder)
+        run, is_proven = _run(by_index)
+    except Refusal as refusal:
+        return Refused(_dead_letter(pieces, refusal))
+    if isinstance(run, str):
+        return Waiting(run)
+    size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
+    if size > limit:
+        return Refused(_dead_letter(pieces, Refusal("TOO_LARGE", f"{size} bytes in {len(run)} pieces exceed {limit}")))
+    last = run[-1]
+    data = _concatenated(run)
+    if not is_proven and not is_complete(data):
+        return Waiting("piece 0")
+    whole = last.event._replace(data=data, split=UNSPLIT)
+    raw = data.encode() if isinstance(data, str) else data
+    outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
+    if outcome.rows and outcome.rows[0].kind == REJECTED:
+        return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
+    return Joined(list(outcome.rows), outcome.notices)
+
+
+def incomplete(pieces: Sequence[LogRow], reason: str) -> LogRow:
+    """The dead letter of an event whose other pieces did not come in time; *reason* says what was waited for."""
+    return _dead_letter(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason))
+
+
+def _by_index(pieces: Sequence[LogRow], decoder: CesDecoder) -> dict[int, _Piece]:
+    """One piece for each index; of repeated ones the first by coordinates."""
+    found: dict[int, _Piece] = {}
+    for row in sorted(pieces, key=lambda row: (row.origin, row.place)):
+        piece = _Piece(row, decoder.read(row.raw))
+        known = found.setdefault(piece.event.split.piece, piece)
+        if known.event != piece.event:
+            raise Refusal(
+                "FRAGMENT_CONFLICT",
+                f"piece {piece.event.split.piece} came with two contents, from {known.row.origin} "
+                f"{known.row.place} and {row.origin} {row.place}",
+            )
+    heads = {(piece.event.logical_id, piece.event.operation, type(piece.event.data)) for piece in found.values()}
+    if len(heads) > 1:
+        raise Refusal("FRAGMENT_CONFLICT", "the pieces differ in logicalid, operation or encoding")
+    return found
+
+
+def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
+    """The pieces in order, or what is missing; and whether it is certain that the run begins at its first piece."""
+    totals = {piece.event.split.total for piece in by_index.values()}
+    last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
+    if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
+        raise Refusal("FRAGMENT_CONFLICT", f"the pieces {sorted(by_index)} disagree about which is the last")
+    total = totals.pop()
+    if total is not None:
+        if 0 in by_index and total in by_index:
+            raise Refusal("FRAGMENT_CONFLICT", f"pieces 0 and {total} of {total}")
+        base = 1 if total in by_index else 0
+        end, is_proven = base + total - 1, True
+        if total not in by_index and 0 not in by_index:
+            return "the first or the last piece", False
+    else:
+        if not last:
+            return "the last piece", False
+        base, is_proven = (0, True) if 0 in by_index else (1, False)
+        end = last[0]
+    missing = [index for index in range(base, end + 1) if index not in by_index]
+    if missing:
+        return f"piece {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""), False
+    return [by_index[index] for index in range(base, end + 1)], is_proven
+
+
+def _concatenated(run: list[_Piece]) -> str | bytes:
+    parts = [piece.event.data for piece in run]
+    if isinstance(parts[0], bytes):
+        return b"".join(part for part in parts if isinstance(part, bytes))
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
+    """One row for the whole group, at the coordinates of its first piece; the others are in the log as they came."""
+    first = min(pieces, key=lambda row: (row.origin, row.place))
+    # fmt: off
+    return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,
+                  fragment_of=first.fragment_of, code=refusal.code, reason=refusal.reason, raw=first.raw)
+    # fmt: on

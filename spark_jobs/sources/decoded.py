@@ -1,0 +1,93 @@
+"""What every format's decoder takes and gives.
+
+A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
+so that the counts of a batch add up to the messages read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_jobs.change_log_schema import REJECTED, LogRow
+
+
+class MirroredTable(NamedTuple):
+    """What a decoder must know of a mirrored table.
+
+    Args:
+        source: the table as the mirror file names it, ``schema.table``.
+        key: key columns in the order of the mirror file; empty for a table that takes inserts only.
+        columns: the only columns that may be read, the key always among them; None reads all (G-12).
+    """
+
+    source: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+
+
+class Damage(NamedTuple):
+    """Bytes of a file in which a transport found no message: one dead letter, counted as one message.
+
+    *place* is the byte offset in the file, *raw* what stands there, cut at 1 MB.
+    """
+
+    origin: str
+    place: int
+    code: str
+    reason: str
+    raw: bytes | None
+
+
+class Dispositions(NamedTuple):
+    """How many messages ended how; each in exactly one of the last five, so these add up to ``messages``.
+
+    An UPDATE that changes a key is one of ``changes``, although it makes two rows.
+    """
+
+    messages: int = 0
+    changes: int = 0
+    fragments: int = 0
+    metadata: int = 0
+    ignored: int = 0
+    rejected: int = 0
+
+
+class Notices(NamedTuple):
+    """What was read without complaint and still deserves a look (G-11).
+
+    Args:
+        suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
+        key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+    """
+
+    suspected_cut: int = 0
+    key_mismatch: int = 0
+
+
+class Decoded(NamedTuple):
+    """The rows of some messages, in the order of the messages, with their accounts."""
+
+    rows: list[LogRow]
+    counts: Dispositions
+    notices: Notices
+
+
+class Refusal(Exception):
+    """A message that cannot become a change: stable code, a reason that says what is wrong, the key if it is known."""
+
+    def __init__(self, code: str, reason: str, key: str | None = None) -> None:
+        super().__init__(code, reason, key)
+        self.code = code
+        self.reason = reason
+        self.key = key
+
+
+def damaged_row(damage: Damage) -> LogRow:
+    """The dead letter of damaged bytes."""
+    return LogRow(REJECTED, damage.origin, damage.place, code=damage.code, reason=damage.reason, raw=damage.raw)
+
+
+def shown(value: object) -> str:
+    """A value as a reason may quote it: escaped and short."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

@@ -1,0 +1,72 @@
+"""Files that transports read: which there are, and opening one that was bound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from open_mirroring.errors import TerminalError
+
+MAX_RAW = 2**20
+"""How much of a damaged file a dead letter keeps."""
+
+
+class SourceFile(NamedTuple):
+    """A file to read: its name relative to the root, with ``/`` between parts, and its size in bytes when listed."""
+
+    name: str
+    size: int
+
+
+class Listing(NamedTuple):
+    """Files in the order of their names; *waiting* are those without a byte yet, which may be filled later."""
+
+    files: list[SourceFile]
+    waiting: list[str]
+
+
+def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
+    """All files below a folder whose names end in one of *suffixes*.
+
+    A name with a part that begins with a dot or an underscore is hidden: temporary, or not meant to be read.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``.
+    """
+    if not root.is_dir():
+        raise TerminalError(
+            "SOURCE_FOLDER_MISSING",
+            f"the folder {str(root)!r} does not exist",
+            way_out="correct `source.path` in the mirror file, or mount the storage",
+        )
+    files, waiting = [], []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        for name in names:
+            if name[0] in "._" or not name.endswith(suffixes):
+                continue
+            path = Path(folder, name)
+            relative = path.relative_to(root).as_posix()
+            size = path.stat().st_size
+            if size:
+                files.append(SourceFile(relative, size))
+            else:
+                waiting.append(relative)
+    return Listing(sorted(files), sorted(waiting))
+
+
+def open_source(path: Path) -> IO[bytes]:
+    """A bound file, opened for reading.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise TerminalError(
+            "SOURCE_FILE_MISSING",
+            f"the file {str(path)!r} was bound and is not there any more",
+            way_out="restore the file: a bound range must stay readable until its batch is committed",
+        ) from error

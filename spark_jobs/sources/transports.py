@@ -1,0 +1,76 @@
+"""Where messages come from: which ranges a source has, and the messages of one range.
+
+A transport knows ranges and bytes only; formats decode. A range names a file below the source's path (or a topic
+partition) and a half-open interval in it; the ledger binds ranges before anything is read, so that a message is read
+in exactly one batch however the source grows meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.change_log_schema import RawMessage
+from spark_jobs.sources import capture, json_lines
+from spark_jobs.sources.capture import Damage
+
+__all__ = ["Damage", "SourcePlace", "find_ranges", "read_range"]
+
+
+class SourcePlace(NamedTuple):
+    """A source as a worker needs it; *layout* matters to JSON-lines files only."""
+
+    transport: Literal["capture", "files"]
+    path: Path
+    layout: Literal["wrapped", "bare"]
+
+
+class Found(NamedTuple):
+    """What a look at the source brought: ranges never bound before, and files that are not ready to be read."""
+
+    ranges: list[BoundRange]
+    waiting: list[str]
+
+
+def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
+    """Everything at the source beyond what is bound.
+
+    A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
+    drops what it holds twice. A plain JSON-lines file gives its complete new lines.
+
+    Raises:
+        TerminalError: ``SOURCE_MISSING`` when the source's path does not exist, ``SOURCE_SHRUNK`` when a file is
+            shorter than what was bound of it.
+    """
+    if not source.path.is_dir():
+        raise TerminalError(
+            "SOURCE_MISSING",
+            f"the source folder {str(source.path)!r} does not exist",
+            way_out="correct `source.path` in the mirror file, or create the folder if nothing was delivered yet",
+        )
+    listed = capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)
+    ranges: list[BoundRange] = []
+    for name, size in listed.files:
+        start = bound.get(name, 0)
+        if size < start:
+            raise TerminalError(
+                "SOURCE_SHRUNK",
+                f"{name!r} has {size} bytes, but {start} were bound of it",
+                where=str(source.path),
+                way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
+            )
+        if source.transport == "files":
+            ranges.extend(json_lines.ranges(source.path, name, start, size))
+        elif size > start:
+            ranges.append(BoundRange(name, 0, size))
+    return Found(ranges, list(listed.waiting))
+
+
+def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
+    """The messages of one bound range in the order in which they stand there."""
+    if source.transport == "capture":
+        return capture.read_capture(source.path, bound.name, bound.end)
+    return json_lines.read_lines(source.path, bound.name, bound.start, bound.end, source.layout)

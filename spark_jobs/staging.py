@@ -1,0 +1,136 @@
+"""What a worker does for publishing: read its row groups of the log, plan, type, and create staged objects.
+
+Workers create staged objects under names used once; nothing is visible to the target before the driver has sealed
+their names, ETags and digests and renamed them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.errors import TransientError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import Provenance, check_data_file, write_data_file
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.publishing import StagedFile
+from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table, read_changes
+
+
+@dataclass(frozen=True)
+class StageTarget:
+    """Where a table's staged objects go, and what their footers say."""
+
+    folder: str
+    generation: int
+    first_number: int
+    max_rows: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """Some tables, or some key buckets of one, to be planned and staged by one worker."""
+
+    log_root: Path
+    zone: ZoneAddress
+    attempt: str
+    index: int
+    tables: tuple[tuple[TablePlan, StageTarget], ...]
+
+
+class StagedTable(NamedTuple):
+    """What a task staged of a table: files in order, counts and dead letters; or the stop it found."""
+
+    table_id: str
+    files: tuple[StagedFile, ...] = ()
+    counts: dict[str, int] = {}
+    rejected: tuple[dict[str, object], ...] = ()
+    stop: tuple[str, str] | None = None
+
+
+def stage(task: StageTask) -> list[StagedTable]:
+    """Plan and stage every table of the task; a table that has to stop does not hinder the others."""
+    store = open_store(task.zone)
+    plans = [plan for plan, _ in task.tables]
+    low, high = plans[0].buckets
+    files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
+    wanted = pc.field("tbl").isin([plan.source for plan in plans])
+    wanted &= (pc.field("bucket") >= low) & (pc.field("bucket") < high)
+    changes = read_changes(files, wanted)
+    by_table = _by_table(changes)
+    staged: list[StagedTable] = []
+    for position, (plan, target) in enumerate(task.tables):
+        new = by_table.get(plan.source, changes.schema.empty_table())
+        provenance = target.provenance
+        is_new = pc.and_(
+            pc.greater(new["batch"], provenance.batch_from), pc.less_equal(new["batch"], provenance.batch_to)
+        )
+        try:
+            planned = plan_table(plan, new.filter(is_new), _History(task.log_root, plan))
+        except PlanStop as stop:
+            staged.append(StagedTable(plan.table_id, stop=(stop.code, stop.what)))
+            continue
+        name = f"{target.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
+        objects = _create(store, plan, target, planned, name)
+        staged.append(StagedTable(plan.table_id, objects, planned.counts, tuple(planned.rejected)))
+    return staged
+
+
+class _History:
+    """Reads the earlier changes of some keys of one table."""
+
+    def __init__(self, log_root: Path, plan: TablePlan) -> None:
+        self._files = [str(log_root / file) for file in plan.history_files]
+        self._plan = plan
+
+    def __call__(self, keys: Sequence[str]) -> pa.Table:
+        if self._plan.keys:
+            chosen = pc.field("key").isin(keys)
+        else:
+            # A table without key is decided by position; the key stands for `epoch ordinal:position`.
+            chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
+        return read_changes(self._files, (pc.field("tbl") == self._plan.source) & chosen)
+
+
+def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
+    """The changes table by table, without looking at every row once per table."""
+    changes = changes.take(pc.sort_indices(changes, [("tbl", "ascending")]))
+    runs = changes["tbl"].combine_chunks().dictionary_encode()
+    counts = {line["values"]: line["counts"] for line in pc.value_counts(runs.dictionary_decode()).to_pylist()}
+    tables: dict[str, pa.Table] = {}
+    start = 0
+    for name in runs.dictionary.to_pylist():
+        tables[name] = changes.slice(start, counts[name])
+        start += counts[name]
+    return tables
+
+
+def _create(
+    store: LandingZoneStore, plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str
+) -> tuple[StagedFile, ...]:
+    schema = file_schema(plan.columns, plan.keys, marker=True)
+    files: list[StagedFile] = []
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        for start in range(0, planned.rows.num_rows, target.max_rows):
+            rows = planned.rows.slice(start, target.max_rows)
+            local = Path(scratch) / f"{start}.parquet"
+            lowest, highest = planned.positions
+            written = write_data_file(local, rows, target.provenance._replace(lowest=lowest, highest=highest))
+            path = f"{layout.staging_folder(target.folder, target.generation)}/{name}.{len(files):04d}"
+            created = store.create(path, local)
+            if created is None:
+                raise TransientError("STAGED_NAME_TAKEN", f"{path!r} exists already", way_out="run again")
+            _read_back(store, path, schema, plan.keys, written.rows)
+            files.append(
+                StagedFile(path, created.etag, written.digest, written.rows, created.size, lowest, highest)
+            )
+    return tuple(files)

@@ -1,0 +1,232 @@
+"""From logged text to typed columns: the rows of one table as a data file holds them.
+
+The exact reading of one value by its source type (:mod:`spark_jobs.sources.sql_server_types`) is the definition.
+Whole columns are cast by Arrow where a pattern proves that the cast reads them alike; every other column goes value
+by value. A value that does not fit its type is a failure of its row, with column and reason, never a NULL.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from open_mirroring.landing_zone.markers import RowMarker
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.log_position import decode_key
+from spark_jobs.change_log_schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server_types import converter, landing_type
+
+_ROW_BY_ROW_BELOW = 250
+"""Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
+
+
+class Failure(NamedTuple):
+    """Row *index* of the input cannot be typed."""
+
+    index: int
+    code: str
+    reason: str
+
+
+class Typed(NamedTuple):
+    """The typable rows as a table of the file's schema (marker last), and the failures of the others."""
+
+    rows: pa.Table
+    failures: list[Failure]
+
+
+def type_rows(
+    changes: pa.Table, columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]
+) -> Typed:
+    """Type the changes that a plan publishes.
+
+    Args:
+        changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
+        columns: the file's columns; a column that a row's list lacks becomes NULL.
+        keys: the key columns; a delete carries these only (F-55). Empty: the table takes inserts only, marker 0.
+        types: source type of every column known of the table, for deletes that carry no list of their own.
+    """
+    schema = file_schema(columns, keys, marker=True)
+    failures: list[Failure] = []
+    pieces: list[pa.Table] = []
+    deletes = pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT]))
+    index = pa.array(range(changes.num_rows), pa.int64())
+    gone = index.filter(deletes.combine_chunks())
+    if len(gone):
+        pieces.append(_deletes(changes.take(gone), gone, schema, keys, types, failures))
+    kept = index.filter(pc.invert(deletes).combine_chunks())
+    lists = changes["cols"].take(kept).combine_chunks().dictionary_encode()
+    for code, text in enumerate(lists.dictionary.to_pylist()):
+        chosen = kept.filter(pc.equal(lists.indices, code))
+        pieces.append(_upserts(changes["row"].take(chosen), chosen, text, schema, keys, failures))
+    rows = pa.concat_tables(pieces) if pieces else schema.empty_table()
+    return Typed(rows, failures)
+
+
+def _upserts(
+    texts: pa.ChunkedArray,
+    index: pa.Array,
+    cols: str,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    failures: list[Failure],
+) -> pa.Table:
+    source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
+    wanted = [field.name for field in schema if field.name in source_types]
+    read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
+    values = read(texts.combine_chunks(), wanted)
+    bad: dict[int, Failure] = {}
+    arrays: list[pa.Array] = []
+    for field in list(schema)[:-1]:
+        if field.name not in source_types:
+            arrays.append(pa.nulls(len(texts), field.type))
+            continue
+        arrays.append(_column(values[field.name], source_types[field.name], field, index, bad))
+    marker = RowMarker.UPSERT if keys else RowMarker.INSERT
+    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(texts)))
+    return _without(arrays, schema, index, bad, failures)
+
+
+def _deletes(
+    rows: pa.Table,
+    index: pa.Array,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    types: Mapping[str, str],
+    failures: list[Failure],
+) -> pa.Table:
+    key_values = [decode_key(key) for key in rows["key"].to_pylist()]
+    # A key's canonical text is written in its own type's spelling, so the type known now reads it.
+    by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
+    bad: dict[int, Failure] = {}
+    arrays = [
+        _column(by_key[field.name], types[field.name], field, index, bad)
+        if field.name in by_key
+        else pa.nulls(len(index), field.type)
+        for field in list(schema)[:-1]
+    ]
+    arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
+    return _without(arrays, schema, index, bad, failures)
+
+
+def _without(
+    arrays: list[pa.Array], schema: pa.Schema, index: pa.Array, bad: Mapping[int, Failure], failures: list[Failure]
+) -> pa.Table:
+    if bad:
+        failures.extend(bad.values())
+        good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
+        arrays = [array.filter(good) for array in arrays]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    rows = [msgspec.json.decode(text) for text in texts.to_pylist()]
+    return {name: pa.array([row.get(name) for row in rows], pa.string()) for name in wanted}
+
+
+def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    # The decoder wrote these texts: one compact object each, values text or null, so a line is a row.
+    lines = b"\n".join(text.as_buffer().to_pybytes() for text in texts)
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    fields = pa.schema([pa.field(name, pa.string()) for name in wanted])
+    table = pj.read_json(
+        io.BytesIO(lines),
+        read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 22, 2 * longest)),
+        parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(texts):
+        raise ValueError(f"{len(texts)} row texts were read as {table.num_rows} rows")
+    return {name: table[name].combine_chunks() for name in wanted}
+
+
+def _column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    cast = _CASTS.get(str(field.type).split("(")[0].split("[")[0])
+    array = cast(texts, sql_type, field.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
+    if array is None:
+        array = _exactly(texts, sql_type, field, index, bad)
+    if not field.nullable and array.null_count:
+        for at in pc.indices_nonzero(array.is_null()).to_pylist():
+            row = index[at].as_py()
+            bad.setdefault(row, Failure(row, "KEY_NULL", f"the key column {field.name!r} is NULL"))
+    return array
+
+
+def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    read = converter(sql_type)
+    values: list[Any] = []
+    for at, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else read(text))
+        except ValueError as error:
+            values.append(None)
+            row = index[at].as_py()
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
+    return pa.array(values, field.type)
+
+
+# --- casts of whole columns, each taken only where a pattern proves it reads like the exact reader -----------------
+
+_Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
+
+
+def _matches(texts: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
+
+
+def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    length = sql_type.partition("(")[2].rstrip(") ")
+    name = sql_type.partition("(")[0].strip().casefold()
+    if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
+        return None
+    if length in ("", "max"):
+        return texts if length == "max" else None
+    # As many UTF-8 bytes as the declared length are at most as many characters, in whichever unit they count.
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    return texts if longest is None or (length.isdigit() and longest <= int(length)) else None
+
+
+def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> _Cast:
+    def cast(texts: pa.Array, _sql_type: str, kind: pa.DataType) -> pa.Array | None:
+        if not _matches(texts, pattern):
+            return None
+        try:
+            return prepare(texts).cast(kind)
+        except pa.ArrowInvalid:
+            return None
+
+    return cast
+
+
+def _cast_bit(texts: pa.Array, _sql_type: str, _kind: pa.DataType) -> pa.Array | None:
+    return pc.equal(texts, "1") if _matches(texts, "^[01]$") else None
+
+
+def _wall_clock(texts: pa.Array) -> pa.Array:
+    # Digits beyond the sixth are cut, never rounded (C-82); the wall clock is read as UTC.
+    return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
+
+
+_INTEGER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
+_FLOAT = _guarded(r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64()))
+_CASTS: dict[str, _Cast] = {
+    "string": _cast_text,
+    "bool": _cast_bit,
+    "int16": _INTEGER,
+    "int32": _INTEGER,
+    "int64": _INTEGER,
+    "double": _FLOAT,
+    "decimal128": _guarded(r"^-?[0-9]+(\.[0-9]+)?$"),
+    "timestamp": _guarded(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,7})?$", _wall_clock),
+    "date32": _guarded(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+}
+
+
+def landing_columns(cols: str) -> list[LandingColumn]:
+    """The landing-zone columns that a column list of the log stands for."""
+    return [LandingColumn(name, landing_type(sql_type)) for name, sql_type, _ in msgspec.json.decode(cols)]

@@ -1,0 +1,43 @@
+"""Fixtures that more than one folder of tests uses; anything heavy is imported where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+# A test that asks for one of these fixtures is of that kind; it need not say so twice.
+MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture, mark in MARK_OF_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+        if item.get_closest_marker("shared_data") and not SHARED_DATA.is_dir():
+            item.add_marker(pytest.mark.skip(reason="needs the real histories in ../shared/data beside the repository"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real histories; tests that use it are skipped where it is missing."""
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the test run, as the jobs build it."""
+    from spark_jobs.session import build_session
+
+    session = build_session("open-mirroring-tests")
+    yield session
+    session.stop()

@@ -1,0 +1,1 @@
+"""Exhaustive search over the real publish and extract machines: every interleaving, bounded disturbances."""

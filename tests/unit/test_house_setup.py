@@ -1,0 +1,318 @@
+"""What a newcomer runs first: Makefile, prerequisites, jars, lock, compose file, README and runbook."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKE = shutil.which("make")
+
+# What stops or holds a table (LOG_CONFLICT: a whole mirror), each with its section in the runbook.
+STOPS = [
+    "INCARNATION_CHANGED",
+    "METADATA_CHANGED",
+    "FOREIGN_ITEM",
+    "LEDGER_BEHIND",
+    "REAPPEARED",
+    "CONTENT_CHANGED",
+    "GAP",
+    "LAST_FILE_MISSING",
+    "MISSING",
+    "CONFLICT",
+    "AMBIGUOUS",
+    "SCHEMA_CHANGED",
+    "PARTIAL_ROWS",
+    "IDENTITY_CONFLICT",
+    "KEY_UNKNOWN",
+    "EPOCH_UNKNOWN",
+    "KEYLESS_CHANGE",
+    "LOG_CONFLICT",
+]
+HOLDS = ["BACKLOG", "LOAD_PENDING", "PAUSED"]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([.a-z][a-z-]*):(?!=)", text_of("Makefile"), flags=re.MULTILINE))
+
+
+# --- prerequisites -----------------------------------------------------------------------------------------------
+
+
+def machine(folder: Path, *, java: str | None = None, python: bool = True) -> dict[str, str]:
+    """An environment whose PATH holds a shell's basic tools, and only the given Java and Python."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for tool in ("sh", "make", "sed", "uname"):
+        found = shutil.which(tool)
+        assert found
+        (tools / tool).symlink_to(found)
+    if python:
+        # A wrapper, not a link: an interpreter finds its library by the path it was started from.
+        (tools / "python3.11").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (tools / "python3.11").chmod(0o755)
+        # A uv that answers, so that only Java and Python are in question.
+        (tools / "uv").write_text("#!/bin/sh\nexit 0\n")
+        (tools / "uv").chmod(0o755)
+    if java:
+        (tools / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{java}\" 2024-01-01' >&2\n")
+        (tools / "java").chmod(0o755)
+    return {"PATH": str(tools)}
+
+
+def run_make(target: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    assert MAKE, "these tests run make"
+    return subprocess.run([MAKE, target], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("target", ["demo", "ui", "test", "test-long", "bench-extract", "bench-publish", "jars"])
+def test_every_target_that_needs_java_first_says_that_it_is_missing(target: str, tmp_path: Path) -> None:
+    done = run_make(target, machine(tmp_path))
+    assert done.returncode != 0
+    assert "missing: Java 17 or newer" in done.stdout
+    assert "apt-get install openjdk-17-jre-headless" in done.stdout
+    assert "environment:" not in done.stdout, "set-up began although Java is missing"
+
+
+@pytest.mark.parametrize("version", ["11.0.22", "1.8.0_402", "16"])
+def test_a_java_that_is_too_old_is_named(version: str, tmp_path: Path) -> None:
+    done = run_make("prerequisites", machine(tmp_path, java=version))
+    assert done.returncode != 0
+    assert "missing: Java 17 or newer (java is too old)" in done.stdout
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+def test_a_java_that_will_do_is_accepted_in_every_spelling(version: str, tmp_path: Path) -> None:
+    done = run_make("prerequisites", machine(tmp_path, java=version))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+    environment = machine(tmp_path, java="17.0.15") | {"JAVA_HOME": str(tmp_path / "gone")}
+    done = run_make("prerequisites", environment)
+    assert done.returncode != 0
+    assert f"JAVA_HOME is {tmp_path / 'gone'}" in done.stdout
+
+
+def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
+    done = run_make("test", machine(tmp_path, python=False))
+    assert done.returncode != 0
+    assert "missing: Python 3.11 or 3.12" in done.stdout
+    assert "apt-get install python3.11 python3.11-venv" in done.stdout
+    assert "missing: Java 17 or newer" in done.stdout
+
+
+# --- make --------------------------------------------------------------------------------------------------------
+
+
+def test_make_alone_lists_every_target_with_what_it_does() -> None:
+    assert MAKE
+    listing = subprocess.run([MAKE], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^  make (\S+) +\S", listing, flags=re.MULTILINE))
+    assert listed == make_targets() - {".PHONY", "uv"}
+
+
+def test_readme_and_docs_name_only_targets_that_exist() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "jars").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    fenced = "\n".join(re.findall(r"^```.*?^```", text, flags=re.MULTILINE | re.DOTALL))
+    named = {*re.findall(r"`make ([.a-z][a-z-]*)", text), *re.findall(r"^make ([.a-z-]+)", fenced, flags=re.MULTILINE)}
+    assert {"demo", "test"} <= named
+    assert named <= make_targets()
+
+
+def test_ci_runs_the_readmes_test_command_and_nothing_else() -> None:
+    lines = [line for line in text_of(".ci/run").splitlines() if line and not line.startswith("#")]
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "exec make test"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_pre_commit_runs_local_hooks_only() -> None:
+    repositories = yaml.safe_load(text_of(".pre-commit-config.yaml"))["repos"]
+    assert [r["repo"] for r in repositories] == ["local"]
+    assert {hook["id"] for hook in repositories[0]["hooks"]} == {"ruff", "ruff-format", "mypy"}
+
+
+# --- what is pinned ----------------------------------------------------------------------------------------------
+
+
+def locked() -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text_of("requirements.lock"), flags=re.MULTILINE))
+
+
+def test_the_lock_has_hashes_and_no_address() -> None:
+    text = text_of("requirements.lock")
+    assert not re.search(r"https?:|^-", text, flags=re.MULTILINE)
+    blocks = re.split(r"\n(?=[a-z0-9])", text.strip())
+    assert len(blocks) > 100 and set(locked()) == {re.split("==", block)[0] for block in blocks}
+    assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def test_versions_that_must_agree_agree() -> None:
+    """AF-01: pyspark and pyspark-client write the same files; the Delta jar belongs to Spark and to its wheel."""
+    lock = locked()
+    assert lock["pyspark"] == lock["pyspark-client"]
+    delta = next(j for j in jars_wanted() if j.startswith("delta-spark"))
+    spark_line = lock["pyspark"].rsplit(".", 1)[0]
+    assert delta == f"delta-spark_{spark_line}_2.13-{lock['delta-spark']}.jar"
+
+
+def jars_wanted() -> list[str]:
+    dependencies = ElementTree.fromstring(text_of("jars/ivy.xml")).iter("dependency")
+    return sorted(f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies)
+
+
+def test_every_jar_is_pinned_by_its_sum_and_brings_nothing_along() -> None:
+    pinned = re.findall(r"^([0-9a-f]{64})  (\S+)$", text_of("jars/SHA256SUMS"), flags=re.MULTILINE)
+    assert sorted(name for _, name in pinned) == jars_wanted()
+    assert len({digest for digest, _ in pinned}) == len(pinned)
+    dependencies = ElementTree.fromstring(text_of("jars/ivy.xml")).iter("dependency")
+    assert {d.attrib["transitive"] for d in dependencies} == {"false"}
+
+
+def jars_folder(folder: Path) -> Path:
+    """A copy of jars/ with one jar of our own, whose sum is pinned; nothing can be fetched."""
+    place = folder / "jars"
+    place.mkdir()
+    shutil.copy(ROOT / "jars" / "fetch", place)
+    (place / "a-1.jar").write_bytes(b"one")
+    # sha256 of b"one"
+    (place / "SHA256SUMS").write_text("7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed  a-1.jar\n")
+    return place
+
+
+def fetch(place: Path) -> subprocess.CompletedProcess[str]:
+    # /bin/false stands for the interpreter: whoever gets as far as fetching fails at once.
+    return subprocess.run([place / "fetch", "false"], capture_output=True, text=True, timeout=60)
+
+
+def test_jars_that_match_their_sums_are_not_fetched_again(tmp_path: Path) -> None:
+    done = fetch(jars_folder(tmp_path))
+    assert done.returncode == 0
+    assert "all there" in done.stdout
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "left over"])
+def test_jars_other_than_the_pinned_ones_are_never_taken_as_they_are(damage: str, tmp_path: Path) -> None:
+    place = jars_folder(tmp_path)
+    if damage == "changed":
+        (place / "a-1.jar").write_bytes(b"two")
+    elif damage == "missing":
+        (place / "a-1.jar").unlink()
+    else:
+        (place / "a-0.jar").write_bytes(b"older")
+    assert fetch(place).returncode != 0
+
+
+# --- compose -----------------------------------------------------------------------------------------------------
+
+
+def services() -> dict[str, dict[str, Any]]:
+    compose = yaml.safe_load(text_of("docker-compose.yaml"))
+    assert compose["version"] == "3.8", "Compose v1 needs it"
+    return compose["services"]
+
+
+SERVICES = sorted(services())
+
+
+def test_the_stack_has_all_its_services() -> None:
+    airflow = {f"airflow-{part}" for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")}
+    assert set(SERVICES) == {"postgres", "spark-master", "spark-worker", "emulator", *airflow}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_confined(name: str) -> None:
+    service = services()[name]
+    assert re.fullmatch(r"[1-9]\d*:\d+", service["user"]), "not root"
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not {"privileged", "network_mode", "pid", "cap_add"} & set(service)
+    assert not [v for v in service["volumes"] if v.startswith(("/", ".", "~"))], "named volumes only"
+    assert {"mem_limit", "cpus", "pids_limit"} <= set(service)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_can_be_seen_to_be_healthy(name: str) -> None:
+    service = services()[name]
+    if name == "airflow-init":
+        assert service["restart"] == "no", "it runs once; others wait for its success"
+    else:
+        assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_image_can_be_replaced(name: str) -> None:
+    service = services()[name]
+    assert re.fullmatch(r"\$\{[A-Z_]+_IMAGE:-[a-z0-9./-]+:[\w.-]+\}", service["image"])
+    for value in service.get("build", {}).get("args", {}).values():
+        assert re.fullmatch(r"\$\{BASE_IMAGE:-.+\}", value)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_open_on_the_loopback_interface_only(name: str) -> None:
+    ports = services()[name].get("ports", [])
+    assert [p for p in ports if not p.startswith("127.0.0.1:")] == []
+
+
+def test_no_secret_has_a_default_and_make_env_makes_them_all() -> None:
+    text = text_of("docker-compose.yaml")
+    secret = re.compile(r"PASSWORD|SECRET|_KEY|TOKEN")
+    variables = re.findall(r"\$\{([A-Z_]+)([^}]*)\}", text)
+    assert [v for v, default in variables if secret.search(v) and not default.startswith(":?")] == []
+    for service in services().values():
+        for key, value in service.get("environment", {}).items():
+            if secret.search(key) and not key.endswith("_FILE"):
+                assert re.search(r"\$\{[A-Z_]+:\?", str(value)), f"{key} is written out"
+    required = {v for v, default in variables if default.startswith(":?")}
+    recipe = text_of("Makefile").split("\n.env:")[1].split("\n\n")[0]
+    assert required == set(re.findall(r'"([A-Z_]+)=?"', recipe))
+    assert ".env" in text_of(".gitignore").splitlines()
+    assert ".env" in text_of(".dockerignore").splitlines()
+
+
+def test_one_dockerfile_takes_any_base_and_ends_without_root() -> None:
+    lines = text_of("Dockerfile").splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE_IMAGE}"]
+    assert [line for line in lines if line.startswith("USER ")][-1] == "USER 50000:0"
+    assert any("command -v java" in line for line in lines), "the Java step is skipped where Java is"
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_starts_with_the_two_commands() -> None:
+    first_block = re.search(r"```[a-z]*\n(.*?)```", text_of("README.md"), flags=re.DOTALL)
+    assert first_block
+    assert re.findall(r"^make (\w+)", first_block.group(1), flags=re.MULTILINE) == ["demo", "test"]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not target.startswith("https://") and not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+@pytest.mark.parametrize("code", [*STOPS, *HOLDS])
+def test_the_runbook_says_what_each_verdict_means_and_the_way_out(code: str) -> None:
+    sections = re.split(r"^### ", text_of("docs/runbook.md"), flags=re.MULTILINE)
+    section = next((s for s in sections if s.split("\n", 1)[0].strip() == code), None)
+    assert section, f"no section {code}"
+    assert "**Way out.**" in section
+    assert len(section) > 250, "a section says what happened, why it stops, and what to do"

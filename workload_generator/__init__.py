@@ -1,0 +1,10 @@
+"""A stand-in for a SQL Server database with Change Event Streaming (CES): histories, messages, files, a source.
+
+It imports nothing of the product and is imported by nothing of it: what it says a database holds, and what it puts on
+the wire, is an independent witness.
+
+* :mod:`~workload_generator.history` - tables and seeded random transactions; the reference fold.
+* :mod:`~workload_generator.ces` - changes as CES messages; :mod:`~workload_generator.delivery` - their way to the hub.
+* :mod:`~workload_generator.transports` - Event Hubs Capture files and JSON lines.
+* :mod:`~workload_generator.source` - a database with a life, kept in a SQLite file (``python -m workload_generator``).
+"""

@@ -1,0 +1,90 @@
+"""The command line: ``python -m workload_generator init|export|run|report``. Answers are JSON on standard output.
+
+Exit codes: 0 done, 2 refused (the message says why, nothing was changed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workload_generator.exporting import export
+from workload_generator.source import Source, SourceError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        answer = _COMMANDS[arguments.command](arguments)
+    except (SourceError, ValueError) as error:
+        print(f"workload_generator {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(answer, indent=2))
+    return 0
+
+
+def _init(arguments: argparse.Namespace) -> Any:
+    return Source.create(arguments.state, arguments.seed, arguments.rows).report()
+
+
+def _export(arguments: argparse.Namespace) -> Any:
+    return export(Source(arguments.state), arguments.out, arguments.format)
+
+
+def _run(arguments: argparse.Namespace) -> Any:
+    return Source(arguments.state).run(
+        arguments.capture,
+        transactions=arguments.transactions,
+        encoding=arguments.format,
+        generation=arguments.generation,
+        hold_back=arguments.hold_back,
+    )
+
+
+def _report(arguments: argparse.Namespace) -> Any:
+    return Source(arguments.state).report()
+
+
+_COMMANDS = {"init": _init, "export": _export, "run": _run, "report": _report}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "workload_generator", description="A SQL Server with Change Event Streaming, played."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=text, description=text)
+        one.add_argument("--state", type=Path, required=True, metavar="FILE", help="the source database (SQLite)")
+        return one
+
+    init = command("init", "Make the source database: tables with rows that no event tells of.")
+    init.add_argument("--seed", type=int, required=True, help="decides everything")
+    init.add_argument("--rows", type=_count, default=200, help="rows per table (default 200)")
+
+    snapshot = command("export", "Write a snapshot of all tables, and from where the stream continues it.")
+    snapshot.add_argument("--out", type=Path, required=True, metavar="DIR", help="an empty or new folder")
+    snapshot.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+
+    run = command("run", "Commit transactions and write their events as Event Hubs Capture files.")
+    run.add_argument("--capture", type=Path, required=True, metavar="DIR", help="the capture folder")
+    run.add_argument("--transactions", type=_count, default=100, help="0 only delivers what was withheld (default 100)")
+    run.add_argument("--format", choices=("json", "avro"), default="json")
+    run.add_argument("--generation", choices=("a", "b", "c"), default="c")
+    run.add_argument("--hold-back", action="store_true", help="keep some events and pieces for the next run")
+
+    command("report", "Count rows and events of every table.")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is below 0")
+    return number

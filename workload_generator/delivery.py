@@ -1,0 +1,138 @@
+"""The way of encoded events to the hub: partitions, late arrivals, messages sent again.
+
+What Event Hubs and CES may do with a stream (C-31, C-55, C-85, C-87): round robin spreads the changes of one row over
+all partitions, pieces of one event too; a message may arrive after later ones, and more than once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from random import Random
+from typing import Literal, NamedTuple
+
+_SENT_AGAIN_WITHIN = 50
+
+
+class Piece(NamedTuple):
+    """One message before it is sent: its table, transaction, place in it, which piece of how many, key and bytes."""
+
+    table: str
+    txn: int
+    seq: int
+    segment: int
+    of: int
+    key: bytes
+    body: bytes
+
+
+class Message(NamedTuple):
+    """One message as the hub keeps it: *offset* counts from 0 without gap in its partition, *enqueued* is ISO UTC."""
+
+    partition: int
+    offset: int
+    body: bytes
+    key: bytes | None
+    enqueued: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How messages travel.
+
+    Args:
+        partitions: number of partitions.
+        scheme: ``round_robin`` (the source's default), or in order inside a partition by ``table`` or row ``key``.
+        disorder: a message may be overtaken by those sent up to so many places after it; with a scheme that keeps
+            partitions in order only the partitions overtake each other.
+        duplicates: part of the messages that is sent again, same bytes, up to 50 places later.
+        seed: decides all of it.
+    """
+
+    partitions: int = 3
+    scheme: Literal["round_robin", "table", "key"] = "round_robin"
+    disorder: int = 0
+    duplicates: float = 0.0
+    seed: int | str = 0
+
+    def __post_init__(self) -> None:
+        if self.scheme not in ("round_robin", "table", "key"):
+            raise ValueError(f"no partition scheme {self.scheme!r}")
+        if self.partitions < 1 or self.disorder < 0 or not 0 <= self.duplicates <= 1:
+            raise ValueError("partitions from 1, disorder from 0, duplicates between 0 and 1")
+
+
+class _Send(NamedTuple):
+    sent: float
+    arrives: float
+    number: int
+    partition: int
+    piece: Piece
+
+
+def deliver(
+    pieces: Sequence[Piece],
+    delivery: Delivery,
+    *,
+    sent_again: Collection[int] | None = None,
+    first_offsets: Sequence[int] = (),
+    since: datetime = datetime(2026, 1, 5, 9, 0, tzinfo=UTC),
+    every: timedelta = timedelta(milliseconds=5),
+) -> list[Message]:
+    """Send *pieces*: the messages in order of arrival.
+
+    Args:
+        pieces: in order of sending.
+        delivery: how.
+        sent_again: places in *pieces* to send twice; None draws them by ``delivery.duplicates``.
+        first_offsets: per partition the first offset, 0 where unsaid.
+        since: when the first message is enqueued.
+        every: time between two messages.
+    """
+    rng = Random(f"delivery:{delivery.seed}")
+    if sent_again is None:
+        sent_again = draw(range(len(pieces)), delivery.duplicates, rng)
+    numbers = count()
+
+    def send(piece: Piece, at: float) -> _Send:
+        number = next(numbers)
+        return _Send(at, at + rng.uniform(0, delivery.disorder), number, _partition(piece, number, delivery), piece)
+
+    sends = [send(piece, place) for place, piece in enumerate(pieces)]
+    sends += [send(pieces[place], place + rng.uniform(0, _SENT_AGAIN_WITHIN)) for place in sorted(sent_again)]
+    arrivals = sorted(sends, key=lambda one: (one.arrives, one.number))
+    if delivery.scheme != "round_robin":
+        queues = {
+            partition: iter(
+                sorted((one for one in sends if one.partition == partition), key=lambda one: (one.sent, one.number))
+            )
+            for partition in range(delivery.partitions)
+        }
+        arrivals = [next(queues[one.partition]) for one in arrivals]
+    offsets = [count(first_offsets[p] if p < len(first_offsets) else 0) for p in range(delivery.partitions)]
+    return [
+        Message(one.partition, next(offsets[one.partition]), one.piece.body, _key(one.piece, delivery), _iso(at))
+        for one, at in zip(arrivals, (since + n * every for n in range(len(arrivals))), strict=True)
+    ]
+
+
+def draw(places: Sequence[int], part: float, rng: Random) -> list[int]:
+    """About this part of *places*, at random; nothing of nothing."""
+    return [place for place in places if rng.random() < part]
+
+
+def _partition(piece: Piece, number: int, delivery: Delivery) -> int:
+    if delivery.scheme == "round_robin":
+        return number % delivery.partitions
+    return zlib.crc32(_key(piece, delivery) or b"") % delivery.partitions
+
+
+def _key(piece: Piece, delivery: Delivery) -> bytes | None:
+    return {"round_robin": None, "table": piece.table.encode(), "key": piece.key}[delivery.scheme]
+
+
+def _iso(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
