@@ -8,6 +8,7 @@ none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import duckdb
@@ -75,7 +76,7 @@ def row_effects(table_keys: pa.Table, file_keys: pa.Table, markers: pa.Array) ->
     columns = [f"k{index}" for index in range(file_keys.num_columns)]
     present = _placed(table_keys, columns, "place")
     file = _placed(file_keys, columns, "position").append_column("marker", markers)
-    with duckdb.connect(config={"threads": 2}) as connection:
+    with _engine().cursor() as connection:
         connection.register("present", present)
         connection.register("file", file)
         survivors = _ask(connection, _SURVIVORS, columns)
@@ -85,6 +86,12 @@ def row_effects(table_keys: pa.Table, file_keys: pa.Table, markers: pa.Array) ->
     return RowEffects(
         _places(unchanged, "place"), _places(replaced, "place"), _places(replaced, "source"), _places(born, "source")
     )
+
+
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    # One for the process: opening one costs more than most files take.
+    return duckdb.connect(config={"threads": 2})
 
 
 def _placed(keys: pa.Table, columns: Sequence[str], place: str) -> pa.Table:

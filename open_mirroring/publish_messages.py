@@ -67,7 +67,7 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class CreateMarker:
-    """Store: create ``_incarnation.json`` if absent; any reply, it is read back."""
+    """Store: create ``_incarnation.json`` if absent; repeated while unknown, then read back."""
 
     incarnation: str
 
@@ -79,7 +79,7 @@ class ReadMarker:
 
 @dataclass(frozen=True, slots=True)
 class CreateMetadata:
-    """Store: create ``_metadata.json`` if absent; any reply, it is read back."""
+    """Store: create ``_metadata.json`` if absent; repeated while unknown, then read back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def step(state: State, reply: Reply) -> State:
     """The state after a reply; its ``request`` is what to ask next.
 
     A ledger write that was lost or whose outcome is unknown begins again at :class:`Acquire`, whose new version
-    makes a late write fail. An unknown rename is probed; an unknown read is repeated.
+    makes a late write fail. An unknown rename is probed; an unknown read or create-if-absent is repeated.
     """
     request = state.request
     match request, reply:
@@ -138,8 +138,8 @@ def step(state: State, reply: Reply) -> State:
             return _owning(row, swept=not isinstance(request, Confirm))
         case ((Acquire() | Establish() | Intend() | Seal() | Confirm() | Stop()), (Lost() | Unknown())):
             return start()
-        case ((ReadMarker() | ReadMetadata() | Probe()), Unknown()):
-            return state
+        case ((CreateMarker() | CreateMetadata() | ReadMarker() | ReadMetadata() | Probe()), Unknown()):
+            return state  # repeated: a creation that never happened must not read as a folder lost to somebody
         case CreateMarker(), _:
             return replace(state, request=ReadMarker())
         case CreateMetadata(), _:

@@ -1,32 +1,296 @@
-"""May the next number be intended? The ledger, the listing and the target's status of one table, compared.
+"""May the next number be intended? Ledger, listing and target status of one table, compared.
 
 A pure and total function: every combination has one verdict, STOP before HOLD before PASS. It repairs nothing; what
 the target's documentation permits to repair, it names (F-40). It is only as true as its facts, so whoever gathers
-them (I22, I21):
+them (I21, I22):
 
-* reads the ledger's row before and after the listing and begins again when its version moved;
-* takes a STOP for real only when a second listing agrees, since a listing is no snapshot;
-* gives the present time only to decide what the service may have purged and how old a backlog is.
+* reads the ledger's row before and after the listing, and begins again when its version moved;
+* takes a STOP for real only when a second listing agrees, since a listing is no snapshot.
+
+The time decides nothing but how old a backlog is and what the service may have purged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring.landing_zone.layout import METADATA_FILE
+from open_mirroring import verdicts as v
+from open_mirroring.file_sequence import FileSequence, PublishedRecord, file_sequence
+from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import ListedItem, Stage
-from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED
+from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
+from open_mirroring.verdicts import Backlog, Finding, Repair, Verdict
 
-FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED = (
-    "FOREIGN_ITEM",
-    "LEDGER_BEHIND",
-    "REAPPEARED",
-    "CONTENT_CHANGED",
-)
-GAP, LAST_FILE_MISSING, MISSING, TABLE_FAILED = "GAP", "LAST_FILE_MISSING", "MISSING", "TABLE_FAILED"
-PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
-BACKLOG, LOAD_PENDING = "BACKLOG", "LOAD_PENDING"
+__all__ = [
+    "Backlog",
+    "Finding",
+    "Limits",
+    "PublishedRecord",
+    "Repair",
+    "TableFacts",
+    "TargetState",
+    "TargetStatus",
+    "Verdict",
+    "reconcile",
+]
+
+PURGED_AFTER = timedelta(days=7)
+"""The service keeps a processed file for seven days (F-36)."""
+
+_SHOWN_NAMES, _SHOWN_RANGES, _SHOWN_CHARACTERS = 5, 10, 80
+
+
+class TargetState(Enum):
+    """What the target's status call says of the table or its database (I24).
+
+    ``UNKNOWN`` means that two calls in a row gave no answer that we understand (R-02).
+    """
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    THROTTLED = "throttled"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+class TargetStatus(NamedTuple):
+    """The target's answer. *processed_rows* counts over the table's life; None unless the counters are trusted."""
+
+    state: TargetState
+    detail: str = ""
+    processed_rows: int | None = None
+
+
+class Limits(NamedTuple):
+    """How much may wait for the target; None: any amount (I18)."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_age: timedelta | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """All that is known of one table at one time.
+
+    Args:
+        row: the ledger's row, its own stop included.
+        published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger vouches that
+            they were confirmed before the purge horizon, and none of them was listed.
+        marker: the id in ``_incarnation.json``; None when there is no such file or it cannot be read.
+        metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
+        items: the listing, as :func:`~open_mirroring.landing_zone.listing.split_listing` gives it.
+        now: the present time, with a zone.
+        settled: see *published*.
+        load_pending: the table's initial load is not complete.
+        target: the target's status; None when none is configured.
+        limits: how much may wait for the target.
+        purged_after: how long the service keeps processed files.
+        stop_what: what the ledger says about its stop.
+    """
+
+    row: TableRow
+    published: Mapping[int, PublishedRecord]
+    marker: str | None
+    metadata_matches: bool | None
+    items: tuple[ListedItem, ...]
+    now: datetime
+    settled: int = 0
+    load_pending: bool = False
+    target: TargetStatus | None = None
+    limits: Limits = NO_LIMITS
+    purged_after: timedelta = PURGED_AFTER
+    stop_what: str = ""
+
+
+def reconcile(facts: TableFacts) -> Finding:
+    """The verdict on one table; total: it never raises, whatever the facts.
+
+    Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
+    METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING, MISSING,
+    TABLE_FAILED; then, holding, PAUSED, THROTTLED, STATUS_UNKNOWN, BACKLOG, LOAD_PENDING. The evidence names the
+    others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
+    """
+    sequence = file_sequence(
+        facts.items,
+        facts.row.confirmed,
+        facts.published,
+        settled=facts.settled,
+        purged_before=facts.now - facts.purged_after,
+        processed_rows=facts.target.processed_rows if facts.target else None,
+    )
+    backlog = _backlog(facts, sequence)
+    found = [*_stops(facts, sequence), *_holds(facts, backlog)]
+    evidence: dict[str, object] = {
+        "generation": facts.row.generation,
+        "confirmed": facts.row.confirmed,
+        "final": _ranges(sequence.final),
+        "processed": _ranges(sequence.moved),
+        "applied_by": list(sequence.applied_by),
+    }
+    verdict, code, what = Verdict.PASS, v.OK, "ledger, folder and target agree"
+    if found:
+        verdict, code, what, details = found[0]
+        evidence |= details
+        evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
+    repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
+    return Finding(verdict, code, what, evidence, sequence.applied, backlog, repairs, tuple(_notes(facts, sequence)))
+
+
+class _Problem(NamedTuple):
+    verdict: Verdict
+    code: str
+    what: str
+    evidence: dict[str, object]
+
+
+def _stop(code: str, what: str, **evidence: object) -> _Problem:
+    return _Problem(Verdict.STOP, code, what, evidence)
+
+
+def _hold(code: str, what: str, **evidence: object) -> _Problem:
+    return _Problem(Verdict.HOLD, code, what, evidence)
+
+
+def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
+    """Everything that is wrong, in the order of importance."""
+    if facts.row.stop is not None:
+        yield _stop(facts.row.stop, facts.stop_what or "the table was stopped earlier")
+    yield from _folder_stops(facts)
+    yield from _number_stops(facts, sequence)
+    if sequence.gaps:
+        shown = _ranges(sequence.gaps)
+        yield _stop(v.GAP, f"{shown} missing between numbers that are there", gaps=shown)
+    if sequence.last_missing:
+        yield _stop(v.LAST_FILE_MISSING, f"number {facts.row.confirmed}, the last one published, is nowhere")
+    if sequence.missing:
+        shown = _ranges(sequence.missing)
+        yield _stop(v.MISSING, f"{shown} nowhere, and not provably purged", missing=shown)
+    if facts.target and facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
+        yield _stop(v.TABLE_FAILED, f"the target says {facts.target.state.value}: {_shown(facts.target.detail)}")
+
+
+def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
+    row = facts.row
+    # Before the table is established its marker and metadata may still be missing, but never be others.
+    if facts.marker != row.incarnation and (row.established or facts.marker is not None):
+        yield _stop(
+            INCARNATION_CHANGED,
+            f"the folder's {INCARNATION_FILE} is missing or not ours",
+            marker=None if facts.marker is None else _shown(facts.marker),
+            expected=row.incarnation,
+        )
+    if not facts.metadata_matches and (row.established or facts.metadata_matches is not None):
+        state = "is missing" if facts.metadata_matches is None else "names other keys than ours"
+        yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
+    foreign = sorted(item.name for item in facts.items if item.stage is Stage.FOREIGN)
+    if foreign:
+        names = [_shown(name) for name in foreign[:_SHOWN_NAMES]]
+        yield _stop(
+            v.FOREIGN_ITEM,
+            f"{len(foreign)} items in the folder are not ours: {', '.join(names)}",
+            foreign=names,
+            foreign_count=len(foreign),
+        )
+
+
+def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
+    row, visible = facts.row, sequence.final | sequence.moved
+    intended = row.confirmed
+    if row.intent is not None and row.intent.manifest is not None:
+        # Before the seal nothing was sent, so an unsealed intent explains no number.
+        intended = max(intended, row.intent.first_number + len(row.intent.manifest) - 1)
+    unknown = {n for n in visible if n > intended or (n <= row.confirmed and n not in facts.published)}
+    if unknown:
+        shown = _ranges(unknown)
+        yield _stop(v.LEDGER_BEHIND, f"{shown} visible, but the ledger knows nothing of it", unknown=shown)
+    if both := sequence.final & sequence.moved:
+        shown = _ranges(both)
+        yield _stop(v.REAPPEARED, f"{shown} in the folder and in a processed folder", reappeared=shown)
+    if changed := {item.number for item in facts.items if _changed(facts, item)} - {None}:
+        shown = _ranges(n for n in changed if n is not None)
+        yield _stop(v.CONTENT_CHANGED, f"{shown} of other size or ETag than published", changed=shown)
+
+
+def _changed(facts: TableFacts, item: ListedItem) -> bool:
+    number = item.number
+    record = None if number is None or number > facts.row.confirmed else facts.published.get(number)
+    if record is None:
+        return False
+    # Whether the service's own move keeps the ETag is documented nowhere; the size is the content's.
+    return item.size != record.size or (item.stage is Stage.FINAL and item.etag != record.etag)
+
+
+def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
+    if facts.target:
+        detail = _shown(facts.target.detail)
+        match facts.target.state:
+            case TargetState.PAUSED:
+                yield _hold(v.PAUSED, f"the target is paused: {detail}")
+            case TargetState.THROTTLED:
+                yield _hold(v.THROTTLED, f"the target is throttled: {detail}")
+            case TargetState.UNKNOWN:
+                yield _hold(v.STATUS_UNKNOWN, f"the target's status is unknown: {detail}")
+            case TargetState.RUNNING | TargetState.FAILED | TargetState.STOPPED:
+                pass
+    age = facts.now - backlog.oldest if backlog.oldest else timedelta(0)
+    over = []
+    if facts.limits.max_files is not None and backlog.files > facts.limits.max_files:
+        over.append(f"{backlog.files} files")
+    if facts.limits.max_bytes is not None and backlog.bytes > facts.limits.max_bytes:
+        over.append(f"{backlog.bytes} bytes")
+    if facts.limits.max_age is not None and age > facts.limits.max_age:
+        over.append(f"for {age}")
+    if over:
+        yield _hold(v.BACKLOG, f"more waits for the target than allowed: {', '.join(over)}", over=over)
+    if facts.load_pending:
+        yield _hold(v.LOAD_PENDING, "the initial load is not complete")
+
+
+def _backlog(facts: TableFacts, sequence: FileSequence) -> Backlog:
+    sizes = {item.number: item.size for item in facts.items if item.stage is Stage.FINAL}
+    records = [facts.published[number] for number in sequence.waiting if number in facts.published]
+    return Backlog(
+        len(sequence.waiting),
+        sum(sizes[number] for number in sequence.waiting),
+        min((record.confirmed_at for record in records), default=None),
+    )
+
+
+def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
+    confirmed, intent = facts.row.confirmed, facts.row.intent
+    if confirmed and confirmed == sequence.highest and confirmed not in sequence.final:
+        yield f"LAST_NOT_KEPT: number {confirmed} left the folder although it is the last (F-35)"
+    if behind := [number for number in sequence.final if number < max(sequence.moved, default=0)]:
+        yield f"LEFT_BEHIND: {_ranges(behind)} in the folder although a higher number was processed"
+    if sequence.purged:
+        yield f"PURGED: {_ranges(sequence.purged)}"
+    if intent is not None:
+        state = "unsealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
+        yield f"INTENT_OPEN: from number {intent.first_number}, {state}; the publisher finishes it"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """``1-3, 7``; shortened when there are many ranges."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
+    more = len(texts) - _SHOWN_RANGES
+    return ", ".join(texts[:_SHOWN_RANGES]) + (f" and {more} more ranges" if more > 0 else "")
+
+
+def _shown(text: str) -> str:
+    """Foreign text as it may be shown: escaped and short; never part of a path or a query."""
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")

@@ -24,12 +24,13 @@ from open_mirroring import extracting as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
+from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from spark_jobs.change_log import ChangeLog, paths_of
 from spark_jobs.change_log_schema import CHANGE, REJECTED
 from spark_jobs.job import job_main, run_job
 from spark_jobs.read_task import JoinTask, LogTarget, ReadTask, join_pieces, read, read_pieces
-from spark_jobs.sources.ces import MirroredTable
+from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.transports import SourcePlace, find_ranges
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession) -> Extracted:
         TerminalError: the source or the log is not as it must be; the code says which.
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
+    declare_tables(mirror, ledger)
     run = _Extraction(mirror, ledger, spark)
     state, unknowns = protocol.start(), 0
     while not isinstance(state.request, protocol.Finished):
@@ -79,7 +81,9 @@ class _Extraction:
         self._spark = spark
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        self._source = SourcePlace(mirror.source.transport, mirror.resolve(mirror.source.path), mirror.source.layout)
+        self._source = SourcePlace(
+            mirror.source.transport, mirror.resolve(mirror.source.path), mirror.source.layout or "wrapped"
+        )
         self._tables = {t.source: MirroredTable(t.source, tuple(t.key), t.columns) for t in mirror.tables}
         self._bound = False
         self._current: tuple[int, Manifest] | None = None

@@ -61,7 +61,8 @@ def job_main(
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for chatty in ("py4j", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         mirror = load_mirror(arguments.mirror)
         ledger = open_ledger(mirror.ledger_url())

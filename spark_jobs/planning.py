@@ -8,7 +8,7 @@ and none is the DELETE half of a key change. Every other key is decided by the d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,9 +83,7 @@ class PlanStop(Exception):
 def read_changes(files: Sequence[str], wanted: pc.Expression) -> pa.Table:
     """Changes from log files, with their order: files are sorted by table and bucket, so most row groups stay shut."""
     dataset = ds.dataset(list(files), format="parquet", schema=LOG_SCHEMA)
-    return dataset.to_table(
-        columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False
-    )
+    return dataset.to_table(columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False)
 
 
 def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
@@ -245,7 +243,7 @@ def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str
     narrow = changes.select(["key", "order", "op"]).append_column("index", pa.array(range(changes.num_rows)))
     with duckdb.connect(config={"threads": 1}) as db:
         db.register("changes", narrow)
-        lines = db.execute(
+        lines = db.sql(
             """
             WITH positions AS (
                 SELECT key, "order", min(index) AS index, count(*) AS times, bool_or(op = $left) AS leaves
@@ -255,7 +253,7 @@ def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str
                    max("order") > $floor AND max(times) = 1 AND NOT bool_or(leaves) AS certain
             FROM positions GROUP BY key ORDER BY index
             """,
-            {"left": KEY_LEFT, "floor": floor},
+            params={"left": KEY_LEFT, "floor": floor},
         ).to_arrow_table()
     certain = pc.and_(lines["certain"], pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
     doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())

@@ -6,7 +6,7 @@ Both tasks return plain dictionaries, parts of the batch's manifest: only paths 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow, RawMessage
+from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
-from spark_jobs.sources.ces import CesDecoder, MirroredTable
+from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_fragments import Refused, Waiting, join
-from spark_jobs.sources.transports import Damage, SourcePlace, read_range
+from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.transports import SourcePlace, read_range
 
 _MESSAGES_AT_ONCE = 20_000
 
@@ -61,27 +62,15 @@ def read(task: ReadTask) -> dict[str, Any]:
     """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
     decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
     notes = _Rejects(task.tables)
-    for messages in _messages(task, writer, counts, notes):
-        decoded = decoder.decode(messages)
-        counts.update(decoded.counts._asdict())
-        notes.take(decoded.rows)
-        writer.add(decoded.rows)
-    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
-
-
-def _messages(task: ReadTask, writer: LogWriter, counts: Counter[str], notes: _Rejects) -> Iterator[list[RawMessage]]:
     for bound in task.ranges:
-        source = read_range(task.source, bound)
-        while chunk := list(islice(source, _MESSAGES_AT_ONCE)):
-            damages = [item for item in chunk if isinstance(item, Damage)]
-            for damage in damages:
-                row = LogRow(
-                    REJECTED, damage.origin, damage.place, code=damage.code, reason=damage.reason, raw=damage.raw
-                )
-                counts.update(messages=1, rejected=1)
-                notes.take([row])
-                writer.add([row])
-            yield [item for item in chunk if isinstance(item, RawMessage)]
+        messages = read_range(task.source, bound)
+        while chunk := list(islice(messages, _MESSAGES_AT_ONCE)):
+            decoded = decoder.decode(chunk)
+            counts.update(decoded.counts._asdict())
+            counts.update(decoded.notices._asdict())
+            notes.take(decoded.rows)
+            writer.add(decoded.rows)
+    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
 
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:
@@ -95,7 +84,7 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         if isinstance(outcome, Waiting):
             outcomes[identity] = "waiting"
             continue
-        rows = [outcome.row] if isinstance(outcome, Refused) else list(outcome.rows)
+        rows = [outcome.row] if isinstance(outcome, Refused) else list(outcome.outcome.rows)
         refused = any(row.kind == REJECTED for row in rows)
         outcomes[identity] = "refused" if refused else "joined"
         counts.update({outcomes[identity]: len(pieces[identity])})

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 _JARS = Path(__file__).resolve().parents[1] / "jars"
+_LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
@@ -21,6 +22,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
     if "SPARK_ENV_LOADED" not in os.environ:
         jars = ":".join(sorted(str(jar) for jar in _JARS.glob("*.jar")))
@@ -36,6 +38,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
         )
     return (
         builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         # Side effects of a task are files under names used once; a speculative twin would only waste work.
         .config("spark.speculation", "false")

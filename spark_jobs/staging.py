@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Provenance, check_data_file, write_data_file
+from open_mirroring.landing_zone.data_file import Footer, Written, check_data_file, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
@@ -30,10 +30,8 @@ class StageTarget:
     """Where a table's staged objects go, and what their footers say."""
 
     folder: str
-    generation: int
-    first_number: int
     max_rows: int
-    provenance: Provenance
+    footer: Footer
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,10 @@ class StagedTable(NamedTuple):
     """What a task staged of a table: files in order, counts and dead letters; or the stop it found."""
 
     table_id: str
-    files: tuple[StagedFile, ...] = ()
-    counts: dict[str, int] = {}
-    rejected: tuple[dict[str, object], ...] = ()
-    stop: tuple[str, str] | None = None
+    files: tuple[StagedFile, ...]
+    counts: dict[str, int]
+    rejected: tuple[dict[str, object], ...]
+    stop: tuple[str, str] | None
 
 
 def stage(task: StageTask) -> list[StagedTable]:
@@ -70,18 +68,16 @@ def stage(task: StageTask) -> list[StagedTable]:
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
         new = by_table.get(plan.source, changes.schema.empty_table())
-        provenance = target.provenance
-        is_new = pc.and_(
-            pc.greater(new["batch"], provenance.batch_from), pc.less_equal(new["batch"], provenance.batch_to)
-        )
+        footer = target.footer
+        is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         try:
             planned = plan_table(plan, new.filter(is_new), _History(task.log_root, plan))
         except PlanStop as stop:
-            staged.append(StagedTable(plan.table_id, stop=(stop.code, stop.what)))
+            staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
             continue
-        name = f"{target.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
+        name = f"{footer.number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
         objects = _create(store, plan, target, planned, name)
-        staged.append(StagedTable(plan.table_id, objects, planned.counts, tuple(planned.rejected)))
+        staged.append(StagedTable(plan.table_id, objects, planned.counts, tuple(planned.rejected), None))
     return staged
 
 
@@ -117,20 +113,41 @@ def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
 def _create(
     store: LandingZoneStore, plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str
 ) -> tuple[StagedFile, ...]:
+    """Create and read back the table's staged objects, none longer than ``max_rows``; nothing planned, no object."""
     schema = file_schema(plan.columns, plan.keys, marker=True)
+    lowest, highest = planned.positions
+    footer = replace(target.footer, first_position=lowest, last_position=highest)
     files: list[StagedFile] = []
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         for start in range(0, planned.rows.num_rows, target.max_rows):
-            rows = planned.rows.slice(start, target.max_rows)
             local = Path(scratch) / f"{start}.parquet"
-            lowest, highest = planned.positions
-            written = write_data_file(local, rows, target.provenance._replace(lowest=lowest, highest=highest))
-            path = f"{layout.staging_folder(target.folder, target.generation)}/{name}.{len(files):04d}"
-            created = store.create(path, local)
-            if created is None:
-                raise TransientError("STAGED_NAME_TAKEN", f"{path!r} exists already", way_out="run again")
-            _read_back(store, path, schema, plan.keys, written.rows)
-            files.append(
-                StagedFile(path, created.etag, written.digest, written.rows, created.size, lowest, highest)
-            )
+            written = write_data_file(local, planned.rows.slice(start, target.max_rows), schema, footer)
+            path = f"{layout.staging_folder(target.folder, footer.generation)}/{name}.{len(files):04d}"
+            files.append(create_staged(store, path, local, written, schema, plan.keys, lowest, highest))
     return tuple(files)
+
+
+def create_staged(
+    store: LandingZoneStore,
+    path: str,
+    local: Path,
+    written: Written,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    lowest: str = "",
+    highest: str = "",
+) -> StagedFile:
+    """Upload a finished file under a staging name used once, and read it back before anybody relies on it.
+
+    Raises:
+        TransientError: ``STAGED_NAME_TAKEN``, ``STAGED_GONE``: somebody swept or reset meanwhile; run again.
+        TerminalError: ``DATA_FILE_INVALID``: what came back is not what was written.
+    """
+    created = store.create(path, local)
+    if created is None:
+        raise TransientError("STAGED_NAME_TAKEN", f"the staging name {path!r} is taken", way_out="run again")
+    back = store.fetch(path)
+    if back is None or created.size != written.size:
+        raise TransientError("STAGED_GONE", f"the staged object {path!r} is not there as created", way_out="run again")
+    check_data_file(back, schema, keys)
+    return StagedFile(path, created.etag, written.digest, written.rows, written.size, lowest, highest)

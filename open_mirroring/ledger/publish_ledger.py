@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -110,14 +110,20 @@ class PublishLedger:
         )
 
     def seal(
-        self, manifests: Mapping[str, tuple[int, Intent, Sequence[StagedFile], StagedDetails]]
+        self, manifests: Mapping[str, tuple[int, Sequence[StagedFile], StagedDetails]]
     ) -> dict[str, Owned | Lost]:
         """Bind the staged objects to the numbers of the open intents."""
-        writes: dict[str, tuple[int, dict[str, Any]]] = {}
-        for table_id, (version, intent, files, details) in manifests.items():
-            sealed = Intent(intent.first_number, intent.batch_from, intent.work, tuple(files))
-            writes[table_id] = (version, {"intent": _intent_json(sealed, details)})
-        return self._each(writes, t.mirrored_table.c.intent.is_not(None))
+        c = t.mirrored_table.c
+        with self._engine.begin() as db:
+            opened = dict(db.execute(sa.select(c.id, c.intent).where(c.id.in_(manifests))).tuples().all())
+            writes: dict[str, tuple[int, dict[str, Any]]] = {}
+            for table_id, (version, files, details) in manifests.items():
+                intent = _intent_of(opened[table_id])
+                if intent is not None:
+                    sealed = replace(intent, manifest=tuple(files))
+                    writes[table_id] = (version, {"intent": _intent_json(sealed, details)})
+            owned = self._write(db, writes, sa.true())
+        return {table_id: owned.get(table_id, Lost()) for table_id in manifests}
 
     def confirm(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
         """All files of the open intents were seen: numbers, published batch and what the staging learned move on."""
@@ -151,13 +157,18 @@ class PublishLedger:
         self, writes: Mapping[str, tuple[int, dict[str, Any]]], condition: sa.ColumnElement[bool] | None = None
     ) -> dict[str, Owned | Lost]:
         with self._engine.begin() as db:
-            won = [
-                table_id
-                for table_id, (version, values) in writes.items()
-                if self._set(db, table_id, version, sa.true() if condition is None else condition, **values)
-            ]
-            owned = self._owned(db, won)
+            owned = self._write(db, writes, sa.true() if condition is None else condition)
         return {table_id: owned.get(table_id, Lost()) for table_id in writes}
+
+    def _write(
+        self, db: Connection, writes: Mapping[str, tuple[int, dict[str, Any]]], condition: sa.ColumnElement[bool]
+    ) -> dict[str, Owned]:
+        won = [
+            table_id
+            for table_id, (version, values) in writes.items()
+            if self._set(db, table_id, version, condition, **values)
+        ]
+        return self._owned(db, won)
 
     @staticmethod
     def _set(db: Connection, table_id: str, version: int, condition: sa.ColumnElement[bool], **values: Any) -> bool:

@@ -132,10 +132,22 @@ class LedgerReader:
                     found.setdefault(row.source, []).append(_contents(row))
         return found
 
-    def history(self, source: str, up_to: int) -> list[BatchContents]:
-        """What the batches up to *up_to* hold of a table."""
+    def highest(self, source: str, up_to: int) -> dict[str, str]:
+        """The highest position of a table per epoch in the batches up to *up_to*."""
         c = t.batch_table.c
-        query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to)
+        query = (
+            sa.select(c.epoch, sa.func.max(c.max_pos))
+            .where(c.mirror == self._mirror, c.source == source, c.batch <= up_to)
+            .group_by(c.epoch)
+        )
+        with self._engine.connect() as db:
+            return {epoch: highest for epoch, highest in db.execute(query).tuples()}
+
+    def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
+        """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text."""
+        c = t.batch_table.c
+        reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
+        query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
         with self._engine.connect() as db:
             return [_contents(row) for row in db.execute(query.order_by(c.batch))]
 
@@ -179,6 +191,15 @@ class LedgerReader:
                 )
                 for row in db.execute(query.order_by(c.number))
             ]
+
+    def newest_number(self, table_id: str, generation: int, confirmed_before: datetime) -> int:
+        """The highest number of a table that was confirmed before a moment; 0 when there is none."""
+        c = t.published_file.c
+        query = sa.select(sa.func.max(c.number)).where(
+            c.table_id == table_id, c.generation == generation, c.confirmed_at < confirmed_before
+        )
+        with self._engine.connect() as db:
+            return db.scalar(query) or 0
 
     def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
         """Committed batches above a number: number, counts by disposition, time of commit."""

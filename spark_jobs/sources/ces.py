@@ -172,7 +172,7 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
         epoch=event.epoch,
         pos=event.position(1),
         fragment_of=event.logical_id,
-        piece=event.split.index,
+        piece=event.split.piece,
         last_piece=event.split.last,
         pieces=event.split.total,
         raw=message.body,

@@ -21,7 +21,8 @@ from spark_jobs.sources.decoded import Refusal, shown
 DATUM_START = b"\x061.0"
 """How a bare ``ChangeEvent`` begins: the string "1.0" with its length."""
 
-_CONTAINER, _SINGLE_OBJECT, _CONFLUENT = b"Obj\x01", b"\xc3\x01", b"\x00"
+CONTAINER = b"Obj\x01"
+_SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
 _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})? ?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -93,7 +94,7 @@ def unframed(body: bytes) -> bytes:
             if body.startswith(DATUM_START, header):
                 return body[header:]
             raise Refusal("FRAMING_UNKNOWN", f"an Avro {name} frame without a change event behind it")
-    if body.startswith(_CONTAINER):
+    if body.startswith(CONTAINER):
         raise Refusal("FRAMING_UNKNOWN", "an Avro container file inside a message; events are bare Avro records")
     raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
 

@@ -77,28 +77,39 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     texts = columns.key_texts(image)
     key = key_json(texts) if texts else None
     at = (origin, place, table.source)
-    # fmt: off
     if event.operation == "INS":
         if not _is_empty(images.old):
             raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
         mismatch = _differs(data, table, columns, image, texts)
-        row_set = LogRow(CHANGE, *at, bucket(key), event.epoch, event.position(1), INSERT, key,
-                        columns.text, True, row)
+        row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
         return Outcome((row_set,), _noticed(cut, mismatch))
     old, old_text = _old_image(columns, images.old, key)
     whole = _is_whole(data, table, old, image)
-    row_set = LogRow(CHANGE, *at, bucket(key), event.epoch, event.position(1), UPDATE, key,
-                    columns.text, whole, row)
+    row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)
     old_texts = texts if key is None else _old_key(columns, table, old, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         return Outcome((row_set,), _noticed(cut, mismatch))
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = key_json(old_texts)
-    left = LogRow(CHANGE, *at, bucket(left_key), event.epoch, event.position(0), KEY_LEFT, left_key,
-                  columns.text, True, None, old_text or columns.write(old, is_old=True))
-    # fmt: on
+    before = old_text or columns.write(old, is_old=True)
+    left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=before)
     return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
+
+
+def _row(
+    at: tuple[str, int, str],
+    event: Event,
+    sub: int,
+    op: str,
+    key: str | None,
+    columns: ColumnList,
+    whole: bool,
+    row: str | None = None,
+    before: str | None = None,
+) -> LogRow:
+    pos = event.position(sub)
+    return LogRow(CHANGE, *at, bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
 
 
 def _noticed(cut: int, mismatch: int) -> Notices:
@@ -116,11 +127,8 @@ def _delete(
     texts = columns.key_texts(image if known else _announced(data))
     key = key_json(texts) if texts else None
     mismatch = _differs(data, table, columns, image, texts) if known else 0
-    # fmt: off
-    row = LogRow(CHANGE, origin, place, table.source, bucket(key), event.epoch, event.position(0), DELETE, key,
-                 columns.text, True, None, before)
-    # fmt: on
-    return Outcome((row,), _noticed(cut, mismatch))
+    row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
+    return Outcome((row_gone,), _noticed(cut, mismatch))
 
 
 def _old_image(columns: ColumnList, text: str | None, key: str | None) -> tuple[Image, str | None]:

@@ -93,11 +93,6 @@ class _Envelope(msgspec.Struct, gc=False):
     splittotalcnt: int | None = None
 
 
-class _Version(msgspec.Struct, gc=False):
-    specversion: Any = None
-    type: Any = None
-
-
 class Split(NamedTuple):
     """Where a message stands among the pieces of its event.
 
@@ -152,7 +147,6 @@ class Event(NamedTuple):
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_version = msgspec.json.Decoder(_Version).decode
 _decode_data = msgspec.json.Decoder(Data).decode
 
 
@@ -164,13 +158,12 @@ def read_event(body: bytes) -> Event:
             ``ENVELOPE_INVALID``, ``TYPE_VERSION_UNKNOWN``, ``CONTENT_TYPE_UNKNOWN``, ``DATA_MISSING``,
             ``DATA_MALFORMED``, ``LOGICALID_INVALID`` or ``OPERATION_UNKNOWN``.
     """
-    first = body[:1]
-    if first == b"{":
+    if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
-    text = body.lstrip(_BLANKS)
-    if not text:
+    if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
-    if text[:1] == b"{" or (first.isascii() and (first.isalnum() or first in b"[\"'<- \t\r\n")):
+    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
+    if is_text:
         return _event(_read_json(body), is_avro=False)
     return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
 
@@ -192,12 +185,11 @@ def _read_json(body: bytes) -> _Envelope:
 def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
     """Name the first reason in the order of reading: bad JSON, another version, a field of the wrong type."""
     try:
-        msgspec.json.decode(body)
-        version = _decode_version(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as malformed:
+        whole = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as malformed:
         return Refusal("JSON_MALFORMED", str(malformed))
-    if isinstance(version.type, str) and version.type != EVENT_TYPE:
-        return _unknown_type(version.type)
+    if isinstance(whole, dict) and isinstance(whole.get("type"), str) and whole["type"] != EVENT_TYPE:
+        return _unknown_type(whole["type"])
     reason = str(error)
     return Refusal("DATA_MALFORMED" if "`$.data" in reason else "ENVELOPE_INVALID", reason)
 

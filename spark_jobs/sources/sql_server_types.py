@@ -266,8 +266,8 @@ def key_converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], 
         ValueError: this type loses digits as a key; the returned function raises it for a text that does not parse.
     """
     parse, spell = converter(sql_type, binary), _spelling(sql_type)
-    if spell is str:
-        return parse
+    if spell is str and landing_type(sql_type) == "string":
+        return parse  # already text
     return lambda text: spell(parse(text))
 
 

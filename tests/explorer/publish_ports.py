@@ -51,6 +51,8 @@ class Zone(NamedTuple):
     """Staged objects, and whether they still have the ETag they were created with."""
     files: tuple[tuple[Content, int] | None, ...] = ()
     """Per number, from 1: the file that was ever visible in this folder, and where it is now."""
+    marker_bound: bool = False
+    """The marker is the very object that was there when the table was established."""
 
     def file(self, number: int) -> tuple[Content, int] | None:
         """What was ever visible under a number."""
@@ -101,6 +103,10 @@ class Store:
     def may_yet_rename(self, zone: Zone, file: p.StagedFile) -> bool:
         """Whether a late rename of this object can ever do something again: a sealed ETag never comes back."""
         return zone.etag_of(file) is SEALED_ETAG
+
+    def marker(self, zone: Zone, row: p.TableRow) -> str | None:
+        """The incarnation id that a reader finds."""
+        return zone.marker
 
     def folder_deleted(self, life: int, zone: Zone) -> Zone:
         """Folder deleted and made anew: all that was in it is gone, staged objects included."""

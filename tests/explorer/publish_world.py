@@ -194,7 +194,7 @@ class PublishWorld:
             after, reply = self._effect(state, request, writer)
         except Violation as violation:
             yield ("done", i), True, violation
-            return
+            return  # every other way to deliver it does the same
         others = after.writers
         if isinstance(reply, p.Owned):
             others = tuple(self._age(other) for other in others)
@@ -206,6 +206,7 @@ class PublishWorld:
         if isinstance(request, p.Rename):
             torn = self._store.torn_rename(state.zone, request.number, request.file, self._contents[request.file])
             if torn is not None:
+                self._rules.created(state, request.number, self._contents[request.file])
                 ever = _put(state.ever, request.number, self._contents[request.file])
                 yield ("torn", i), False, self._with_writer(state._replace(zone=torn, ever=ever), i, self._begin)
 
@@ -230,7 +231,7 @@ class PublishWorld:
                     zone = zone._replace(marker=incarnation)
                 return state._replace(zone=zone), p.Answered()
             case p.ReadMarker():
-                return state, p.Marker(zone.marker)
+                return state, p.Marker(self._store.marker(zone, self.rows[state.row]))
             case p.CreateMetadata():
                 return state._replace(zone=zone._replace(metadata=True)), p.Answered()
             case p.ReadMetadata():
@@ -266,6 +267,8 @@ class PublishWorld:
             self._rules.confirmed(state, row)
         elif isinstance(request, p.Stop) and writer is not None:
             self._rules.stopped(state, self.machine.real(self.writers[writer]), request.code)
+        if isinstance(request, p.Establish):
+            state = state._replace(zone=state.zone._replace(marker_bound=state.zone.marker is not None))
         late = tuple(n for n in state.late if not isinstance(self.requests[n], COMPARED) or not self._stale_can_only_lose)
         return state._replace(row=self.rows.number(written), bound=bound, late=late), p.Owned(written)
 

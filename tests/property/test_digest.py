@@ -99,9 +99,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "decimal(9,4)": st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-4, EXACT)),
 }
 COLUMNS = {f"c {kind}": kind for kind in VALUES}
-ROWS = st.lists(
-    st.fixed_dictionaries({name: st.none() | VALUES[kind] for name, kind in COLUMNS.items()}), max_size=8
-)
+ROWS = st.lists(st.fixed_dictionaries({name: st.none() | VALUES[kind] for name, kind in COLUMNS.items()}), max_size=8)
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str] = COLUMNS) -> pa.Table:
@@ -153,7 +151,12 @@ def test_a_null_column_added_later_leaves_old_rows_alone(rows: list[dict[str, An
 
 def test_it_survives_parquet(tmp_path: Path) -> None:
     rows = [{name: None for name in COLUMNS}] + [
-        {**{name: None for name in COLUMNS}, "c float64": value, "c string": "ß" * n, "c decimal(9,4)": Decimal("-0.0001")}
+        {
+            **{name: None for name in COLUMNS},
+            "c float64": value,
+            "c string": "ß" * n,
+            "c decimal(9,4)": Decimal("-0.0001"),
+        }
         for n, value in enumerate([math.nan, -0.0, 0.0, math.inf, 1e-320])
     ]
     for compression, dictionary, rows_per_group in (("zstd", True, 1), ("none", False, 100)):

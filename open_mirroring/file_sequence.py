@@ -1,0 +1,150 @@
+"""What a listing shows of a table's file numbers, and what follows for those that it does not show.
+
+The service applies and moves files in the order of their numbers and keeps the last one in the folder (F-34, F-35),
+and it removes processed files after some days (F-36). So a number that is nowhere was purged, taken away by somebody,
+or never applied; which of these, only its neighbours and its age can tell (I22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from open_mirroring.landing_zone.listing import ListedItem, Stage
+
+
+class PublishedRecord(Protocol):
+    """What the ledger recorded of a confirmed number; *size* in bytes, *confirmed_at* with a zone."""
+
+    @property
+    def etag(self) -> str: ...  # noqa: D102
+    @property
+    def size(self) -> int: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def digest(self) -> str: ...  # noqa: D102
+    @property
+    def confirmed_at(self) -> datetime: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class FileSequence:
+    """The numbers of one table, sorted by what is known of them.
+
+    *final* and *moved* are seen, in the folder and in a processed folder. Confirmed numbers that are nowhere are
+    *purged* (processed long ago), *gaps* (the target waits for them, or somebody took them away), *missing* (too
+    young to be purged) or, for the last one, *last_missing*. *repairable* gaps are proved not to be applied.
+    """
+
+    final: frozenset[int]
+    moved: frozenset[int]
+    applied: int
+    applied_by: tuple[str, ...]
+    purged: tuple[int, ...]
+    gaps: tuple[int, ...]
+    missing: tuple[int, ...]
+    last_missing: bool
+    repairable: tuple[int, ...]
+    waiting: tuple[int, ...]
+    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35)."""
+
+    @property
+    def highest(self) -> int:
+        """The highest number seen, confirmed or not; 0 for none."""
+        return max(self.final | self.moved, default=0)
+
+
+def file_sequence(
+    items: Iterable[ListedItem],
+    confirmed: int,
+    published: Mapping[int, PublishedRecord],
+    *,
+    settled: int,
+    purged_before: datetime,
+    processed_rows: int | None,
+) -> FileSequence:
+    """Sort the numbers 1 to *confirmed* by what *items* show of them.
+
+    Numbers up to *settled* need no record and may be absent. *purged_before*: files confirmed earlier may have been
+    removed by the service. *processed_rows*: the target's trusted count of rows over the table's life, or None.
+    """
+    stages = [(item.number, item.stage) for item in items if item.number is not None]
+    final = frozenset(number for number, stage in stages if stage is Stage.FINAL)
+    moved = frozenset(number for number, stage in stages if stage is not Stage.FINAL)
+    counts = _Counters.of(published, confirmed, processed_rows)
+    absent = _Absent()
+    for number in range(settled + 1, confirmed + 1):
+        if number not in final and number not in moved:
+            record = published.get(number)
+            old = record is not None and record.confirmed_at < purged_before
+            absent.judge(number, final, moved, old=old, counted=number <= counts.applied)
+    evidence = {
+        "moved": max(moved, default=0),
+        "left the folder": min(final, default=1) - 1,
+        "counters": counts.applied,
+    }
+    applied = min(max(evidence.values()), confirmed)
+    waiting = sorted(number for number in final if applied < number <= confirmed)
+    if waiting == [max(final | moved, default=0)]:
+        waiting = []
+    return FileSequence(
+        final=final,
+        moved=moved,
+        applied=applied,
+        applied_by=tuple(how for how, number in evidence.items() if 0 < applied <= number),
+        purged=tuple(absent.purged),
+        gaps=tuple(absent.gaps),
+        missing=tuple(n for n in absent.missing if n < confirmed),
+        last_missing=confirmed in absent.missing,
+        repairable=tuple(n for n in absent.gaps if n >= counts.first_not_applied and n in published),
+        waiting=tuple(waiting),
+    )
+
+
+@dataclass
+class _Absent:
+    purged: list[int] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+
+    def judge(self, number: int, final: frozenset[int], moved: frozenset[int], *, old: bool, counted: bool) -> None:
+        lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
+        if number > max(final | moved, default=0):
+            # Nothing above it says that it ever was here: no age explains that.
+            self.missing.append(number)
+        elif number < highest_moved:
+            # Moved before a higher one that is still to be seen.
+            (self.purged if old else self.missing).append(number)
+        elif highest_moved or (lowest_final is not None and number > lowest_final):
+            # A lower one is still to be seen, so this one was not purged: the service goes in order.
+            (self.purged if counted else self.gaps).append(number)
+        else:
+            (self.purged if old else self.missing).append(number)
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """What a count of processed rows proves: numbers up to *applied* are, from *first_not_applied* on are not."""
+
+    applied: int = 0
+    first_not_applied: float = float("inf")
+
+    @classmethod
+    def of(cls, published: Mapping[int, PublishedRecord], confirmed: int, processed: int | None) -> _Counters:
+        if processed is None:
+            return cls()
+        total = applied = 0
+        for number in range(1, confirmed + 1):
+            record = published.get(number)
+            if record is None:
+                return cls(applied)
+            if record.rows and total >= processed:
+                return cls(applied, number)
+            total += record.rows
+            if record.rows and total <= processed:
+                # A file without rows moves no counter: it counts as applied once a later one does.
+                applied = number
+        return cls(applied)

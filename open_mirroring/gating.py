@@ -1,0 +1,25 @@
+"""Which tables may publish now. Pure; one table's trouble never holds another one (I24)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from open_mirroring.verdicts import Finding, Verdict
+
+
+class GateResult(NamedTuple):
+    """Tables by what they may do; the values of *held* and *stopped* are ``CODE: what is the matter``."""
+
+    passing: tuple[str, ...]
+    held: dict[str, str]
+    stopped: dict[str, str]
+
+
+def gate(findings: Mapping[str, Finding]) -> GateResult:
+    """Sort tables by their findings; names in order, so that equal findings give equal results."""
+    reasons: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
+    for table in sorted(findings):
+        finding = findings[table]
+        reasons[finding.verdict][table] = f"{finding.code}: {finding.what}"
+    return GateResult(tuple(reasons[Verdict.PASS]), reasons[Verdict.HOLD], reasons[Verdict.STOP])

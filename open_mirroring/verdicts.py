@@ -1,0 +1,108 @@
+"""What reconciling can find, and the way out of each finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from open_mirroring.publishing import AMBIGUOUS, CONFLICT, INCARNATION_CHANGED, METADATA_CHANGED
+
+OK = "OK"
+
+FOREIGN_ITEM = "FOREIGN_ITEM"
+"""Something in the table's folder is neither ours nor ignored by the service (I23)."""
+LEDGER_BEHIND = "LEDGER_BEHIND"
+"""A number is visible that the ledger never gave away: the ledger was restored, or somebody else writes (I7)."""
+REAPPEARED = "REAPPEARED"
+"""A number lies in the folder although it was moved to a processed folder already (I8, F-37)."""
+CONTENT_CHANGED = "CONTENT_CHANGED"
+"""A number holds other bytes than were published (I8, F-37)."""
+GAP = "GAP"
+"""A number is missing below a visible one, and was not purged: the target waits for it for ever (F-32)."""
+LAST_FILE_MISSING = "LAST_FILE_MISSING"
+"""The last file, which always stays (F-35), is nowhere."""
+MISSING = "MISSING"
+"""A number is nowhere, too young to have been purged (F-36, I22)."""
+TABLE_FAILED = "TABLE_FAILED"
+"""The target says that the table failed, or that it or its database was stopped (I24)."""
+
+PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
+BACKLOG = "BACKLOG"
+"""More waits for the target than the limits allow (I18)."""
+LOAD_PENDING = "LOAD_PENDING"
+"""The initial load is not complete: changes are logged and wait."""
+
+_RESET = "reset the table, which loads it anew"
+WAYS_OUT = {
+    INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
+    METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
+    FOREIGN_ITEM: "find out who wrote it and move it away; if the service has applied it, reset the table",
+    LEDGER_BEHIND: "stop the other writer, or bring the ledger up to the files' footers; number nothing before",
+    REAPPEARED: "find out who put the file back, compare it with the processed one, and remove it",
+    CONTENT_CHANGED: f"find out who replaced the file; if the service may have applied it, {_RESET}",
+    GAP: "prove from the target whether the number was applied; if it was not, approve the repair (same name, same "
+    f"content); if that cannot be proved, {_RESET}",
+    LAST_FILE_MISSING: "find out who removed it; prove from the target whether it was applied, then have it published "
+    f"again under its name, or {_RESET}",
+    MISSING: f"find out who removed it; prove from the target that it was applied and record that, or {_RESET}",
+    TABLE_FAILED: "read the error at the target and mend its cause; resetting the table rebuilds it alone; never "
+    "restart the database for one table (F-76)",
+    CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
+    AMBIGUOUS: f"prove from the target whether the number was applied and record the decision, or {_RESET}",
+    PAUSED: "resume the capacity; changes are logged meanwhile",
+    THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
+    STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",
+    BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
+    LOAD_PENDING: "run the initial load to its end; changes are logged meanwhile",
+}
+"""What to do, by code."""
+
+
+class Verdict(Enum):
+    """PASS: the next number may be intended. HOLD: later, by itself. STOP: somebody has to decide."""
+
+    PASS = "PASS"
+    HOLD = "HOLD"
+    STOP = "STOP"
+
+
+class Backlog(NamedTuple):
+    """Confirmed files that the target has not applied: how many, their bytes, when the oldest was confirmed."""
+
+    files: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+
+
+class Repair(NamedTuple):
+    """Publish the same content (*digest*) under the same name once more (F-40); needs an approval of its own."""
+
+    number: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on a table and what it rests on.
+
+    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *notes* are worth a
+    line in a report and change nothing.
+    """
+
+    verdict: Verdict
+    code: str
+    what: str
+    evidence: dict[str, object]
+    applied: int
+    backlog: Backlog
+    repairs: tuple[Repair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def way_out(self) -> str:
+        """What to do about it; empty when nothing has to be done."""
+        if self.verdict is Verdict.PASS:
+            return ""
+        return WAYS_OUT.get(self.code, "do what the message says, then clear the stop of this table")

@@ -1,0 +1,178 @@
+"""Preparing what workers need to plan and stage tables: from the ledger to tasks.
+
+The ledger knows the rows, position bounds and files of every batch, so tasks are cut to size, and history is opened
+only where its positions reach up to the new ones, before any file is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from open_mirroring.config import Table
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
+from open_mirroring.log_position import KEY_BUCKETS, LogPosition
+from open_mirroring.publishing import Intent
+from spark_jobs.planning import Identity, PlanStop, TablePlan
+from spark_jobs.staging import StageTarget
+from spark_jobs.typed_rows import landing_columns
+
+ROWS_PER_TASK = 250_000
+"""A worker holds at most about this many logged rows of a table at once."""
+
+
+class Prepared(NamedTuple):
+    """One table's publication: its plans (one per range of key buckets) and the schema its files will have."""
+
+    plans: list[tuple[TablePlan, StageTarget]]
+    schema: TableSchema
+    rows: int
+
+
+class Preparation:
+    """Prepares the publications of a mirror's tables with a few queries for all of them together."""
+
+    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], max_rows: int) -> None:
+        self._mirror = mirror
+        self._reader = reader
+        self._declared = declared
+        self._max_rows = max_rows
+
+    def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
+        """What to stage for each table's intent, by table id; a :class:`PlanStop` where the table has to stop."""
+        ids = [state.id for state, _ in tables]
+        up_to = max(intent.work.batch_to for _, intent in tables)
+        contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
+        lists = self._reader.column_lists(ids)
+        epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
+        prepared: dict[str, Prepared | PlanStop] = {}
+        for state, intent in tables:
+            new = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
+            try:
+                schema, types = self._schema(state, lists.get(state.id, []))
+                known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
+                plan = self._plan(state, intent, new, epochs.get(state.id, {}), schema, types, known)
+            except PlanStop as stop:
+                prepared[state.id] = stop
+                continue
+            prepared[state.id] = self._cut(plan, state, intent, schema, sum(part.rows for part in new))
+        return prepared
+
+    def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
+        """The union of all columns, and each one's newest source type.
+
+        Raises:
+            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_RESERVED``, ``COLUMN_CASE``, ``TYPE_UNKNOWN``, ``PARTIAL_ROWS``.
+        """
+        schema, types = state.columns, dict[str, str]()
+        declared = self._declared[state.source]
+        wanted = None if declared.columns is None else set(declared.columns)
+        try:
+            for found in lists:
+                columns = [c for c in landing_columns(found.cols) if wanted is None or c.name in wanted]
+                schema = schema.extended(columns)
+                types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
+        except TerminalError as error:
+            raise PlanStop(error.code, error.what) from error
+        if not declared.full_rows:
+            _refuse_partial_rows(lists, schema)
+        return _keys_first_known(schema, state.keys), types
+
+    def _plan(
+        self,
+        state: TableState,
+        intent: Intent,
+        new: Sequence[BatchContents],
+        epochs: Mapping[str, int],
+        schema: TableSchema,
+        types: Mapping[str, str],
+        rejected: frozenset[Identity],
+    ) -> TablePlan:
+        unknown = sorted({part.epoch for part in new} - epochs.keys())
+        if unknown:
+            raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+        highest, history = self._history(state.source, intent.batch_from, new, epochs)
+        return TablePlan(
+            table_id=state.id,
+            source=state.source,
+            keys=state.keys,
+            batch_from=intent.batch_from,
+            new_files=_files(new),
+            history_files=history,
+            highest=highest,
+            epochs=epochs,
+            stream_from=state.stream_from,
+            rejected=rejected,
+            columns=schema.columns,
+            types=types,
+        )
+
+    def _history(
+        self, source: str, batch_from: int, new: Sequence[BatchContents], epochs: Mapping[str, int]
+    ) -> tuple[LogPosition | None, tuple[str, ...]]:
+        """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
+
+        Changes of earlier transactions cannot matter: what is new is newer than all of them.
+        """
+        highest = self._reader.highest(source, batch_from) if batch_from and new else {}
+        if not highest:
+            return None, ()
+        lowest = min(LogPosition.parse(epochs[part.epoch], part.lowest) for part in new)
+        reaching = {
+            epoch: lowest.major if epochs[epoch] == lowest.epoch else ""
+            for epoch in highest
+            if epochs[epoch] >= lowest.epoch
+        }
+        top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
+        return top, _files(self._reader.history(source, batch_from, reaching))
+
+    def _cut(self, plan: TablePlan, state: TableState, intent: Intent, schema: TableSchema, rows: int) -> Prepared:
+        footer = Footer(
+            self._mirror,
+            state.id,
+            state.row.generation,
+            intent.first_number,
+            intent.batch_from,
+            intent.work.batch_to,
+            "changes",
+        )
+        target = StageTarget(state.folder, self._max_rows, footer)
+        pieces = min(KEY_BUCKETS, max(1, -(-rows // ROWS_PER_TASK))) if plan.keys else 1
+        bounds = [KEY_BUCKETS * piece // pieces for piece in range(pieces + 1)]
+        bounds[0] = -1
+        plans = [(replace(plan, buckets=(low, high)), target) for low, high in zip(bounds, bounds[1:], strict=False)]
+        return Prepared(plans, schema, rows)
+
+
+def _files(contents: Sequence[BatchContents]) -> tuple[str, ...]:
+    return tuple(sorted({file for part in contents for file in part.files}))
+
+
+def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
+    missing = [key for key in keys if key not in {column.name for column in schema.columns}]
+    if missing:
+        raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
+    return schema
+
+
+def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema) -> None:
+    """Stop at updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
+
+    A list is whole if a row proved it, or if it lacks no column that is known.
+    """
+    names = [column.name for column in schema.columns]
+    for found in lists:
+        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        absent = [name for name in names if name not in carried]
+        if absent and not found.whole:
+            raise PlanStop(
+                "PARTIAL_ROWS",
+                f"updates carry {len(carried)} of {len(names)} columns, without {absent[:5]}; set "
+                "@include_all_columns = 1 at the source, or `full_rows: true` if the source dropped the columns",
+            )

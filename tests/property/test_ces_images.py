@@ -1,0 +1,85 @@
+"""Names and values of any text come through unchanged, in JSON and in Avro; the fast reader equals the exact one."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.log_position import encode_key
+from spark_jobs.sources.ces import MirroredTable
+from spark_jobs.sources.ces_rows import key_json
+from tests.ces_messages import avro_event, decode, event
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+HOSTILE = st.sampled_from(
+    [
+        "'; DROP TABLE x; --",
+        "../../etc/passwd",
+        '"',
+        "\\",
+        "a.b",
+        "__rowMarker__",
+        "\u202e",
+        "é",
+        "e\u0301",
+        "$",
+        "{}",
+        " ",
+    ]
+)
+NAMES = st.lists(st.one_of(HOSTILE, TEXT.filter(bool)), min_size=1, max_size=6, unique=True)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(NAMES, st.data(), st.booleans(), st.sampled_from([None, 1]))
+def test_hostile_names_and_values_survive(
+    names: list[str], data: st.DataObject, ascii_only: bool, indent: int | None
+) -> None:
+    cols = [(name, "nvarchar(max)") for name in names]
+    values: dict[str, str | None] = {name: data.draw(st.none() | TEXT) for name in names}
+    values[names[0]] = data.draw(TEXT)
+    image = json.dumps(values, ensure_ascii=ascii_only, indent=indent)
+    table = MirroredTable("dbo.orders", (names[0],))
+    for body in (event("INS", image, cols=cols), avro_event("INS", image, cols=cols)):
+        (row,) = decode(body, tables=[table]).rows
+        assert row.kind == "change", row
+        assert list(json.loads(row.row or "").items()) == list(values.items())
+        assert json.loads(row.cols or "") == [[name, "nvarchar(max)", index] for index, name in enumerate(names)]
+        assert row.key == encode_key([values[names[0]] or ""])
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(TEXT, max_size=4))
+def test_keys_are_written_as_the_core_writes_them_g02(texts: list[str]) -> None:
+    assert key_json(texts) == encode_key(texts)
+
+
+BLANK = st.sampled_from(["", " ", "\n", "\t "])
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.sampled_from(["", '":', '","b":"', "x"])), max_size=4),
+    BLANK,
+)
+def test_a_name_that_stands_twice_is_always_noticed(pairs: list[tuple[str, str | None]], blank: str) -> None:
+    members = [f"{json.dumps(name)}{blank}:{blank}{json.dumps(value)}" for name, value in [("id", "1"), *pairs]]
+    text = "{" + f"{blank},{blank}".join(members) + "}"
+    (row,) = decode(event("INS", text, cols=[("id", "int"), *((name, "nvarchar(max)") for name in "abc")])).rows
+    names = [name for name, _ in pairs]
+    if len(set(names)) == len(names):
+        assert json.loads(row.row or "") == {"id": "1", "a": None, "b": None, "c": None} | dict(pairs)
+    else:
+        assert row.code == "ROW_MALFORMED"
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.binary(max_size=200))
+def test_no_bytes_stop_the_decoder(noise: bytes) -> None:
+    decoded = decode(noise, event())
+    assert decoded.counts.messages == 2
+    assert decoded.counts.changes == 1
+    assert decoded.rows[0].raw == noise
+    assert decoded.rows[0].code

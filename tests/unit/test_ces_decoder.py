@@ -1,0 +1,258 @@
+"""CES events become rows of the log: generations, positions, keys, images (C-10 to C-49, C-70 to C-84)."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import pytest
+
+from open_mirroring.log_position import KEY_BUCKETS, encode_key
+from spark_jobs.change_log_schema import LogRow, RawMessage
+from spark_jobs.sources.ces import Dispositions, MirroredTable, Notices
+from spark_jobs.sources.decoded import Damage
+from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload
+
+LSN = "0000002C000000100001"
+COLS_TEXT = '[["id","int",0],["name","nvarchar(50)",1],["price","decimal(8,2)",2]]'
+
+
+def test_an_insert_is_one_row_with_everything_known_of_it() -> None:
+    decoded = decode(event("INS", ROW))
+    assert decoded.counts == Dispositions(1, 1, 0, 0, 0, 0)
+    assert only(decoded) == LogRow(
+        kind="change",
+        origin="in.jsonl",
+        place=0,
+        tbl="dbo.orders",
+        bucket=zlib.crc32(b'["7"]') % KEY_BUCKETS,
+        epoch=GUID,
+        pos=f"{LSN}:{1:020d}:1",
+        op="I",
+        key='["7"]',
+        cols=COLS_TEXT,
+        whole=True,
+        row='{"id":"7","name":"Ada","price":"1.50"}',
+    )
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("operation", ["INS", "UPD", "DEL"])
+def test_all_generations_and_both_encodings_say_the_same_c22(operation: str, indent: int | None) -> None:
+    images = {"INS": (ROW, None), "UPD": (ROW, {**ROW, "name": "Bo"}), "DEL": (None, ROW)}[operation]
+    messages = [event(operation, *images, generation=g, indent=indent) for g in "abc"]
+    messages += [avro_event(operation, *images, generation=g) for g in "bc"]
+    decoded = decode(*messages)
+    assert decoded.counts == Dispositions(5, 5, 0, 0, 0, 0)
+    assert {row._replace(place=0) for row in decoded.rows} == {decoded.rows[0]}
+
+
+@pytest.mark.parametrize(
+    "content", ["application/json", "application/avro-json", "Application/JSON; charset=utf-8", ...]
+)
+def test_json_text_goes_by_several_content_types_c16(content: str) -> None:
+    assert only(decode(event(replaced={"datacontenttype": content}))).op == "I"
+
+
+def test_unknown_members_are_allowed_c21() -> None:
+    data = payload(ROW)
+    data["eventsource"]["extra"] = data["extra"] = [1, {"x": None}]
+    assert only(decode(event(replaced={"data": json.dumps(data), "extension": "x"}))).op == "I"
+
+
+def test_data_may_come_unwrapped_and_under_its_other_name_c41_c42() -> None:
+    plain = payload(ROW)
+    renamed = {"eventsource": plain["eventsource"], "eventdata": plain["eventrow"]}
+    nulled = {**plain, "eventrow": {**plain["eventrow"], "old": None}}
+    decoded = decode(*(event(replaced={"data": data}) for data in (plain, json.dumps(renamed), json.dumps(nulled))))
+    assert {row._replace(place=0) for row in decoded.rows} == {only(decode(event("INS", ROW)))}
+
+
+def test_the_epoch_and_the_position_have_one_spelling_c30() -> None:
+    lower = f"{GUID.upper()}:{LSN.lower()}:{1:020d}"
+    row = only(decode(event(replaced={"logicalid": lower})))
+    assert (row.epoch, row.pos) == (GUID, f"{LSN}:{1:020d}:1")
+
+
+def test_positions_of_a_delete_and_an_update_at_one_place_differ_in_sub_g01() -> None:
+    deleted, updated = decode(event("DEL", None, ROW), event("UPD", ROW, ROW)).rows
+    assert (deleted.pos, updated.pos) == (f"{LSN}:{1:020d}:0", f"{LSN}:{1:020d}:1")
+
+
+def test_a_delete_keeps_its_row_as_before_image() -> None:
+    row = only(decode(event("DEL", None, ROW)))
+    assert (row.op, row.key, row.row, row.before, row.whole) == (
+        "D", '["7"]', None, '{"id":"7","name":"Ada","price":"1.50"}', True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("old", [{}, {"name": "Ada"}])
+def test_a_delete_without_old_key_takes_the_announced_one_c71(old: dict[str, str]) -> None:
+    row = only(decode(event("DEL", None, old, pkkey={"id": "07"})))
+    assert (row.op, row.key) == ("D", '["7"]')
+    assert row.before == ('{"id":null,"name":"Ada","price":null}' if old else None)
+
+
+def test_an_update_of_the_key_is_two_changes_at_one_place_g03() -> None:
+    decoded = decode(event("UPD", {**ROW, "id": "8"}, ROW))
+    left, arrived = decoded.rows
+    assert decoded.counts == Dispositions(1, 1, 0, 0, 0, 0)
+    assert (left.op, left.key, left.row, left.before) == ("K", '["7"]', None, '{"id":"7","name":"Ada","price":"1.50"}')
+    assert (arrived.op, arrived.key, arrived.row) == ("U", '["8"]', '{"id":"8","name":"Ada","price":"1.50"}')
+    assert left.pos is not None and arrived.pos is not None and left.pos < arrived.pos
+    assert arrived.before is None
+
+
+@pytest.mark.parametrize("kind", ["decimal(5,2)", "int", "bit"])
+def test_another_spelling_of_a_key_is_no_key_change_g02(kind: str) -> None:
+    cols = [("id", kind), *COLS[1:]]
+    row = only(decode(event("UPD", {**ROW, "id": "1"}, {**ROW, "id": "+1" if kind != "bit" else "true"}, cols=cols)))
+    assert row.op == "U"
+
+
+def test_an_update_without_old_values_trusts_the_current_row_c73() -> None:
+    decoded = decode(event("UPD", ROW, {}, pkkey={"id": "6"}), event("UPD", ROW, {"name": "Bo"}, pkkey={"id": "7"}))
+    assert [(row.op, row.key) for row in decoded.rows] == [("U", '["7"]')] * 2
+    assert decoded.notices == Notices(key_mismatch=1)
+
+
+def test_a_key_change_may_announce_either_key_c73() -> None:
+    messages = [event("UPD", {**ROW, "id": "8"}, ROW, pkkey={"id": key}) for key in ("7", "8", "9")]
+    assert decode(*messages).notices == Notices(key_mismatch=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "current", "whole"),
+    [
+        (ROW, {**ROW, "name": "Bo"}, True),
+        ({**ROW, "price": None}, {**ROW, "name": "Bo", "price": None}, True),
+        ({"id": "7", "name": "Ada", "price": "1"}, {"id": "7", "name": "Bo", "price": "2"}, False),
+        ({}, ROW, False),
+        # Absent is not equal: an old large object may be left out.
+        ({"id": "7", "name": "Ada"}, {"id": "7", "name": "Bo"}, False),
+    ],
+)
+def test_an_update_is_whole_when_it_carries_a_column_that_did_not_change_c44(
+    old: dict[str, str], current: dict[str, str], whole: bool
+) -> None:
+    assert only(decode(event("UPD", current, old, pkkey={"id": "7"}))).whole is whole
+
+
+def test_an_unchanged_primary_key_outside_the_mirrored_key_proves_nothing_c70() -> None:
+    table = MirroredTable("dbo.orders", ("name",))
+    row = only(decode(event("UPD", {**ROW, "price": "2"}, ROW, pkkey={"id": "7"}), tables=[table]))
+    assert row.whole is False
+
+
+def test_a_changed_columns_event_keeps_its_own_columns_c44() -> None:
+    data = payload({"id": "7", "price": "2"}, {"id": "7", "price": "1"}, pkkey={"id": "7"})
+    data["eventsource"]["cols"].pop(1)
+    row = only(decode(event("UPD", replaced={"data": json.dumps(data)})))
+    assert row.cols == '[["id","int",0],["price","decimal(8,2)",2]]'
+    assert (row.row, row.whole) == ('{"id":"7","price":"2"}', False)
+
+
+def test_a_named_column_without_value_is_null_and_the_order_is_that_of_cols_c84() -> None:
+    row = only(decode(event("INS", {"price": None, "id": "7"})))
+    assert row.row == '{"id":"7","name":null,"price":null}'
+
+
+def test_an_absent_old_large_object_is_not_called_null_a6() -> None:
+    cols = [("id", "int"), ("note", "nvarchar(max)"), ("size", "int")]
+    row = only(decode(event("DEL", None, {"id": "7"}, cols=cols)))
+    assert row.before == '{"id":"7","size":null}'
+
+
+def test_any_plain_value_becomes_text_and_numbers_keep_theirs_c49() -> None:
+    current = '{"id": 7, "name": true, "price": 1.10}'
+    assert only(decode(event("INS", current))).row == '{"id":"7","name":"true","price":"1.10"}'
+    wide = [("id", "int"), ("a", "decimal(38,20)"), ("b", "float"), ("c", "bit")]
+    current = '{"id":"7","a":123456789012345678.12345678901234567890,"b":1E400,"c":false}'
+    row = only(decode(event("INS", current, cols=wide)))
+    assert json.loads(row.row or "") == {
+        "id": "7", "a": "123456789012345678.12345678901234567890", "b": "1E400", "c": "false",
+    }  # fmt: skip
+
+
+def test_text_survives_three_levels_of_escaping_c80() -> None:
+    nasty = 'quote " slash \\ /, line\n, tab\t, é, \N{GRINNING FACE}, \x01, {"id":"8"}'
+    for ascii_only in (True, False):
+        text = json.dumps({**ROW, "name": nasty}, ensure_ascii=ascii_only)
+        assert json.loads(only(decode(event("INS", text))).row or "")["name"] == nasty
+    assert json.loads(only(decode(avro_event("INS", {**ROW, "name": nasty}))).row or "")["name"] == nasty
+
+
+def test_a_key_of_several_columns_stands_in_the_order_of_the_mirror_file_g02() -> None:
+    table = MirroredTable("dbo.orders", ("price", "id"))
+    row = only(decode(event("INS", {**ROW, "price": "1.5"}), tables=[table]))
+    assert row.key == encode_key(["1.50", "7"])
+
+
+def test_a_table_without_key_has_no_bucket() -> None:
+    row = only(decode(event(), tables=[MirroredTable("dbo.orders", ())]))
+    assert (row.key, row.bucket, row.op) == (None, -1, "I")
+    changed = only(decode(event("UPD", {**ROW, "id": "8"}, ROW), tables=[MirroredTable("dbo.orders", ())]))
+    assert (changed.key, changed.op) == (None, "U")
+
+
+def test_only_allowed_columns_leave_g12() -> None:
+    table = MirroredTable("dbo.orders", ("id",), ("price", "unknown"))
+    inserted, deleted = decode(event(), event("DEL", None, ROW), tables=[table]).rows
+    assert inserted.cols == '[["id","int",0],["price","decimal(8,2)",2]]'
+    assert inserted.row == deleted.before == '{"id":"7","price":"1.50"}'
+
+
+def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
+    others = [event(tbl="ORDERS"), event(schema="sales"), event(db="other"), event()]
+    decoded = decode(*others, database="shop")
+    assert decoded.counts == Dispositions(4, 1, 0, 0, 3, 0)
+    assert only(decoded).place == 3
+
+
+def test_every_message_has_one_disposition_and_order_is_kept() -> None:
+    first, last = event(commit=1), event(commit=2)
+    messages = [
+        RawMessage("a", 5, first),
+        RawMessage("a", 6, None),
+        Damage("b", 100, "CAPTURE_DAMAGED", "broken", b"tail"),
+        RawMessage("c", 1, event(tbl="other")),
+        RawMessage("c", 2, event(replaced={"segmentindex": 0, "finalsegment": False})),
+        RawMessage("c", 3, event("UPD", {**ROW, "id": "9"}, ROW)),
+        RawMessage("d", 1, last),
+    ]
+    decoded = decoder().decode(messages)
+    assert decoded.counts == Dispositions(messages=7, changes=3, fragments=1, metadata=0, ignored=1, rejected=2)
+    assert [(row.origin, row.place) for row in decoded.rows] == [
+        ("a", 5), ("a", 6), ("b", 100), ("c", 2), ("c", 3), ("c", 3), ("d", 1),
+    ]  # fmt: skip
+    damaged = decoded.rows[2]
+    assert (damaged.kind, damaged.code, damaged.reason, damaged.raw) == (
+        "rejected",
+        "CAPTURE_DAMAGED",
+        "broken",
+        b"tail",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "suspected"),
+    [
+        ("varchar(max)", "x" * 2**20, 1),
+        ("varchar(max)", "x" * (2**20 - 1), 0),
+        ("varchar(max)", "x" * (2**20 + 1), 0),
+        ("nvarchar(max)", "é" * 2**19, 1),
+        ("varbinary(max)", "0x" + "00" * 2**20, 1),
+    ],
+)
+def test_a_value_of_exactly_one_megabyte_is_suspected_to_be_cut_c50(kind: str, value: str, suspected: int) -> None:
+    decoded = decode(event("INS", {"id": "7", "name": value}, cols=[("id", "int"), ("name", kind)]))
+    assert decoded.counts.changes == 1
+    assert decoded.notices == Notices(suspected_cut=suspected)
+
+
+def test_decoding_is_a_pure_function_of_the_message() -> None:
+    messages = [RawMessage("a", place, event(commit=place + 1)) for place in range(5)]
+    used = decoder()
+    once = used.decode(messages).rows
+    assert used.decode(reversed(messages)).rows[::-1] == once
+    assert decoder(ORDERS).decode(messages).rows == once

@@ -1,0 +1,178 @@
+"""Split events are joined when, and only when, all their pieces are there (C-50 to C-56)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from spark_jobs.change_log_schema import LogRow, RawMessage
+from spark_jobs.sources import ces_avro
+from spark_jobs.sources.ces import Dispositions
+from spark_jobs.sources.ces_fragments import Joined, Refused, Waiting, incomplete, join
+from spark_jobs.sources.decoded import Notices
+from tests.ces_messages import GUID, ROW, avro, decode, decoder, envelope, event, only, payload, split
+
+IDENTITY = f"{GUID}:0000002C000000100001:{1:020d}"
+WHOLE = event("UPD", {**ROW, "id": "8", "name": "Zoë \N{GRINNING FACE}"}, ROW)
+
+
+def pieces_of(messages: Sequence[bytes], start: int = 0) -> list[LogRow]:
+    decoded = decoder().decode([RawMessage("p", start + place, body) for place, body in enumerate(messages)])
+    assert decoded.counts.fragments == len(messages), decoded.rows
+    return decoded.rows
+
+
+def values(rows: Sequence[LogRow]) -> list[LogRow]:
+    return [row._replace(origin="", place=0) for row in rows]
+
+
+def test_a_piece_is_a_row_that_keeps_its_message() -> None:
+    first, second = split(WHOLE, [100])
+    decoded = decode(first, second)
+    assert decoded.counts == Dispositions(2, 0, 2, 0, 0, 0)
+    assert decoded.rows[1] == LogRow(
+        kind="fragment",
+        origin="in.jsonl",
+        place=1,
+        epoch=GUID,
+        pos=f"0000002C000000100001:{1:020d}:1",
+        fragment_of=IDENTITY,
+        piece=1,
+        last_piece=True,
+        raw=second,
+    )
+    split_a = decode(*split(event(generation="a"), [50, 90])).rows
+    assert [(row.piece, row.last_piece, row.pieces) for row in split_a] == [(0, None, 3), (1, None, 3), (2, None, 3)]
+
+
+@pytest.mark.parametrize("generation", ["a", "b", "c"])
+@pytest.mark.parametrize("base", [0, 1])
+def test_complete_pieces_are_what_the_whole_message_would_be(generation: str, base: int) -> None:
+    whole = event("UPD", {**ROW, "id": "8"}, ROW, generation=generation)
+    pieces = pieces_of(split(whole, [10, 200, 333], base))
+    joined = join(pieces, decoder())
+    assert isinstance(joined, Joined)
+    assert values(joined.rows) == values(decode(whole).rows)
+    assert {(row.origin, row.place) for row in joined.rows} == {("p", 3)}
+
+
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize("generation", ["a", "c"])
+def test_an_incomplete_set_waits_c52(generation: str, base: int) -> None:
+    pieces = pieces_of(split(event(generation=generation), [10, 200, 333], base))
+    for missing in range(4):
+        found = join([piece for place, piece in enumerate(pieces) if place != missing], decoder())
+        assert isinstance(found, Waiting)
+        assert "piece" in found.missing
+
+
+def test_a_run_from_one_whose_first_piece_is_late_waits_c52() -> None:
+    """Pieces 1..n of a split that counts from 0 look complete; their text is no whole object."""
+    pieces = pieces_of(split(WHOLE, [10, 200], base=0))
+    assert join(pieces[1:], decoder()) == Waiting("piece 0")
+    assert isinstance(join(pieces, decoder()), Joined)
+
+
+def test_a_last_piece_numbered_one_is_a_whole_event_only_if_it_parses_c52() -> None:
+    unsplit = event(replaced={"segmentindex": 1})
+    last_of_two = split(event(), [30])[1]
+    broken = event(replaced={"segmentindex": 1, "data": '{"eventsource":5}'})
+    decoded = decode(unsplit, last_of_two, broken)
+    assert [row.kind for row in decoded.rows] == ["change", "fragment", "rejected"]
+    assert decoded.rows[2].code == "DATA_MALFORMED"
+
+
+def test_one_announced_piece_is_a_whole_event_c53() -> None:
+    assert only(decode(event(generation="a", replaced={"splittotalcnt": 1}))).op == "I"
+
+
+def test_a_repeated_piece_changes_nothing_c55() -> None:
+    messages = split(WHOLE, [10, 200])
+    again = json.dumps({**json.loads(messages[1]), "id": "resent"}).encode()
+    once = join(pieces_of(messages), decoder())
+    twice = join(pieces_of([*messages, again, *messages]), decoder())
+    assert isinstance(once, Joined) and isinstance(twice, Joined)
+    assert twice == once
+    assert join(pieces_of([again, messages[2]]), decoder()) == join(pieces_of([messages[2], again, again]), decoder())
+
+
+def conflict(messages: Sequence[bytes]) -> LogRow:
+    found = join(pieces_of(messages), decoder())
+    assert isinstance(found, Refused)
+    return found.row
+
+
+def changed(message: bytes, **fields: object) -> bytes:
+    return json.dumps({**json.loads(message), **fields}).encode()
+
+
+def test_two_contents_of_one_piece_are_refused_with_both_places_c55() -> None:
+    first, second = split(WHOLE, [100])
+    row = conflict([first, second, changed(second, data="}")])
+    assert (row.kind, row.code, row.fragment_of, row.origin, row.place) == (
+        "rejected", "FRAGMENT_CONFLICT", IDENTITY, "p", 0,
+    )  # fmt: skip
+    assert row.raw == first
+    assert (row.epoch, row.pos) == (GUID, f"0000002C000000100001:{1:020d}:1")
+    assert "p 1" in (row.reason or "") and "p 2" in (row.reason or "")
+
+
+def test_pieces_that_disagree_are_refused() -> None:
+    first, second, third = split(WHOLE, [100, 200])
+    assert "last" in (conflict([first, changed(second, finalsegment=True), third]).reason or "")
+    assert "operation" in (conflict([first, changed(second, operation="DEL"), third]).reason or "")
+    one, two = split(event(generation="a"), [100])
+    assert "last" in (conflict([one, changed(two, splittotalcnt=3)]).reason or "")
+    assert "0 and 2" in (conflict([one, two, changed(two, splitindex=2)]).reason or "")
+
+
+def test_joined_pieces_that_are_no_event_are_one_dead_letter_c54() -> None:
+    pieces = pieces_of(split(event(replaced={"data": '{"eventsource": {"db": 1}}'}), [10]))
+    found = join(pieces, decoder())
+    assert isinstance(found, Joined)
+    (row,) = found.rows
+    assert (row.kind, row.code, row.fragment_of) == ("rejected", "DATA_MALFORMED", IDENTITY)
+    assert row.raw == b'{"eventsource": {"db": 1}}'
+    assert (row.origin, row.place) == ("p", 1)
+
+
+def test_a_joined_event_of_another_table_leaves_no_row() -> None:
+    assert join(pieces_of(split(event(tbl="other"), [10])), decoder()) == Joined([], Notices())
+
+
+def test_an_event_beyond_the_limit_is_refused_c56() -> None:
+    found = join(pieces_of(split(WHOLE, [10])), decoder(max_event_bytes=100))
+    assert isinstance(found, Refused)
+    assert found.row.code == "TOO_LARGE"
+
+
+def test_pieces_given_up_are_one_dead_letter() -> None:
+    first, _ = split(WHOLE, [10])
+    row = incomplete(pieces_of([first]), "piece 1 did not come within 24 hours")
+    assert (row.kind, row.code, row.reason, row.fragment_of, row.raw) == (
+        "rejected", "FRAGMENTS_INCOMPLETE", "piece 1 did not come within 24 hours", IDENTITY, first,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("generation", ["b", "c"])
+@pytest.mark.parametrize("base", [0, 1])
+def test_pieces_in_avro_are_joined_as_bytes_c54(generation: str, base: int) -> None:
+    schema = {"b": ces_avro.DATA, "c": ces_avro.DATA_WITH_FINALEVENT}[generation]
+    data = avro(schema, payload({**ROW, "name": "Zoë"}, generation=generation))
+    cuts = [0, 7, data.index("ë".encode()) + 1, len(data)]  # in the middle of a character, too
+    messages = [
+        avro(
+            ces_avro.CHANGE_EVENT,
+            envelope("INS", data[start:end], segmentindex=number + base, finalsegment=end == len(data)),
+        )
+        for number, (start, end) in enumerate(itertools.pairwise(cuts))
+    ]
+    pieces = pieces_of(messages)
+    joined = join(pieces[::-1], decoder())
+    assert isinstance(joined, Joined)
+    assert values(joined.rows) == values(decode(event("INS", {**ROW, "name": "Zoë"})).rows)
+    assert isinstance(join(pieces[1:], decoder()), Waiting)
+    assert isinstance(join(pieces[:-1], decoder()), Waiting)

@@ -1,0 +1,201 @@
+"""Every way in which a CES message is unreadable is one dead letter with code, reason, coordinates and raw bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark_jobs.sources.ces import Dispositions, MirroredTable
+from tests.ces_messages import COLS, GUID, ROW, avro_event, decode, event, payload
+
+
+def with_data(operation: str = "INS", **sources: Any) -> bytes:
+    data = payload(ROW)
+    data["eventsource"] |= sources
+    data["eventsource"] = {name: value for name, value in data["eventsource"].items() if value is not ...}
+    return event(operation, replaced={"data": json.dumps(data)})
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+WIDE = [("id", "int"), *((f"c{n}", "int") for n in range(1024))]
+
+# The whole message, the code, words of the reason; the table and the key where the message still tells them.
+ENVELOPES: list[tuple[str, bytes | None, str, str]] = [
+    ("no body", None, "BODY_MISSING", "no body"),
+    ("empty", b"", "BODY_MISSING", "empty"),
+    ("blank", b" \n", "BODY_MISSING", "empty"),
+    ("bad utf-8 in an unread field", event().replace(b"/\"", b"\xff\"", 1), "BODY_NOT_UTF8", "0xff"),
+    ("cut", event()[:-20], "JSON_MALFORMED", ""),
+    ("two objects", event() + event(), "JSON_MALFORMED", "trailing"),
+    ("text", b"hello", "JSON_MALFORMED", ""),
+    ("array", b"[]", "ENVELOPE_INVALID", "array"),
+    ("number", b"5", "ENVELOPE_INVALID", "int"),
+    ("deep", b'{"x":' + DEEP + b"}", "JSON_MALFORMED", "recursion"),
+    ("lone surrogate", event().replace(b'"/"', b'"\\ud800"', 1), "JSON_MALFORMED", ""),
+    ("byte order mark", b"\xef\xbb\xbf" + event(), "FRAMING_UNKNOWN", "neither JSON nor Avro"),
+    ("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "neither JSON nor Avro"),
+    ("avro container", b"Obj\x01" + avro_event(), "FRAMING_UNKNOWN", "container"),
+    ("single object without event", b"\xc3\x01" + b"x" * 20, "FRAMING_UNKNOWN", "single-object"),
+    ("registry frame without event", b"\x00" + b"x" * 20, "FRAMING_UNKNOWN", "schema registry"),
+    ("avro cut", avro_event()[:-1], "AVRO_MALFORMED", "ChangeEvent"),
+    ("avro with more", avro_event() + b"\x00", "AVRO_MALFORMED", "left over"),
+    ("avro with bad text", avro_event().replace(b"INS", b"\xff\xff\xff", 1), "AVRO_MALFORMED", "utf-8"),
+    ("other version of CloudEvents", event(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0"),
+    ("the same in avro", avro_event(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0"),
+    ("no type", event(replaced={"type": ...}), "ENVELOPE_INVALID", "`type`"),
+    ("no id", event(replaced={"id": ...}), "ENVELOPE_INVALID", "`id`"),
+    ("no source", event(replaced={"source": ...}), "ENVELOPE_INVALID", "`source`"),
+    ("no operation", event(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`"),
+    ("no logicalid", event(replaced={"logicalid": ...}), "ENVELOPE_INVALID", "`logicalid`"),
+    ("operation is a number", event(replaced={"operation": 1}), "ENVELOPE_INVALID", "$.operation"),
+    ("index is text", event(replaced={"segmentindex": "0"}), "ENVELOPE_INVALID", "$.segmentindex"),
+    ("index is negative", event(replaced={"segmentindex": -1}), "ENVELOPE_INVALID", "-1"),
+    ("index is huge", event(replaced={"segmentindex": 2**31}), "ENVELOPE_INVALID", "2147483648"),
+    ("final is a number", event(replaced={"finalsegment": 1}), "ENVELOPE_INVALID", "$.finalsegment"),
+    ("no final", event(replaced={"finalsegment": ...}), "ENVELOPE_INVALID", "finalsegment"),
+    ("split beyond total", event(generation="a", replaced={"splitindex": 3, "splittotalcnt": 2}), "ENVELOPE_INVALID",
+     "3"),
+    ("newer type", event(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "TYPE_VERSION_UNKNOWN", "V2"),
+    ("newer type with other fields", event(replaced={"type": "com.microsoft.SQL.CES.DML.V2", "operation": 5}),
+     "TYPE_VERSION_UNKNOWN", "V2"),
+    ("other type", avro_event(replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'"),
+    ("other content", event(replaced={"datacontenttype": "application/xml"}), "CONTENT_TYPE_UNKNOWN", "xml"),
+    ("avro content in json", event(replaced={"datacontenttype": "application/avro"}), "CONTENT_TYPE_UNKNOWN", "avro"),
+    ("no data", event(replaced={"data": ...}), "DATA_MISSING", "no data"),
+    ("null data", event(replaced={"data": None}), "DATA_MISSING", "no data"),
+    ("data is a number", event(replaced={"data": 5}), "DATA_MALFORMED", "$.data"),
+    ("a piece that is an object", event(replaced={"data": payload(ROW), "segmentindex": 2}), "DATA_MALFORMED",
+     "object"),
+    ("logicalid without parts", event(replaced={"logicalid": "x"}), "LOGICALID_INVALID", "'x'"),
+    ("logicalid with short sequence", event(replaced={"logicalid": f"{GUID}:{'0' * 20}:1"}), "LOGICALID_INVALID", ":1"),
+    ("logicalid with foreign digits", event(replaced={"logicalid": f"{GUID}:{'0' * 20}:{'٣' * 20}"}),
+     "LOGICALID_INVALID", "guid:lsn:sequence"),
+    ("logicalid with more behind", event(replaced={"logicalid": f"{GUID}:{'0' * 20}:{'0' * 20}\n"}),
+     "LOGICALID_INVALID", "guid:lsn:sequence"),
+    ("operation in small letters", event(replaced={"operation": "ins"}), "OPERATION_UNKNOWN", "'ins'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"), [case[1:] for case in ENVELOPES], ids=[case[0] for case in ENVELOPES]
+)
+def test_an_unreadable_envelope_is_a_dead_letter(body: bytes | None, code: str, words: str) -> None:
+    decoded = decode(event(commit=1), body, event(commit=3))
+    before, rejected, after = decoded.rows
+    assert decoded.counts == Dispositions(3, 2, 0, 0, 0, 1)
+    assert (rejected.kind, rejected.code, rejected.origin, rejected.place, rejected.raw) == (
+        "rejected", code, "in.jsonl", 1, body,
+    )  # fmt: skip
+    assert words in (rejected.reason or "")
+    assert (rejected.tbl, rejected.key, rejected.bucket, rejected.pos) == (None, None, -1, None)
+    assert [before.op, after.op] == ["I", "I"]
+
+
+PAYLOADS: list[tuple[str, bytes, str, str, bool]] = [
+    ("data is no json", event(replaced={"data": '{"eventsource":'}), "DATA_MALFORMED", "", False),
+    ("data is an array", event(replaced={"data": "[]"}), "DATA_MALFORMED", "array", False),
+    ("avro data is noise", avro_event(replaced={"data": b"\x02\x02\x02"}), "DATA_MALFORMED", "without:", False),
+    ("no eventsource", event(replaced={"data": '{"eventrow":{"old":"{}","current":"{}"}}'}), "DATA_MALFORMED",
+     "eventsource", False),
+    ("no table", with_data(tbl=...), "DATA_MALFORMED", "`tbl`", False),
+    ("no pkkey", with_data(pkkey=...), "DATA_MALFORMED", "`pkkey`", False),
+    ("no eventrow", event(replaced={"data": json.dumps({"eventsource": payload(ROW)["eventsource"]})}),
+     "DATA_MALFORMED", "eventrow", True),
+    ("sequence is text", with_data(transaction={"commitlsn": "x", "sequencenumber": "1"}), "DATA_MALFORMED",
+     "sequencenumber", False),
+    ("other lsn", with_data(transaction={"commitlsn": "0000002C:00000010:0002", "sequencenumber": 1}),
+     "POSITION_MISMATCH", "0002", True),
+    ("other sequence", with_data(transaction={"commitlsn": "0000002C:00000010:0001", "sequencenumber": 2}),
+     "POSITION_MISMATCH", "2", True),
+    ("no cols", with_data(cols=[]), "COLUMNS_INVALID", "empty", True),
+    ("cols is text", with_data(cols="id"), "COLUMNS_INVALID", "cols", True),
+    ("a column twice", event(cols=[*COLS, ("id", "int")]), "COLUMNS_INVALID", "'id'", True),
+    ("a column without name", event(cols=[*COLS, ("", "int")]), "COLUMNS_INVALID", "''", True),
+    ("a place twice", with_data(cols=[{"name": n, "type": "int", "index": 0} for n in "ab"]), "COLUMNS_INVALID",
+     "index 0", True),
+    ("too many columns", event(cols=WIDE), "TOO_LARGE", "1025", True),
+    ("current is an array", event("INS", "[]"), "ROW_MALFORMED", "no JSON object", True),
+    ("current is no json", event("INS", "{id:7}"), "ROW_MALFORMED", "JSON", True),
+    ("current is null text", event("INS", "null"), "ROW_MALFORMED", "no JSON object", True),
+    ("current is empty", event("INS", "{ }"), "ROW_MALFORMED", "without a current row", True),
+    ("an insert with an old row", event("INS", ROW, ROW), "ROW_MALFORMED", "old row", True),
+    ("a delete with a current row", event("DEL", ROW, ROW), "ROW_MALFORMED", "current row", True),
+    ("old is malformed", event("UPD", ROW, "{"), "ROW_MALFORMED", "old:", True),
+    ("a nested value", event("INS", {**ROW, "name": ["x"]}), "ROW_MALFORMED", "'name'", True),
+    ("a name twice, compact", event("INS", '{"id":"7","name":"a","name":"a","price":null}'), "ROW_MALFORMED",
+     "twice", True),
+    ("a name twice, with blanks", event("INS", '{"id" : "7" , "name": "a", "name" :"b"}'), "ROW_MALFORMED", "twice",
+     True),
+    ("a name twice, escaped", event("INS", '{"id":"7","name":"a","n\\u0061me":"b"}'), "ROW_MALFORMED", "twice", True),
+    ("a name twice beside a value that looks like one", event("INS", '{"id":"7","name":"\\":","name":"b"}'),
+     "ROW_MALFORMED", "twice", True),
+    ("a name outside cols", event("INS", {**ROW, "other": "x"}), "ROW_MALFORMED", "'other'", True),
+    ("not a number", event("INS", '{"id":"7","price":NaN}'), "ROW_MALFORMED", "NaN", True),
+    ("half a surrogate pair", event("INS", '{"id":"7","name":"\\ud800"}'), "ROW_MALFORMED", "", True),
+    ("a deep value", event("INS", '{"id":' + DEEP.decode() + "}"), "ROW_MALFORMED", "", True),
+    ("no key value", event("INS", {"name": "x"}), "KEY_MISSING", "'id'", True),
+    ("no key column", event("INS", {"name": "x"}, cols=COLS[1:]), "KEY_MISSING", "'id'", True),
+    ("no key anywhere", event("DEL", None, {}), "KEY_MISSING", "'id'", True),
+    ("null key", event("INS", {**ROW, "id": None}), "KEY_INVALID", "NULL", True),
+    ("key is no number", event("INS", {**ROW, "id": "7.5"}), "KEY_INVALID", "7.5", True),
+    ("old key is no number", event("UPD", ROW, {**ROW, "id": ""}), "KEY_INVALID", "old:", True),
+    ("key of unknown type", event(cols=[("id", "geometry"), *COLS[1:]]), "KEY_INVALID", "TYPE_UNKNOWN", True),
+    ("key that loses digits", event(cols=[("id", "datetime2(7)"), *COLS[1:]]), "KEY_INVALID", "loses", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words", "table_known"), [case[1:] for case in PAYLOADS], ids=[case[0] for case in PAYLOADS]
+)
+def test_an_unreadable_change_is_a_dead_letter_at_its_position(
+    body: bytes, code: str, words: str, table_known: bool
+) -> None:
+    decoded = decode(event(commit=1), body, event(tbl="ignored"), event(commit=3))
+    before, rejected, after = decoded.rows
+    assert decoded.counts == Dispositions(4, 2, 0, 0, 1, 1)
+    assert (rejected.kind, rejected.code, rejected.origin, rejected.place, rejected.raw) == (
+        "rejected", code, "in.jsonl", 1, body,
+    )  # fmt: skip
+    assert words in (rejected.reason or "")
+    assert rejected.tbl == ("dbo.orders" if table_known else None)
+    assert rejected.epoch == GUID
+    assert rejected.pos is not None and rejected.pos.startswith("0000002C000000100001:00000000000000000001:")
+    assert [before.op, after.op] == ["I", "I"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        event("INS", '{"id":[]}', pkkey={"id": "07"}),
+        event("INS", ROW, ROW),
+        event("UPD", ROW, "{"),
+        event("UPD", ROW, {**ROW, "id": "x"}),
+    ],
+)
+def test_a_dead_letter_names_the_key_that_grows_stale(body: bytes) -> None:
+    (rejected,) = decode(body).rows
+    assert (rejected.kind, rejected.tbl, rejected.key) == ("rejected", "dbo.orders", '["7"]')
+    assert rejected.bucket == decode(event()).rows[0].bucket
+
+
+def test_a_message_beyond_the_limit_is_a_dead_letter() -> None:
+    body = event("INS", {**ROW, "name": "x" * 1000})
+    (rejected,) = decode(body, max_message_bytes=1000).rows
+    assert (rejected.code, rejected.raw) == ("TOO_LARGE", body)
+    assert decode(body, max_message_bytes=len(body)).counts.changes == 1
+
+
+def test_a_table_name_with_a_period_is_not_taken_for_another_table_c74() -> None:
+    table = MirroredTable("a.b.c", ("id",))
+    good, bad = event(schema="a.b", tbl="c"), event(schema="a", tbl="b.c")
+    decoded = decode(good, bad, tables=[table])
+    assert [row.kind for row in decoded.rows] == ["change", "rejected"]
+    assert decoded.rows[1].code == "DATA_MALFORMED"
+
+
+def test_a_key_announced_as_a_fraction_is_refused_because_it_may_have_lost_digits_q07() -> None:
+    (rejected,) = decode(event("INS", ROW, pkkey={"id": 7.5})).rows
+    assert rejected.code == "DATA_MALFORMED"
+    assert decode(event("DEL", None, {}, pkkey={"id": 7})).rows[0].key == '["7"]'

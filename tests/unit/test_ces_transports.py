@@ -1,0 +1,246 @@
+"""Capture files and files of lines: every good message once, damage as one message of its own (C-93)."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.change_log_schema import RawMessage
+from spark_jobs.sources import json_lines
+from spark_jobs.sources.capture import list_capture, read_capture
+from spark_jobs.sources.decoded import Damage
+from spark_jobs.sources.json_lines import last_line_end, list_files, ranges, read_lines
+from spark_jobs.sources.source_files import SourceFile
+
+PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
+EVENT_DATA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Microsoft.ServiceBus.Messaging.EventData",
+        "fields": [
+            {"name": "SequenceNumber", "type": "long"},
+            {"name": "Offset", "type": "string"},
+            {"name": "EnqueuedTimeUtc", "type": "string"},
+            {"name": "SystemProperties", "type": PROPERTIES},
+            {"name": "Properties", "type": PROPERTIES},
+            {"name": "Body", "type": ["null", "bytes"]},
+        ],
+    }
+)
+
+
+def capture_bytes(bodies: list[bytes | None], codec: str = "deflate", interval: int = 200) -> bytes:
+    records: list[dict[str, Any]] = [
+        {"SequenceNumber": number, "Offset": str(number), "EnqueuedTimeUtc": "", "SystemProperties": {"x": number},
+         "Properties": {}, "Body": body}
+        for number, body in enumerate(bodies, start=40)
+    ]  # fmt: skip
+    stream = io.BytesIO()
+    fastavro.writer(stream, EVENT_DATA, records, codec=codec, sync_interval=interval)
+    return stream.getvalue()
+
+
+BODIES: list[bytes | None] = [f"message {number}".encode() * 5 for number in range(20)]
+
+
+def blocks(content: bytes) -> list[tuple[int, int]]:
+    """The end of each block and the number of records up to it."""
+    total, ends = 0, []
+    for block in fastavro.block_reader(io.BytesIO(content)):
+        total += block.num_records
+        ends.append((block.offset + block.size, total))
+    return ends
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_capture_gives_every_message_at_its_sequence_number(tmp_path: Path, codec: str) -> None:
+    content = capture_bytes([*BODIES, None, b""], codec)
+    (tmp_path / "a.avro").write_bytes(content)
+    assert list(read_capture(tmp_path, "a.avro", len(content))) == [
+        RawMessage("a.avro", number, body) for number, body in enumerate([*BODIES, None, b""], start=40)
+    ]
+
+
+def test_an_empty_window_holds_no_message(tmp_path: Path) -> None:
+    content = capture_bytes([])
+    (tmp_path / "a.avro").write_bytes(content)
+    assert list(read_capture(tmp_path, "a.avro", len(content))) == []
+
+
+def test_a_capture_file_that_grows_is_read_up_to_its_bound_size(tmp_path: Path) -> None:
+    content = capture_bytes(BODIES)
+    end, count = blocks(content)[0]
+    (tmp_path / "a.avro").write_bytes(content)
+    assert list(read_capture(tmp_path, "a.avro", end)) == [
+        RawMessage("a.avro", number, BODIES[number - 40]) for number in range(40, 40 + count)
+    ]
+
+
+def test_a_truncated_capture_file_gives_what_is_whole_and_one_damage(tmp_path: Path) -> None:
+    content = capture_bytes(BODIES)
+    ends = blocks(content)
+    header = len(capture_bytes([]))
+    assert len(ends) > 3
+    for size in range(0, len(content), 13):
+        (tmp_path / "a.avro").write_bytes(content[:size])
+        *messages, damage = read_capture(tmp_path, "a.avro", len(content))
+        good, count = next(((end, total) for end, total in reversed(ends) if end <= size), (header, 0))
+        assert [message.place for message in messages] == list(range(40, 40 + count))
+        assert isinstance(damage, Damage)
+        assert damage[:3] == ("a.avro", good if size >= header else 0, "CAPTURE_DAMAGED")
+        assert damage.reason
+        assert damage.raw == content[:size][damage.place :]
+
+
+def test_a_damaged_block_ends_the_file_with_one_damage(tmp_path: Path) -> None:
+    content = capture_bytes(BODIES, "null")
+    (first_end, count), (second_end, _) = blocks(content)[:2]
+    for at in (first_end, second_end - 1):  # the count of records, the mark behind them
+        damaged = bytearray(content)
+        damaged[at] ^= 0x06
+        (tmp_path / "a.avro").write_bytes(damaged)
+        *messages, damage = read_capture(tmp_path, "a.avro", len(content))
+        assert len(messages) >= count
+        assert isinstance(damage, Damage)
+        assert (damage.place, damage.code) == (first_end, "CAPTURE_DAMAGED")
+
+
+def test_a_damage_keeps_a_megabyte_at_most(tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(b"x" * (3 * 2**20))
+    (damage,) = read_capture(tmp_path, "a.avro", 3 * 2**20)
+    assert isinstance(damage, Damage)
+    assert (damage.place, len(damage.raw or b"")) == (0, 2**20)
+
+
+def test_an_avro_file_of_something_else_is_damage(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    other = {"type": "record", "name": "Other", "fields": [{"name": "SequenceNumber", "type": "string"}]}
+    fastavro.writer(stream, other, [{"SequenceNumber": "1"}])
+    (tmp_path / "a.avro").write_bytes(stream.getvalue())
+    (damage,) = read_capture(tmp_path, "a.avro", len(stream.getvalue()))
+    assert isinstance(damage, Damage)
+    assert "KeyError" in damage.reason
+
+
+def test_a_bound_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    for attempt in (read_capture(tmp_path, "a.avro", 5), read_lines(tmp_path, "a.jsonl", 0, 5, "bare")):
+        with pytest.raises(TerminalError) as caught:
+            list(attempt)
+        assert caught.value.code == "SOURCE_FILE_MISSING"
+        assert caught.value.way_out
+
+
+def test_the_listing_is_sorted_and_leaves_out_what_is_not_finished(tmp_path: Path) -> None:
+    for name in ("ns/hub/1/b.avro", "ns/hub/0/z.avro", ".hidden.avro", "_tmp/c.avro", "x.avro.tmp", "notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"12")
+    (tmp_path / "ns/hub/0/empty.avro").touch()
+    found = list_capture(tmp_path)
+    assert found.files == [SourceFile("ns/hub/0/z.avro", 2), SourceFile("ns/hub/1/b.avro", 2)]
+    assert found.waiting == ["ns/hub/0/empty.avro"]
+    with pytest.raises(TerminalError, match="SOURCE_FOLDER_MISSING"):
+        list_capture(tmp_path / "nowhere")
+
+
+def test_lines_are_placed_at_their_byte_offset(tmp_path: Path) -> None:
+    content = "{a}\r\n\n  \né{b}\nlast without end".encode()
+    (tmp_path / "a.jsonl").write_bytes(content)
+    complete = last_line_end(tmp_path / "a.jsonl", 0)
+    assert content[complete:] == b"last without end"
+    assert list(read_lines(tmp_path, "a.jsonl", 0, complete, "bare")) == [
+        RawMessage("a.jsonl", 0, b"{a}"),
+        RawMessage("a.jsonl", 9, "é{b}".encode()),
+    ]
+    final = last_line_end(tmp_path / "a.jsonl", complete, final=True)
+    assert list(read_lines(tmp_path, "a.jsonl", complete, final, "bare")) == [
+        RawMessage("a.jsonl", complete, b"last without end")
+    ]
+
+
+def test_a_growing_file_is_read_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "RANGE_BYTES", 40)
+    monkeypatch.setattr(json_lines, "_CHUNK", 7)
+    lines = [f"line {number} {'x' * (number % 17)}".encode() for number in range(60)]
+    content = b"".join(line + b"\n" for line in lines)
+    path, bound, read = tmp_path / "a.jsonl", 0, []
+    for size in (*range(0, len(content), 23), len(content)):
+        path.write_bytes(content[:size])
+        for found in ranges(tmp_path, "a.jsonl", bound, size):
+            assert found.start == bound
+            bound = found.end
+            read += list(read_lines(tmp_path, *found, "bare"))
+    assert [message.body for message in read] == lines
+    assert [message.place for message in read] == [content.index(line + b"\n") for line in lines]
+    assert len({cut.start for cut in ranges(tmp_path, "a.jsonl", 0, len(content))}) > 5
+
+
+def test_a_file_shorter_than_bound_is_damage_behind_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"{a}\n")
+    message, damage = read_lines(tmp_path, "a.jsonl", 0, 10, "bare")
+    assert message == RawMessage("a.jsonl", 0, b"{a}")
+    assert isinstance(damage, Damage)
+    assert damage[:3] == ("a.jsonl", 4, "LINES_DAMAGED")
+
+
+def test_a_gzip_file_is_one_range_and_read_whole(tmp_path: Path) -> None:
+    packed = gzip.compress(b"{a}\n{b}")
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    assert list_files(tmp_path).files == [SourceFile("a.jsonl.gz", len(packed))]
+    (found,) = ranges(tmp_path, "a.jsonl.gz", 0, len(packed))
+    assert list(read_lines(tmp_path, *found, "bare")) == [
+        RawMessage("a.jsonl.gz", 0, b"{a}"), RawMessage("a.jsonl.gz", 4, b"{b}"),
+    ]  # fmt: skip
+    assert ranges(tmp_path, "a.jsonl.gz", len(packed), len(packed)) == []
+
+
+def test_a_damaged_gzip_file_is_one_damage(tmp_path: Path) -> None:
+    lines = [f"line {number}".encode() for number in range(5000)]
+    packed = gzip.compress(b"\n".join(lines))
+    for content in (packed[: len(packed) // 2], packed[:-2], packed[:-8] + b"\x00" * 8, b"no gzip"):
+        (tmp_path / "a.jsonl.gz").write_bytes(content)
+        *messages, damage = read_lines(tmp_path, "a.jsonl.gz", 0, len(content), "bare")
+        assert [message.body for message in messages] == lines[: len(messages)]
+        assert isinstance(damage, Damage)
+        assert (damage.code, damage.raw) == ("LINES_DAMAGED", content)
+
+
+def wrapped(value: str | None, **fields: object) -> bytes:
+    line = {"topic": "cdc", "partition": 2, "offset": 9, "timestamp": "", "key": None, "headers": [],
+            "encoding": "utf8", "value": value}  # fmt: skip
+    return json.dumps(line | fields, ensure_ascii=False).encode()
+
+
+def test_wrapped_messages_bring_their_coordinates(tmp_path: Path) -> None:
+    body = b"\x00\xff"
+    lines = [wrapped("é"), wrapped(base64.b64encode(body).decode(), encoding="base64", offset=10), wrapped(None)]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (found,) = ranges(tmp_path, "a.jsonl", 0, 10_000)
+    assert list(read_lines(tmp_path, *found, "wrapped")) == [
+        RawMessage("cdc/2", 9, "é".encode()),
+        RawMessage("cdc/2", 10, body),
+        RawMessage("cdc/2", 9, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{", b"[]", b'{"topic":"x"}', wrapped("x", encoding="rot13"), wrapped("x", offset="9"), wrapped("#", encoding="base64"),
+     wrapped("x")[:-1] + b'\xff}', b'{"topic":' + b"[" * 100_000],
+)  # fmt: skip
+def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "a.jsonl").write_bytes(wrapped("good") + b"\n" + line + b"\n" + wrapped("good") + b"\n")
+    (found,) = ranges(tmp_path, "a.jsonl", 0, 10**7)
+    before, damage, after = read_lines(tmp_path, *found, "wrapped")
+    assert isinstance(damage, Damage)
+    assert (damage.origin, damage.place, damage.code, damage.raw) == (
+        "a.jsonl", len(wrapped("good")) + 1, "WRAPPER_MALFORMED", line,
+    )  # fmt: skip
+    assert before == after == RawMessage("cdc/2", 9, b"good")

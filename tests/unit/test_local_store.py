@@ -1,0 +1,310 @@
+"""The local store keeps what the publish protocol rests on: create-only, complete, renamed once, never overwritten."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone import local_store
+from open_mirroring.landing_zone.local_store import LocalStore
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, Renamed
+
+STAGED = "dbo.schema/orders/_stage-1/1.abc"
+FINAL = "dbo.schema/orders/00000000000000000001.parquet"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "zone")
+
+
+def created(store: LandingZoneStore, path: str, content: bytes = b"rows") -> ObjectInfo:
+    info = store.create(path, content)
+    assert info is not None
+    return info
+
+
+def test_create_makes_folders_and_a_complete_object_once(store: LocalStore, tmp_path: Path) -> None:
+    local = tmp_path / "built.parquet"
+    local.write_bytes(b"x" * 3_000_000)
+    first = created(store, "a/b/c", b"one")
+    assert (first.path, first.size) == ("a/b/c", 3)
+    assert store.create("a/b/c", b"two") is None
+    assert store.read("a/b/c") == b"one"
+    big = store.create("a/big", local)
+    assert big == store.stat("a/big") and big is not None and big.size == 3_000_000
+    assert local.exists()
+    fetched = store.fetch("a/big")
+    assert fetched is not None and fetched.read_bytes() == local.read_bytes()
+
+
+def test_what_is_not_there_is_none(store: LocalStore) -> None:
+    assert store.read("no/thing") is None
+    assert store.fetch("no/thing") is None
+    assert store.stat("no/thing") is None
+    assert list(store.list("no")) == []
+    store.delete("no/thing")
+    created(store, "folder/object")
+    assert store.stat("folder") is None
+
+
+def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
+    """Even with the same bytes, at once, where the filesystem gives the same inode and coarse time again (O-05)."""
+    etags = []
+    for _ in range(100):
+        etags.append(created(store, "t/x").etag)
+        store.delete("t/x")
+    assert len(set(etags)) == 100
+
+
+def test_rename_consumes_its_source_and_keeps_the_etag(store: LocalStore) -> None:
+    staged = created(store, STAGED)
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
+    assert store.stat(STAGED) is None
+    assert store.stat(FINAL) == ObjectInfo(FINAL, staged.size, staged.etag)
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+
+
+def test_rename_never_overwrites(store: LocalStore) -> None:
+    """I8: whatever is under the number stays, a link to nowhere included."""
+    created(store, FINAL, b"published")
+    staged = created(store, STAGED, b"late")
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+    assert (store.read(FINAL), store.read(STAGED)) == (b"published", b"late")
+    (store.root / "dangling").symlink_to(store.root / "nowhere")
+    assert store.rename(STAGED, "dangling", source_etag=staged.etag) is Renamed.REFUSED
+
+
+def test_rename_is_bound_to_the_sealed_object(store: LocalStore) -> None:
+    """A revived or replaced source is another object, although its name and bytes are the same."""
+    sealed = created(store, STAGED)
+    store.delete(STAGED)
+    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
+    created(store, STAGED)
+    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
+    assert store.stat(FINAL) is None
+
+
+def test_rename_into_a_deleted_folder_is_refused(store: LocalStore) -> None:
+    """Staging dies with its folder (I12); a source elsewhere must not bring the folder back."""
+    staged = created(store, "elsewhere/x")
+    assert store.rename("elsewhere/x", "gone/1.parquet", source_etag=staged.etag) is Renamed.REFUSED
+    assert not (store.root / "gone").exists()
+
+
+def test_of_racing_renames_exactly_one_is_done(store: LocalStore) -> None:
+    """One source, many late requests for it; and many sources for one number: one winner each (I8, I20)."""
+    writers = 8
+    for turn in range(25):
+        target = f"t/{turn + 1:020d}.parquet"
+        shared = created(store, f"t/_stage-1/{turn}.shared")
+        own = [created(store, f"t/_stage-1/{turn}.own-{n}", b"%d" % n) for n in range(writers)]
+        requests = [*own, *[shared] * writers]
+        barrier = threading.Barrier(len(requests))
+
+        def send(source: ObjectInfo, barrier: threading.Barrier = barrier, target: str = target) -> Renamed:
+            barrier.wait()
+            return store.rename(source.path, target, source_etag=source.etag)
+
+        with ThreadPoolExecutor(len(requests)) as pool:
+            answers = list(pool.map(send, requests))
+        assert answers.count(Renamed.DONE) == 1
+        winner = requests[answers.index(Renamed.DONE)]
+        published = store.stat(target)
+        assert published is not None and published.etag == winner.etag
+        left = {info.path for info in store.list("t/_stage-1") if info.path.startswith(f"t/_stage-1/{turn}.")}
+        assert left == {info.path for info in requests} - {winner.path}
+
+
+def test_of_racing_creates_exactly_one_is_done(store: LocalStore) -> None:
+    barrier = threading.Barrier(8)
+
+    def send(n: int) -> ObjectInfo | None:
+        barrier.wait()
+        return store.create("t/_incarnation.json", b"%d" % n)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(send, range(8)))
+    winners = [n for n, info in enumerate(answers) if info is not None]
+    assert len(winners) == 1
+    assert store.read("t/_incarnation.json") == b"%d" % winners[0]
+    assert [info.path for info in store.list("t")] == ["t/_incarnation.json"]
+
+
+def test_a_crash_while_writing_leaves_nothing_under_the_name(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11: a reader sees the whole object or none; an error takes its partial file away, a kill may leave it."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_store.shutil, "copyfileobj", full)
+        with pytest.raises(TransientError, match=r"DISK_FULL: .*Way out: free space"):
+            store.create("t/_incarnation.json", b"{}")
+    assert list(store.list("t")) == []
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_store, "_rename_no_replace", lambda *_: os._exit(0))
+        child = os.fork()
+        if child == 0:
+            store.create("t/_incarnation.json", b"{}")
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert store.read("t/_incarnation.json") is None
+    assert [info.path.startswith("t/_incarnation.json.partial-") for info in store.list("t")] == [True]
+    created(store, "t/_incarnation.json", b"{}")
+
+
+def test_everything_is_on_disk_before_a_verb_returns(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is durable only with every entry that leads to it: fsync of the file, then of its folders."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), store.root))
+        real(descriptor)
+
+    monkeypatch.setattr(local_store.os, "fsync", recording)
+    staged = created(store, "t/_stage-1/1.a")
+    assert synced[:2] == [".", "t"]
+    assert synced[2].startswith("t/_stage-1/1.a.partial-")
+    assert synced[3:] == ["t/_stage-1"]
+    synced.clear()
+    assert store.rename("t/_stage-1/1.a", "t/1", source_etag=staged.etag) is Renamed.DONE
+    assert sorted(synced) == ["t", "t/_stage-1"]
+
+
+def test_list_is_recursive_and_survives_what_vanishes(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ["t/1", "t/_stage-1/1.a", "t/_ProcessedFiles/0", "other/1"]
+    infos = {path: created(store, path) for path in paths}
+    assert {info.path: info for info in store.list("t")} == {path: infos[path] for path in paths[:3]}
+    assert {info.path for info in store.list("")} == set(paths)
+    walk = iter(store.list("t"))
+    assert next(walk).path == "t/1", "a folder's own objects come before those of the folders it moves them to"
+    for path in paths[1:3]:
+        store.delete(path)
+        (store.root / path).parent.rmdir()
+    assert list(walk) == []
+
+    real = os.scandir
+
+    def vanishing(folder: str) -> list[os.DirEntry[str]]:
+        entries = list(real(folder))
+        for entry in entries:
+            os.unlink(entry.path)
+        return entries
+
+    created(store, "v/1")
+    monkeypatch.setattr(local_store.os, "scandir", vanishing)
+    assert list(store.list("v")) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/etc/passwd", "../out", "a/../../out", "a//b", "a/", "./a", "a/./b", "a\\b", "a\nb", "a\0b", "a\x7f"]
+)
+def test_paths_stay_inside_the_zone(store: LocalStore, path: str) -> None:
+    for call in (
+        lambda: store.create(path, b""),
+        lambda: store.read(path),
+        lambda: store.fetch(path),
+        lambda: store.stat(path),
+        lambda: store.delete(path),
+        lambda: store.rename(path, "b", source_etag=""),
+        lambda: list(store.list(path or "..")),  # "" lists the whole zone
+    ):
+        with pytest.raises(TerminalError, match=r"PATH_UNSAFE: .*Way out: "):
+            call()
+    source = created(store, "source")
+    with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+        store.rename("source", path, source_etag=source.etag)
+    assert store.stat("source") == source
+
+
+def test_links_do_not_lead_out(store: LocalStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    created(store, "t/1")
+    (store.root / "t/away").symlink_to(outside)
+    (store.root / "t/leak").symlink_to(outside / "secret")
+    for call in (
+        lambda: store.read("t/away/secret"),
+        lambda: store.create("t/away/new", b""),
+        lambda: store.fetch("t/leak"),
+        lambda: list(store.list("t/away")),
+    ):
+        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+            call()
+    assert {info.path for info in store.list("t")} == {"t/1", "t/away", "t/leak"}, "seen, not followed"
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+
+
+def test_a_filesystem_without_the_rename_is_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail closed: no emulation by link and unlink."""
+    staged = created(store, STAGED)
+
+    class Libc:
+        def renameat2(self, *_: object) -> int:
+            local_store.ctypes.set_errno(errno.EINVAL)
+            return -1
+
+    for libc in (Libc(), object()):
+        monkeypatch.setattr(local_store, "_LIBC", libc)
+        with pytest.raises(TerminalError, match=r"STORE_UNFIT: .*local Linux filesystem with renameat2"):
+            store.rename(STAGED, FINAL, source_etag=staged.etag)
+    assert (store.stat(STAGED), store.stat(FINAL)) == (staged, None)
+
+
+def test_coarse_times_are_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_store.os, "utime", lambda *_, **__: None)
+    with pytest.raises(TerminalError, match="STORE_UNFIT: the filesystem does not keep modification times"):
+        store.create("t/x", b"")
+    assert list(store.list("t")) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "code"),
+    [
+        (errno.EIO, TransientError, "STORE_IO"),
+        (errno.ENOSPC, TransientError, "DISK_FULL"),
+        (errno.EDQUOT, TransientError, "DISK_FULL"),
+        (errno.EACCES, TerminalError, "STORE_DENIED"),
+        (errno.EROFS, TerminalError, "STORE_DENIED"),
+    ],
+)
+def test_errors_of_the_system_speak(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[TerminalError], code: str
+) -> None:
+    staged = created(store, STAGED)
+
+    def failing(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(local_store, "_rename_no_replace", failing)
+    with pytest.raises(kind) as caught:
+        store.rename(STAGED, FINAL, source_etag=staged.etag)
+    assert caught.value.code == code
+    assert FINAL in caught.value.where and caught.value.way_out
+
+
+def test_a_file_in_the_way_of_a_folder_is_told(store: LocalStore) -> None:
+    created(store, "t")
+    for call in (lambda: store.create("t/1", b""), lambda: store.stat("t/1"), lambda: list(store.list("t"))):
+        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+            call()
+
+
+def test_a_folder_that_goes_away_during_create_is_no_taken_name(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_store, "_rename_no_replace", lambda *_: False)
+    with pytest.raises(TransientError, match="STORE_IO: the folder went away"):
+        store.create("t/x", b"")
