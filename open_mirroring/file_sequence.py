@@ -87,6 +87,7 @@ def file_sequence(
         "counters": counts.applied,
     }
     applied = min(max(evidence.values()), confirmed)
+    last_missing = confirmed > max(final | moved, default=0)
     waiting = sorted(number for number in final if applied < number <= confirmed)
     if waiting == [max(final | moved, default=0)]:
         waiting = []
@@ -97,8 +98,8 @@ def file_sequence(
         applied_by=tuple(how for how, number in evidence.items() if 0 < applied <= number),
         purged=tuple(absent.purged),
         gaps=tuple(absent.gaps),
-        missing=tuple(n for n in absent.missing if n < confirmed),
-        last_missing=confirmed in absent.missing,
+        missing=tuple(n for n in absent.missing if n < confirmed or not last_missing),
+        last_missing=last_missing,
         repairable=tuple(n for n in absent.gaps if n >= counts.first_not_applied and n in published),
         waiting=tuple(waiting),
     )

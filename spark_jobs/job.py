@@ -41,12 +41,32 @@ def run_job(
     """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
 
     Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
+
+    Raises:
+        MirroringError: what a task raised on purpose, as itself; of several the first task's.
     """
     if not tasks:
         return []
     context = spark.sparkContext
     context.setJobDescription(description)
-    return context.parallelize(list(tasks), len(tasks)).map(function).collect()
+    outcomes = context.parallelize(list(tasks), len(tasks)).map(_Speaking(function)).collect()
+    for outcome in outcomes:
+        if isinstance(outcome, MirroringError):
+            raise outcome
+    return outcomes
+
+
+class _Speaking:
+    """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, task: Any) -> Any:
+        try:
+            return self._function(task)
+        except MirroringError as error:
+            return error
 
 
 def job_main(

@@ -84,7 +84,7 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         if isinstance(outcome, Waiting):
             outcomes[identity] = "waiting"
             continue
-        rows = [outcome.row] if isinstance(outcome, Refused) else list(outcome.outcome.rows)
+        rows = [outcome.row] if isinstance(outcome, Refused) else outcome.rows
         refused = any(row.kind == REJECTED for row in rows)
         outcomes[identity] = "refused" if refused else "joined"
         counts.update({outcomes[identity]: len(pieces[identity])})

@@ -28,7 +28,9 @@ FOOTER_KEY = b"open_mirroring"
 
 ROW_GROUP_ROWS = 262_144
 ROW_GROUP_BYTES = 64 << 20
-"""A row group ends at whichever comes first, so that wide rows do not need more memory than narrow ones."""
+"""Small tables are gathered until whichever comes first, so that wide rows need no more memory than narrow ones."""
+LARGEST_ROW_GROUP_ROWS = 1_048_576
+"""A larger table is split."""
 
 _MAGIC = b"PAR1"
 _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
@@ -80,7 +82,7 @@ def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: p
     # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
     with pq.ParquetWriter(path, schema, compression="zstd", store_schema=False) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
-            writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
             rows += group.num_rows
             digests.append(digest_of(group))
         finished = replace(footer, rows=rows, digest=combine(digests))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces_changes import NOTHING_NOTICED, Outcome, SourceTable, announced_key, bucket, change
-from spark_jobs.sources.ces_envelope import Data, Event, is_complete, read_data, read_event
+from spark_jobs.sources.ces_envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
 from spark_jobs.sources.decoded import (
     Damage,
     Decoded,
@@ -99,9 +99,10 @@ class CesDecoder:
             event = self.read(body)
         except Refusal as refusal:
             return Outcome((_rejected(message.origin, message.place, refusal, body),))
-        whole = event.split.whole
-        if whole is False or (whole is None and not is_complete(event.data)):
-            return Outcome((_fragment(message, event),))
+        if event.split is not UNSPLIT:
+            whole = event.split.whole
+            if whole is False or (whole is None and not is_complete(event.data)):
+                return Outcome((_fragment(message, event),))
         return self.decode_event(event, message.origin, message.place, body)
 
     def read(self, body: bytes | None) -> Event:

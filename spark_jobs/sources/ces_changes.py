@@ -86,7 +86,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     old, old_text = _old_image(columns, images.old, key)
     whole = _is_whole(data, table, old, image)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)
-    old_texts = texts if key is None else _old_key(columns, table, old, texts, key)
+    old_texts = texts if key is None else _old_key(columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         return Outcome((row_set,), _noticed(cut, mismatch))
@@ -140,9 +140,11 @@ def _old_image(columns: ColumnList, text: str | None, key: str | None) -> tuple[
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
 
 
-def _old_key(columns: ColumnList, table: SourceTable, old: Image, texts: list[str], key: str) -> list[str]:
+def _old_key(
+    columns: ColumnList, table: SourceTable, old: Image, image: Image, texts: list[str], key: str
+) -> list[str]:
     """The key before an update; without old key values the current row is trusted (C-73)."""
-    if not table.key_names <= old.keys():
+    if not table.key_names <= old.keys() or all([old[name] == image[name] for name in table.key]):
         return texts
     try:
         return columns.key_texts(old)

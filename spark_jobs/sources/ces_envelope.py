@@ -99,7 +99,7 @@ class Split(NamedTuple):
     Args:
         piece: its number as sent; pieces count from 0 or from 1 (C-52).
         last: whether it is the last; None where the total is announced instead.
-        total: the announced number of pieces; None where the last one says so.
+        total: the announced number of pieces, 2 at least; None where the last one says so.
     """
 
     piece: int
@@ -113,7 +113,7 @@ class Split(NamedTuple):
         A last piece numbered 1 ends a split event that counts from 0, or is an unsplit one that counts from 1.
         """
         if self.total is not None:
-            return self.total <= 1
+            return False
         if not self.last or self.piece > 1:
             return False
         return True if self.piece == 0 else None
@@ -123,7 +123,7 @@ UNSPLIT = Split(0, True, None)
 """An event that came in one message."""
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """A message whose envelope is sound; *data* is its payload, or its piece of one, not yet looked into.
 
     ``data`` is text where it is JSON, bytes where it is Avro, and :class:`Data` where a producer did not wrap it.
@@ -233,7 +233,7 @@ def _split(envelope: _Envelope) -> Split:
         raise Refusal("ENVELOPE_INVALID", "neither segmentindex and finalsegment nor splitindex and splittotalcnt")
     if not 0 <= index <= total <= _MAX_INDEX:
         raise Refusal("ENVELOPE_INVALID", f"splitindex {index} of splittotalcnt {total} is out of range")
-    return Split(index, None, total)
+    return Split(index, None, total) if total > 1 else UNSPLIT
 
 
 def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_envelope import UNSPLIT, Event, is_complete
@@ -62,7 +64,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Re
     data = _concatenated(run)
     if not is_proven and not is_complete(data):
         return Waiting("piece 0")
-    whole = last.event._replace(data=data, split=UNSPLIT)
+    whole = msgspec.structs.replace(last.event, data=data, split=UNSPLIT)
     raw = data.encode() if isinstance(data, str) else data
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:

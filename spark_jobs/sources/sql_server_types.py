@@ -17,16 +17,17 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal
 
+from spark_jobs.sources.decoded import shown
+from spark_jobs.sources.sql_server_times import parse_date, time_parser, time_text, timestamp_parser
 from spark_jobs.sources.sql_server_type_text import (
     BINARY,
     INTEGERS,
     MONEY,
-    SECOND_DIGITS,
     TIMESTAMPS,
     SqlType,
     is_large,
@@ -42,12 +43,6 @@ BinaryText = Literal["hex", "base64"]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,7}))?")
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
-    r"(?: ?(Z|[+-][0-9]{2}:[0-9]{2}))?"
-)
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX = re.compile(r"(?:0[xX])?((?:[0-9A-Fa-f]{2})*)")
 _BITS = {"0": False, "1": True, "false": False, "true": True}
@@ -80,24 +75,24 @@ def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]
     if name in ("float", "real"):
         return _float(parsed.single)
     if name in TIMESTAMPS:
-        return _timestamp(parsed)
+        return timestamp_parser(parsed)
     if name in BINARY:
         return _bytes(parsed, binary)
     if name == "time":
-        return _time(parsed)
+        return time_parser(parsed)
     if name in ("nvarchar", "nchar", "sysname"):
         return _national(128 if name == "sysname" else parsed.length)
-    return {"bit": _bit, "date": _date, "uniqueidentifier": _guid}.get(name, str)
+    return {"bit": _bit, "date": parse_date, "uniqueidentifier": _guid}.get(name, str)
 
 
 def _integer(name: str, low: int, high: int) -> Callable[[str], int]:
     # No range is wider than 19 digits: longer texts are refused before Python turns them into a number.
     def parse(text: str) -> int:
         if not _INTEGER.fullmatch(text):
-            raise ValueError(f"{_shown(text)} is no whole number")
+            raise ValueError(f"{shown(text)} is no whole number")
         digits = text.lstrip("+-").lstrip("0")
         if len(digits) > 19 or not low <= (value := int(text)) <= high:
-            raise ValueError(f"{_shown(text)} is out of range for {name}")
+            raise ValueError(f"{shown(text)} is out of range for {name}")
         return value
 
     return parse
@@ -109,15 +104,15 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
     def parse(text: str) -> Decimal:
         match = _DECIMAL.fullmatch(text)
         if not match or not (match[2] or match[3]):
-            raise ValueError(f"{_shown(text)} is no decimal number")
+            raise ValueError(f"{shown(text)} is no decimal number")
         whole, fraction = match[2].lstrip("0"), match[3] or ""
         if len(whole) > precision - scale:
-            raise ValueError(f"{_shown(text)} has more than {precision - scale} digits before the point")
+            raise ValueError(f"{shown(text)} has more than {precision - scale} digits before the point")
         if fraction[scale:].strip("0"):
-            raise ValueError(f"{_shown(text)} has more than {scale} digits after the point")
+            raise ValueError(f"{shown(text)} has more than {scale} digits after the point")
         value = Decimal(f"{match[1]}{whole or '0'}.{fraction[:scale].ljust(scale, '0')}")
         if limit is not None and not -limit <= value < limit:
-            raise ValueError(f"{_shown(text)} is out of range for {name}")
+            raise ValueError(f"{shown(text)} is out of range for {name}")
         return value if value else abs(value)
 
     return parse
@@ -126,7 +121,7 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
 def _float(single: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
         if not _FLOAT.fullmatch(text):
-            raise ValueError(f"{_shown(text)} is no finite floating-point number")
+            raise ValueError(f"{shown(text)} is no finite floating-point number")
         value = float(text)
         if single and math.isfinite(value):
             try:
@@ -134,7 +129,7 @@ def _float(single: bool) -> Callable[[str], float]:
             except OverflowError:
                 value = math.inf
         if not math.isfinite(value):
-            raise ValueError(f"{_shown(text)} is too large for {'real' if single else 'float'}")
+            raise ValueError(f"{shown(text)} is too large for {'real' if single else 'float'}")
         return value
 
     return parse
@@ -143,70 +138,13 @@ def _float(single: bool) -> Callable[[str], float]:
 def _bit(text: str) -> bool:
     value = _BITS.get(text.lower())
     if value is None:
-        raise ValueError(f"{_shown(text)} is no bit: 0, 1, true or false")
+        raise ValueError(f"{shown(text)} is no bit: 0, 1, true or false")
     return value
-
-
-def _date(text: str) -> date:
-    match = _DATE.fullmatch(text)
-    if not match:
-        raise ValueError(f"{_shown(text)} is no date: yyyy-mm-dd")
-    try:
-        return date(int(match[1]), int(match[2]), int(match[3]))
-    except ValueError as error:
-        raise ValueError(f"{_shown(text)} is no date: {error}") from None
-
-
-def _timestamp(parsed: SqlType) -> Callable[[str], datetime]:
-    with_offset = parsed.name == "datetimeoffset"
-    # `datetime` counts in 1/300 s, which a renderer may print with any number of digits: its digits prove nothing.
-    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
-
-    def parse(text: str) -> datetime:
-        match = _TIMESTAMP.fullmatch(text)
-        if not match:
-            raise ValueError(f"{_shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")
-        year, month, day, hour, minute, second, fraction, offset = match.groups()
-        if (offset is not None) != with_offset:
-            raise ValueError(f"{_shown(text)} has {'no' if with_offset else 'an'} offset from UTC")
-        micros = 0
-        if fraction is not None:
-            if fraction[digits:].strip("0"):
-                raise ValueError(f"{_shown(text)} has more than {digits} digits of a second")
-            micros = int(fraction[:6].ljust(6, "0"))
-        try:
-            value = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micros, UTC)
-            return value - _offset(offset) if with_offset and offset != "Z" else value
-        except (ValueError, OverflowError) as error:
-            raise ValueError(f"{_shown(text)} is no {parsed.name}: {error}") from None
-
-    return parse
-
-
-def _offset(text: str) -> timedelta:
-    hours, minutes = int(text[1:3]), int(text[4:6])
-    if minutes > 59 or hours * 60 + minutes > 14 * 60:
-        raise ValueError("the offset is beyond 14 hours")
-    return timedelta(hours=hours, minutes=minutes) * (-1 if text[0] == "-" else 1)
-
-
-def _time(parsed: SqlType) -> Callable[[str], str]:
-    digits = parsed.second_digits
-
-    def parse(text: str) -> str:
-        match = _TIME.fullmatch(text)
-        if not match:
-            raise ValueError(f"{_shown(text)} is no time: hh:mm:ss[.fffffff]")
-        if (match[4] or "")[digits:].strip("0"):
-            raise ValueError(f"{_shown(text)} has more than {digits} digits of a second")
-        return text
-
-    return parse
 
 
 def _guid(text: str) -> str:
     if not _GUID.fullmatch(text):
-        raise ValueError(f"{_shown(text)} is no uniqueidentifier")
+        raise ValueError(f"{shown(text)} is no uniqueidentifier")
     return text.upper()
 
 
@@ -217,7 +155,7 @@ def _national(length: int | None) -> Callable[[str], str]:
     def parse(text: str) -> str:
         # The length counts UTF-16 units. Lengths of varchar count bytes of a code page nobody tells: not checked.
         if len(text) > length or (len(text) * 2 > length and len(text.encode("utf-16-le")) > 2 * length):
-            raise ValueError(f"{_shown(text)} is longer than {length} UTF-16 units")
+            raise ValueError(f"{shown(text)} is longer than {length} UTF-16 units")
         return text
 
     return parse
@@ -229,11 +167,11 @@ def _bytes(parsed: SqlType, binary: BinaryText) -> Callable[[str], bytes]:
             try:
                 value = base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
-                raise ValueError(f"{_shown(text)} is no base64") from None
+                raise ValueError(f"{shown(text)} is no base64") from None
         else:
             match = _HEX.fullmatch(text)
             if not match:
-                raise ValueError(f"{_shown(text)} is no hexadecimal number of whole bytes")
+                raise ValueError(f"{shown(text)} is no hexadecimal number of whole bytes")
             value = bytes.fromhex(match[1])
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")
@@ -288,7 +226,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
             )
         return lambda value: value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
     if name == "time":
-        return lambda value: _time_text(value, parsed.second_digits)
+        return lambda value: time_text(value, parsed.second_digits)
     if name in BINARY:
         return lambda value: value.hex().upper()
     spellings: dict[str, Callable[[Any], str]] = {
@@ -307,12 +245,3 @@ def _decimal_text(value: Decimal | int, precision: int, scale: int) -> str:
     if exact != value or len(exact.as_tuple().digits) > precision:
         raise ValueError(f"{value} does not fit decimal({precision},{scale})")
     return format(exact if exact else abs(exact), "f")
-
-
-def _time_text(value: str, digits: int) -> str:
-    whole, _, fraction = value.partition(".")
-    return f"{whole}.{fraction[:digits].ljust(digits, '0')}" if digits else whole
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= 80 else f"{text[:60]!r}… ({len(text)} characters)"

@@ -10,8 +10,8 @@ from typing import Any
 
 from open_mirroring import publishing as p
 
+from .machines import PublishMachine
 from .publish_ports import FINAL, Content, Store, Zone
-from .publish_world import Machine
 
 
 class IgnoresSourceEtag(Store):
@@ -54,7 +54,7 @@ class BindsMarkerEtag(Store):
         return zone.marker if zone.marker_bound or not row.established else None
 
 
-class SealsNothing(Machine):
+class SealsNothing(PublishMachine):
     """Each owner renames what it staged itself: no seal."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -65,7 +65,7 @@ class SealsNothing(Machine):
         return p.step(after, p.Owned(replace(after.row, intent=intent)))
 
 
-class SkipsMarker(Machine):
+class SkipsMarker(PublishMachine):
     """The folder's identity is not read."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -103,7 +103,7 @@ class ReadsMarkerBeforeStagingOnly(SkipsMarker):
         return state.inner if isinstance(state, Checking) else state
 
 
-class TakesUnknownForDone(Machine):
+class TakesUnknownForDone(PublishMachine):
     """A rename without an answer counts as done."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -111,7 +111,7 @@ class TakesUnknownForDone(Machine):
         return p.step(state, p.Renamed() if unknown else reply)
 
 
-class RenamesBackwards(Machine):
+class RenamesBackwards(PublishMachine):
     """The files of an intent are renamed from the last number to the first."""
 
     def request(self, state: Any) -> p.Request:
@@ -132,7 +132,7 @@ class RenamesBackwards(Machine):
         return p.step(state, reply)
 
 
-class IgnoresDigest(Machine):
+class IgnoresDigest(PublishMachine):
     """Any file under the number will do."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -141,21 +141,21 @@ class IgnoresDigest(Machine):
         return p.step(state, reply)
 
 
-class IgnoresHigherNumbers(Machine):
+class IgnoresHigherNumbers(PublishMachine):
     """A higher number that is visible proves nothing about a lower one."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         return p.step(state, p.Seen() if isinstance(state.request, p.Probe) and state.higher else reply)
 
 
-class NeverReadsSource(Machine):
+class NeverReadsSource(PublishMachine):
     """A refused rename looks for its number only, and believes that the sealed object is still there."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         return believing_the_source(p.step(state, reply), there=True)
 
 
-class ReSealsAtOnce(Machine):
+class ReSealsAtOnce(PublishMachine):
     """A sealed object that is gone is staged and sealed anew, whatever became of its number."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -164,7 +164,7 @@ class ReSealsAtOnce(Machine):
         return staging_anew(after) if looked and isinstance(reply, p.Seen) and not after.source_there else after
 
 
-class ReSealsOnAbsence(Machine):
+class ReSealsOnAbsence(PublishMachine):
     """A sealed object that is gone, its number nowhere, is staged and sealed anew: no evidence of higher numbers."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
@@ -189,12 +189,12 @@ class Looking:
     seen: tuple[tuple[p.Place, p.Seen], ...] = ()
 
 
-class ProbesInOrder(Machine):
+class ProbesInOrder(PublishMachine):
     """The places are read in another order than the one in which a file travels."""
 
-    def __init__(self, order: tuple[p.Place, ...], inner: Machine | None = None) -> None:
+    def __init__(self, order: tuple[p.Place, ...], inner: PublishMachine | None = None) -> None:
         self._order = order
-        self._inner = inner or Machine()
+        self._inner = inner or PublishMachine()
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         if not isinstance(state, Looking):

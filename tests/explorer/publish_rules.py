@@ -1,16 +1,12 @@
-"""What must hold at every instant of publishing (invariants I2, I7 to I13, I22), checked where an effect could break it."""
+"""What must hold at every instant of publishing (I2, I7 to I12, I22), checked where an effect could break it."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from open_mirroring import publishing as p
 
 from .publish_ports import FINAL, FOREIGN, PURGED, SEALED_ETAG, Content, Zone
+from .publish_state import Bounds, Left, State
 from .search import Violation
-
-if TYPE_CHECKING:
-    from .publish_world import Bounds, Left, State
 
 WRITE_ONCE = "WRITE_ONCE"
 """The final name of an incarnation is created at most once, also after its file moved on or was purged (I8)."""

@@ -8,88 +8,22 @@ what others do between an effect and its reply, they can as well do before the n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from open_mirroring import publishing as p
 
 from .canonical import CURRENT, STALE, Interned, aged, parts
-from .publish_ports import FINAL, FOREIGN, OTHER_ETAG, PURGED, READY, SEALED_ETAG, Content, Ledger, Store, Zone
+from .machines import PublishMachine
+from .publish_disturbances import disturbed, mirrored, reset
+from .publish_ports import FINAL, PROCESSED, READY, SEALED_ETAG, Content, Ledger, Store, Zone
 from .publish_rules import PublishRules
+from .publish_state import Bounds, Left, State, incarnation, with_item
 from .search import Move, Violation
 
 COMPARED = (p.Establish, p.Intend, p.Seal, p.Confirm, p.Stop)
 LEDGER_WRITES = (p.Acquire, *COMPARED)
 CREATES = (p.CreateMarker, p.CreateMetadata)
-PLACES = {p.Place.FINAL: FINAL, p.Place.PROCESSED: 1, p.Place.READY_TO_DELETE: READY}
-
-
-class Machine:
-    """The real publish machine; ablations put themselves around it."""
-
-    def start(self) -> Any:
-        """A writer that has just begun."""
-        return p.start()
-
-    def step(self, state: Any, reply: p.Reply) -> Any:
-        """The state after a reply."""
-        return p.step(state, reply)
-
-    def request(self, state: Any) -> p.Request:
-        """What the state asks."""
-        return state.request
-
-    def real(self, state: Any) -> p.State:
-        """The state of the real machine inside."""
-        return state
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How large the world is, and how often each disturbance may strike; crashes and lost requests are unlimited."""
-
-    writers: int = 2
-    late: int = 1
-    """Requests of *late_kinds* that execute after their caller gave up, or a second time."""
-    late_kinds: tuple[type, ...] = (p.Rename,)
-    duplicated_uploads: int = 0
-    deleted_objects: int = 0
-    foreign_folders: int = 0
-    foreign_files: int = 0
-    resets: int = 0
-    cuts: tuple[tuple[int, ...], ...] = ((2, 2), (2, 2))
-    """Per batch, the number of files of every way in which a staging may cut it."""
-    keeps_last: bool = True
-    """The mirror leaves the highest file in the folder (F-35)."""
-    two_processed_folders: bool = False
-    """Moved files pass through both folders that the documentation names, instead of one."""
-    established: bool = True
-    """Folder, marker and metadata are in place at the beginning."""
-
-
-class Left(NamedTuple):
-    """How often each disturbance may still strike."""
-
-    late: int
-    duplicated_uploads: int
-    deleted_objects: int
-    foreign_folders: int
-    foreign_files: int
-    resets: int
-
-
-class State(NamedTuple):
-    """A state; *row*, *writers* and *late* are interned numbers, *ever* and *bound* are ghosts of this generation."""
-
-    row: int
-    writers: tuple[int, ...]
-    late: tuple[int, ...]
-    zone: Zone
-    ever: tuple[Content | None, ...]
-    """Per number, what was ever visible under it."""
-    bound: tuple[str | None, ...]
-    """Per number, the digest that was sealed for it."""
-    left: Left
+PLACES = {p.Place.FINAL: FINAL, p.Place.PROCESSED: PROCESSED, p.Place.READY_TO_DELETE: READY}
 
 
 class PublishWorld:
@@ -99,13 +33,13 @@ class PublishWorld:
         self,
         bounds: Bounds,
         *,
-        machine: Machine | None = None,
+        machine: PublishMachine | None = None,
         store: Store | None = None,
         ledger: Ledger | None = None,
         unchecked: frozenset[str] = frozenset(),
     ) -> None:
         self.bounds = bounds
-        self.machine = machine or Machine()
+        self.machine = machine or PublishMachine()
         self._store = store or Store()
         self._ledger = ledger or Ledger()
         self._rules = PublishRules(bounds, unchecked)
@@ -122,8 +56,8 @@ class PublishWorld:
     def initial(self) -> State:
         """Writers that know nothing, an empty table."""
         b = self.bounds
-        row = p.TableRow(CURRENT, 1, _incarnation(1), b.established, 0, 0)
-        zone = Zone(1, _incarnation(1) if b.established else None, b.established)
+        row = p.TableRow(CURRENT, 1, incarnation(1), b.established, 0, 0)
+        zone = Zone(1, incarnation(1) if b.established else None, b.established)
         left = Left(b.late, b.duplicated_uploads, b.deleted_objects, b.foreign_folders, b.foreign_files, b.resets)
         return State(self.rows.number(row), (self._begin,) * b.writers, (), zone, (), (), left)
 
@@ -174,8 +108,8 @@ class PublishWorld:
             rest = list(state.late)
             rest.remove(n)
             yield from self._late(state._replace(late=tuple(rest)), n)
-        yield from self._disturbed(state)
-        yield from self._mirrored(state)
+        for label, after in self._others(state):
+            yield label, False, after
 
     def _delivered(
         self, state: State, i: int, request: p.Request
@@ -195,30 +129,24 @@ class PublishWorld:
         except Violation as violation:
             yield ("done", i), True, violation
             return  # every other way to deliver it does the same
-        others = after.writers
-        if isinstance(reply, p.Owned):
-            others = tuple(self._age(other) for other in others)
-        after = after._replace(writers=others)
         yield ("done", i), True, self._with_writer(after, i, self._step(writer, reply))
         if isinstance(request, (*LEDGER_WRITES, *CREATES, p.Rename, p.Sweep)):
             yield ("unheard", i), False, self._with_writer(after, i, self._step(writer, p.Unknown()))
-            yield ("never", i), False, self._with_writer(state, i, self._step(writer, p.Unknown()))
+            given_up = self._step(writer, p.Unknown())
+            if given_up != self._begin:  # else it is the crash
+                yield ("never", i), False, self._with_writer(state, i, given_up)
         if isinstance(request, p.Rename):
             torn = self._store.torn_rename(state.zone, request.number, request.file, self._contents[request.file])
             if torn is not None:
                 self._rules.created(state, request.number, self._contents[request.file])
-                ever = _put(state.ever, request.number, self._contents[request.file])
+                ever = with_item(state.ever, request.number, self._contents[request.file])
                 yield ("torn", i), False, self._with_writer(state._replace(zone=torn, ever=ever), i, self._begin)
 
     def _late(self, state: State, n: int) -> Iterator[tuple[tuple[Any, ...], bool, State | Violation]]:
         try:
-            after, reply = self._effect(state, self.requests[n], None)
+            yield ("late", n), False, self._effect(state, self.requests[n], None)[0]
         except Violation as violation:
             yield ("late", n), False, violation
-            return
-        if isinstance(reply, p.Owned):
-            after = after._replace(writers=tuple(self._age(writer) for writer in after.writers))
-        yield ("late", n), False, after
 
     def _effect(self, state: State, request: Any, writer: int | None) -> tuple[State, p.Reply]:
         """What a request does to ledger and store, and what it is answered."""
@@ -242,7 +170,7 @@ class PublishWorld:
                 if renamed is None:
                     return state, p.Refused()
                 self._rules.created(state, number, content)
-                return state._replace(zone=renamed, ever=_put(state.ever, number, content)), p.Renamed()
+                return state._replace(zone=renamed, ever=with_item(state.ever, number, content)), p.Renamed()
             case p.Probe(place, number, file):
                 return state, self._seen(zone, place, number, file)
             case p.Sweep(_, confirmed):
@@ -262,15 +190,22 @@ class PublishWorld:
             self._rules.sealed(state, written)
             if written.intent is not None:
                 for number, file in enumerate(written.intent.manifest or (), written.intent.first_number):
-                    bound = _put(bound, number, file.digest)
+                    bound = with_item(bound, number, file.digest)
         elif isinstance(request, p.Confirm):
             self._rules.confirmed(state, row)
         elif isinstance(request, p.Stop) and writer is not None:
             self._rules.stopped(state, self.machine.real(self.writers[writer]), request.code)
         if isinstance(request, p.Establish):
             state = state._replace(zone=state.zone._replace(marker_bound=state.zone.marker is not None))
-        late = tuple(n for n in state.late if not isinstance(self.requests[n], COMPARED) or not self._stale_can_only_lose)
-        return state._replace(row=self.rows.number(written), bound=bound, late=late), p.Owned(written)
+        return self._row_moved(state, written)._replace(bound=bound), p.Owned(written)
+
+    def _row_moved(self, state: State, row: p.TableRow) -> State:
+        """The row written by somebody: whatever others asked of its old version can only be refused."""
+        late = state.late
+        if self._stale_can_only_lose:
+            late = tuple(n for n in late if not isinstance(self.requests[n], COMPARED))
+        writers = tuple(self._age(writer) for writer in state.writers)
+        return state._replace(row=self.rows.number(row), writers=writers, late=late)
 
     def _seen(self, zone: Zone, place: p.Place, number: int, file: p.StagedFile) -> p.Seen:
         if place is p.Place.SOURCE:
@@ -310,62 +245,20 @@ class PublishWorld:
             files.append(file)
         return tuple(files)
 
-    # --- the others -----------------------------------------------------------------------------------------
-
-    def _disturbed(self, state: State) -> Iterator[tuple[tuple[Any, ...], bool, State | Violation]]:
-        left, zone, row = state.left, state.zone, self.rows[state.row]
-        named = self._named(state.row, state.writers, state.late) if left[1] or left[2] else ()
-        for file in named:
-            if left.duplicated_uploads and zone.etag_of(file) is not OTHER_ETAG:
-                fewer = left._replace(duplicated_uploads=left.duplicated_uploads - 1)
-                yield ("uploaded again", file), False, state._replace(
-                    zone=zone.with_staged(file, OTHER_ETAG), left=fewer
-                )
-            if left.deleted_objects and zone.etag_of(file) is not None:
-                fewer = left._replace(deleted_objects=left.deleted_objects - 1)
-                yield ("object deleted", file), False, state._replace(zone=zone.without_staged(file), left=fewer)
-        if left.foreign_folders:
-            # Before the table is established nothing was published: a new folder is as good as the old one.
-            life = 0 if row.established else zone.life
-            fewer = left._replace(foreign_folders=left.foreign_folders - 1)
-            yield ("folder recreated",), False, state._replace(zone=self._store.folder_deleted(life, zone), left=fewer)
-        if left.foreign_files:
-            fewer = left._replace(foreign_files=left.foreign_files - 1)
-            for number in range(1, sum(map(max, self.bounds.cuts)) + 1):
-                if zone.file(number) is None:
-                    yield ("foreign file", number), False, state._replace(
-                        zone=zone.with_file(number, (FOREIGN, FINAL)), left=fewer
-                    )
-        if row.stop == RESETTING and zone.life == row.generation:
-            yield ("reset folder",), False, state._replace(zone=self._store.folder_deleted(row.generation + 1, zone))
-        elif row.stop == RESETTING:
-            again = p.TableRow(CURRENT, row.generation + 1, _incarnation(row.generation + 1), False, 0, 0)
-            yield ("reset done",), False, self._foreign_write(state, again)._replace(ever=(), bound=())
-        elif left.resets:
-            fewer = left._replace(resets=left.resets - 1)
-            resetting = replace(row, stop=RESETTING, intent=None)
-            yield ("reset",), False, self._foreign_write(state, resetting)._replace(left=fewer)
-
-    def _foreign_write(self, state: State, row: p.TableRow) -> State:
-        return state._replace(row=self.rows.number(row), writers=tuple(self._age(w) for w in state.writers))
-
-    def _mirrored(self, state: State) -> Iterator[tuple[tuple[Any, ...], bool, State | Violation]]:
-        """The mirror moves and purges in the order of the numbers; a file that is not ours holds it up (A5)."""
-        files = state.zone.files
-        ahead = PURGED
-        for number, there in enumerate(files, 1):
-            if there is None or there[0] is FOREIGN:
-                return
-            place = there[1]
-            last = number == len(files) or files[number] is None
-            onward = place + 1 if self.bounds.two_processed_folders or place != 1 else PURGED
-            if place < PURGED and onward <= ahead and not (last and self.bounds.keeps_last):
-                yield ("moved", number, onward), False, state._replace(
-                    zone=state.zone.with_file(number, (there[0], onward))
-                )
-            if place == FINAL:
-                return
-            ahead = place
+    def _others(self, state: State) -> Iterator[tuple[tuple[Any, ...], State]]:
+        row = self.rows[state.row]
+        touched = state.left.duplicated_uploads or state.left.deleted_objects
+        named = self._named(state.row, state.writers, state.late) if touched else ()
+        yield from disturbed(state, row, self.bounds, self._store, named)
+        yield from mirrored(state, self.bounds)
+        resetting = reset(row, state)
+        if resetting is not None:
+            label, written = resetting
+            after = self._row_moved(state, written)
+            if written.generation > row.generation:
+                yield label, after._replace(ever=(), bound=())
+            else:
+                yield label, after._replace(left=state.left._replace(resets=state.left.resets - 1))
 
     # --- writers --------------------------------------------------------------------------------------------
 
@@ -392,9 +285,10 @@ class PublishWorld:
         return known
 
     def _settled(self, state: Any) -> Any:
-        """The state after steps that nobody can see: a finished writer begins again, and so does one whose row is
+        """The state after steps that nobody can see.
 
-        stale and who, before touching anything that others read, can only lose its next ledger write.
+        A finished writer begins again. So does one whose row is stale when all it can still do, before it touches
+        anything that others read, is to lose its next ledger write; what it stages nobody will ever refer to.
         """
         request, row = self.machine.request(state), self.machine.real(state).row
         if isinstance(request, p.Finished):
@@ -412,6 +306,8 @@ class PublishWorld:
     # --- canonical form -------------------------------------------------------------------------------------
 
     def _can_act(self, zone: Zone, request: Any) -> bool:
+        if isinstance(request, COMPARED) and self._stale_can_only_lose:
+            return request.version == CURRENT
         return not isinstance(request, p.Rename) or self._store.may_yet_rename(zone, request.file)
 
     def _named(self, row: int, writers: tuple[int, ...], late: tuple[int, ...]) -> list[p.StagedFile]:
@@ -429,17 +325,3 @@ class PublishWorld:
             value = (self.rows, self.writers, self.requests)[kind][number]
             known = self._files[kind][number] = frozenset(parts(value, p.StagedFile))
         return known
-
-
-RESETTING = "RESETTING"
-"""An approved reset is under way: the row belongs to it (3.4 of the protocol: requested, folder deleted, new life)."""
-
-
-def _incarnation(generation: int) -> str:
-    return f"incarnation-{generation}"
-
-
-def _put(items: tuple[Any, ...], number: int, item: Any) -> tuple[Any, ...]:
-    longer = list(items) + [None] * (number - len(items))
-    longer[number - 1] = item
-    return tuple(longer)

@@ -10,6 +10,7 @@ import pytest
 from open_mirroring import publishing as p
 
 from . import publish_ablations as without
+from .machines import PublishMachine
 from .publish_ports import Ledger, Store
 from .publish_rules import (
     BINDING,
@@ -20,10 +21,11 @@ from .publish_rules import (
     STOP_CAUSE,
     WRITE_ONCE,
 )
-from .publish_world import COMPARED, Bounds, Machine, PublishWorld
+from .publish_state import Bounds
+from .publish_world import COMPARED, PublishWorld
 from .search import DEAD_END, Outcome, search
 
-FRESH = Bounds(established=False, late_kinds=(p.Rename, p.CreateMetadata))
+FRESH = Bounds(established=False, late_kinds=(p.Rename, p.CreateMetadata), cuts=((2, 2), (1, 1)))
 WORLDS = {
     "two writers, late renames": Bounds(),
     "a table that is new": FRESH,
@@ -33,7 +35,7 @@ WORLDS = {
     "duplicated uploads": Bounds(late=0, duplicated_uploads=1),
     "staged objects deleted": Bounds(late=0, deleted_objects=1),
     "folder recreated by somebody": Bounds(foreign_folders=1, cuts=((2, 2), (1, 1))),
-    "approved reset": Bounds(late=0, resets=1),
+    "approved reset": Bounds(late=0, resets=1, cuts=((2, 2), (1, 1))),
     "foreign file": Bounds(late=0, foreign_files=1),
     "last file not kept": Bounds(late=0, keeps_last=False),
 }
@@ -81,7 +83,7 @@ class Ablation:
 
     breaks: str
     bounds: Bounds
-    machine: type[Machine] | Machine = Machine
+    machine: type[PublishMachine] | PublishMachine = PublishMachine
     store: type[Store] = Store
     unconditional: tuple[type, ...] = (p.Acquire,)
     unchecked: frozenset[str] = field(default=frozenset())
@@ -146,7 +148,7 @@ def test_each_rule_taken_away_has_a_counterexample(name: str) -> None:
     ablation = ABLATIONS[name]
     ledger = Ledger()
     ledger.unconditional = ablation.unconditional
-    machine = ablation.machine if isinstance(ablation.machine, Machine) else ablation.machine()
+    machine = ablation.machine if isinstance(ablation.machine, PublishMachine) else ablation.machine()
     outcome = explored(
         ablation.bounds, machine=machine, store=ablation.store(), ledger=ledger, unchecked=ablation.unchecked
     )
@@ -157,9 +159,7 @@ def test_each_rule_taken_away_has_a_counterexample(name: str) -> None:
     assert whole.finding is None, f"with the rule the same world is safe\n{whole.finding}"
 
 
-MARKER_WORLD = Bounds(
-    established=False, foreign_folders=1, late_kinds=(p.CreateMarker, p.Rename), cuts=((1,), (1,))
-)
+MARKER_WORLD = Bounds(established=False, foreign_folders=1, late_kinds=(p.CreateMarker, p.Rename), cuts=((1,), (1,)))
 
 
 @pytest.mark.xfail(strict=True, reason="a writer that is no owner any more can still give a foreign folder our marker")

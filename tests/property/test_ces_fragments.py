@@ -22,9 +22,7 @@ def fragment_rows(messages: list[bytes]) -> list[LogRow]:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.data(), NAMES, st.sampled_from("ac"), st.sampled_from([0, 1]))
-def test_pieces_in_any_order_and_number_are_the_event(
-    data: st.DataObject, name: str, generation: str, base: int
-) -> None:
+def test_pieces_in_any_order_and_number_join(data: st.DataObject, name: str, generation: str, base: int) -> None:
     whole = event("INS", {"id": "7", "name": name}, cols=COLS, generation=generation)
     cuts = sorted(data.draw(st.sets(st.integers(1, 300), min_size=1, max_size=6)))
     rows = fragment_rows(split(whole, cuts, base))

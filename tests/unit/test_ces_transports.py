@@ -232,7 +232,8 @@ def test_wrapped_messages_bring_their_coordinates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{", b"[]", b'{"topic":"x"}', wrapped("x", encoding="rot13"), wrapped("x", offset="9"), wrapped("#", encoding="base64"),
+    [b"{", b"[]", b'{"topic":"x"}', wrapped("x", encoding="rot13"), wrapped("x", offset="9"),
+     wrapped("#", encoding="base64"),
      wrapped("x")[:-1] + b'\xff}', b'{"topic":' + b"[" * 100_000],
 )  # fmt: skip
 def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: bytes) -> None:

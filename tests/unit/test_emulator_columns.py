@@ -83,6 +83,17 @@ def test_any_other_change_of_columns_fails_the_table_for_the_life_of_its_folder(
     assert error_of(service) is None
 
 
+def test_a_delete_does_not_excuse_a_dropped_not_null_column(zone: Zone) -> None:
+    """F-86: columns are merged before rows; every other column being nullable is what lets deletes carry keys only."""
+    folder = zone.folder()
+    put(folder, 1, _FIRST)
+    put(folder, 2, items([(2, 1, None)]))
+    service = zone.service()
+    service.poll()
+    assert error_of(service) == "SchemaMergeFailure"
+    assert zone.rows() == [(1, "a", "m")]
+
+
 def test_every_documented_type_arrives_as_it_was(zone: Zone) -> None:
     """F-80: timestamps in UTC microseconds, decimals to 38 digits, keys NOT NULL."""
     schema = pa.schema(

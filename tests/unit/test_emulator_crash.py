@@ -22,10 +22,12 @@ def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path)
 
 
-def _killing(*, after: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def _killing(patch: pytest.MonkeyPatch, *, after: Callable[..., Any] | None = None) -> Callable[..., Any]:
     def die(*args: Any, **options: Any) -> None:
         if after is not None:
             after(*args, **options)
+        # A killed process does not save on its way out.
+        patch.setattr(state.StateFile, "save", lambda *_: None)
         raise Killed
 
     return die
@@ -33,7 +35,7 @@ def _killing(*, after: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
 def _poll_and_die(service: MirroringService, patch: pytest.MonkeyPatch, place: Any, name: str, **how: Any) -> None:
     with patch.context() as context, pytest.raises(Killed):
-        context.setattr(place, name, _killing(**how))
+        context.setattr(place, name, _killing(context, **how))
         service.poll()
 
 
@@ -109,7 +111,7 @@ def test_a_crash_while_the_database_starts_again_leaves_no_old_table(
     service_.poll()
     service_.stop()
     with monkeypatch.context() as context, pytest.raises(Killed):
-        context.setattr(service, "drop", _killing())
+        context.setattr(service, "drop", _killing(context))
         service_.start()
     assert [done.number for done in zone.service().poll()] == [1]
     assert zone.rows() == [(1, "x")]
@@ -135,6 +137,28 @@ def test_a_folder_recreated_while_its_file_is_read_is_not_mixed_up(zone: Zone, m
     assert service.poll() == []
     assert names(folder) == [1, 2]
     assert [done.number for done in service.poll()] == [1, 2]
+    assert zone.rows() == [(1, "new"), (2, "new")]
+
+
+def test_a_folder_recreated_before_its_files_are_moved_keeps_them(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-72: numbers applied in the old life say nothing about the files of the new one."""
+    folder = zone.folder()
+    for number in (1, 2, 3):
+        put(folder, number, items([(0, number, "old")]))
+    tidy = service.tidy
+
+    def recreate_and_tidy(*args: Any) -> None:
+        new = recreate(zone, folder)
+        for number in (1, 2):
+            put(new, number, items([(0, number, "new")]))
+        tidy(*args)
+
+    service_ = zone.service()
+    with monkeypatch.context() as context:
+        context.setattr(service, "tidy", recreate_and_tidy)
+        service_.poll()
+    assert names(folder) == [1, 2]
+    assert [done.number for done in service_.poll()] == [1, 2]
     assert zone.rows() == [(1, "new"), (2, "new")]
 
 

@@ -100,7 +100,13 @@ def _parquet(tmp_path: Path, **options: str) -> bytes:
     return put(tmp_path, 9, items([(4, 1, "x")] * 100), **options).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["zero bytes", "no parquet", "truncated", "broken page", "compression", "twins"])
+def _not_utf8() -> pa.Array:
+    return pa.StringArray.from_buffers(1, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff"))
+
+
+@pytest.mark.parametrize(
+    "kind", ["zero bytes", "no parquet", "truncated", "broken page", "compression", "twins", "no text"]
+)
 def test_an_invalid_file_latches_its_table_until_it_is_replaced_under_its_name(
     zone: Zone, tmp_path: Path, kind: str
 ) -> None:
@@ -114,6 +120,7 @@ def test_an_invalid_file_latches_its_table_until_it_is_replaced_under_its_name(
         "truncated": good[: len(good) // 2],
         "broken page": bytes(middle),
         "compression": _parquet(tmp_path, compression="lz4"),
+        "no text": put(tmp_path, 9, pa.table({"id": [1], "name": _not_utf8()})).read_bytes(),
         "twins": put(tmp_path, 9, pa.table({"id": [1], "Name": ["x"], "name": ["x"]})).read_bytes(),
     }[kind]
     folder, other = zone.folder("dbo.schema/items"), zone.folder("dbo.schema/other")

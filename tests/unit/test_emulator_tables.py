@@ -131,15 +131,16 @@ def test_metadata_arm_a_folder_whenever_they_come(zone: Zone) -> None:
     assert len(service.poll()) == 1
 
 
-def test_two_folders_of_one_table_do_not_mix(zone: Zone) -> None:
+@pytest.mark.parametrize("twin", ["items", "Items"])
+def test_two_folders_of_one_table_do_not_mix(zone: Zone, twin: str) -> None:
     """F-03, X-14 (assumed): the second fails, whatever becomes of the first, and deleting it harms nothing."""
-    first, second = zone.folder("dbo.schema/items"), zone.folder("Items")
+    first, second = zone.folder("dbo.schema/items"), zone.folder(twin)
     service = zone.service()
     service.poll()
-    codes = {name: error_of(service, name) for name in ("dbo.schema/items", "Items")}
+    codes = {name: error_of(service, name) for name in ("dbo.schema/items", twin)}
     assert sorted(codes.values(), key=str) == [None, "TargetCollision"]
-    owner, loser = (first, second) if codes["Items"] else (second, first)
-    table = "dbo/items" if codes["Items"] else "dbo/Items"
+    owner, loser = (first, second) if codes[twin] else (second, first)
+    table = "dbo/items" if codes[twin] else f"dbo/{twin}"
     put(owner, 1, items([(4, 1, "owner")]))
     put(owner, 2, b"")
     put(loser, 1, items([(4, 1, "loser")]))

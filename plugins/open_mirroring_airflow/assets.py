@@ -1,0 +1,80 @@
+"""Assets: one for each mirrored table, with an event when new files of it are published.
+
+An event promises: the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed, and
+hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them. A
+run that fails after publishing emits none; the next event of that table covers its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from airflow.sdk import Asset, AssetAlias
+
+from open_mirroring.config import Mirror
+from open_mirroring.ledger.reading import LedgerReader
+
+Mark = list[int]
+"""Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
+
+
+class Published(NamedTuple):
+    """What one run published of one table; *rows* of all its new files, positions as the ledger writes them."""
+
+    table: str
+    generation: int
+    first_number: int
+    number: int
+    rows: int
+    first_position: str
+    last_position: str
+    batch: int
+
+
+def asset_alias(mirror: str) -> AssetAlias:
+    """The outlet of everything that publishes for a mirror; only tables with new files get an event through it."""
+    return AssetAlias(f"open-mirroring/{mirror}", group="open-mirroring")
+
+
+def table_asset(mirror: str, target: str) -> Asset:
+    """The asset of a mirrored table: ``open-mirroring://<mirror>/<schema>/<table>``."""
+    uri = f"open-mirroring://{mirror}/{quote(target)}"
+    return Asset(name=uri, uri=uri, group="open-mirroring")
+
+
+def table_assets(mirror: Mirror) -> dict[str, Asset]:
+    """The assets of a mirror by source table."""
+    return {table.source: table_asset(mirror.name, table.target) for table in mirror.tables}
+
+
+def marks(ledger: LedgerReader) -> dict[str, Mark]:
+    """How far each table is confirmed, by source table."""
+    return {source: [state.row.generation, state.row.confirmed] for source, state in ledger.tables().items()}
+
+
+def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[Published]:
+    """What was confirmed of these source tables since *before*; tables without new files are left out."""
+    found = []
+    states = ledger.tables()
+    for source in sorted(set(tables) & states.keys()):
+        state = states[source]
+        generation, confirmed = before.get(source, [state.row.generation, 0])
+        above = confirmed if generation == state.row.generation else 0
+        # One query for each table that moved; the others cost nothing.
+        files = ledger.published(state.id, state.row.generation, above) if state.row.confirmed > above else []
+        if files:
+            found.append(
+                Published(
+                    source,
+                    state.row.generation,
+                    files[0].number,
+                    files[-1].number,
+                    sum(file.rows for file in files),
+                    files[0].first_position,
+                    files[-1].last_position,
+                    max(file.batch_to for file in files),
+                )
+            )
+    return found

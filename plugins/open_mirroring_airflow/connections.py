@@ -1,0 +1,99 @@
+"""Connections that a mirror names: looked up at the scheduler, handed on in one process's environment, never printed.
+
+A Spark job and the core read a connection from one variable in Airflow's own JSON form; which name stands for what is
+in the mirror file, the content only at the scheduler or its secrets backend.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from open_mirroring.config import Mirror
+from open_mirroring.config import connections as core
+from open_mirroring.config.ledger_address import from_connection
+from open_mirroring.config.models import LedgerConnection
+from open_mirroring.errors import TerminalError
+
+
+def named_connections(mirror: Mirror) -> list[str]:
+    """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
+    names = {mirror.source.connection, mirror.landing_zone.connection}
+    names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
+    names |= {getattr(table.initial_load, "connection", None) for table in mirror.tables}
+    return sorted(name for name in names if name is not None)
+
+
+def job_connections(mirror: Mirror) -> dict[str, str]:
+    """The variables that a job of this mirror needs, secrets included; every value is masked in logs.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING`` when the scheduler does not know a connection.
+    """
+    variables = {core.variable(name): json.dumps(_content(_found(name, mirror.file))) for name in named_connections(mirror)}
+    for text in variables.values():
+        mask_secret(text)
+    return variables
+
+
+def ledger_url(mirror: Mirror) -> str:
+    """The ledger's SQLAlchemy URL, secrets included: never print it. For tasks; in a trigger use the other.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    if not isinstance(mirror.ledger, LedgerConnection):
+        return mirror.ledger_url()
+    return _url(mirror, mirror.ledger.connection, _found(mirror.ledger.connection, mirror.file))
+
+
+async def ledger_url_in_trigger(mirror: Mirror) -> str:
+    """:func:`ledger_url` for the triggerer, whose event loop must not wait for a look-up."""
+    if not isinstance(mirror.ledger, LedgerConnection):
+        return mirror.ledger_url()
+    name = mirror.ledger.connection
+    try:
+        found = await BaseHook.aget_connection(name)
+    except AirflowNotFoundException:
+        raise missing(name, mirror.file) from None
+    return _url(mirror, name, found)
+
+
+def missing(name: str, file: Path, code: str = "CONNECTION_MISSING") -> TerminalError:
+    """The error for a connection that the scheduler does not know."""
+    return TerminalError(
+        code,
+        f"Airflow knows no connection {name!r}",
+        where=str(file),
+        way_out=f"add it under Admin, Connections, in the secrets backend, or as {core.variable(name)}; "
+        "or mend the name in the mirror file",
+    )
+
+
+def _found(name: str, file: Path) -> Any:
+    try:
+        return BaseHook.get_connection(name)
+    except AirflowNotFoundException:
+        raise missing(name, file) from None
+
+
+def _content(found: Any) -> dict[str, Any]:
+    names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
+    return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
+
+
+def _url(mirror: Mirror, name: str, found: Any) -> str:
+    content = _content(found)
+    try:
+        content["extra"] = json.loads(content.get("extra", "{}"))
+    except ValueError:
+        raise core.invalid(name, "its extra is no JSON object") from None
+    if not isinstance(content["extra"], dict):
+        raise core.invalid(name, "its extra is no JSON object")
+    content.setdefault("conn_type", "")
+    return from_connection(core.Connection(name=name, **content), mirror.home)

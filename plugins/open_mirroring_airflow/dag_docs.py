@@ -1,0 +1,65 @@
+"""What an operator of Airflow reads beside each DAG."""
+
+from __future__ import annotations
+
+from string import Template
+
+_ONE_WRITER = """
+**One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it. The pool
+`$zone_pool` (one slot) keeps publishers apart, backfills included. Order itself rests on neither: each job checks the
+ledger and the landing zone, and publishes by a conditional rename, so any number of overlapping runs, retries and
+cleared tasks ends in the same files.
+"""
+
+REPLICATE = Template(
+    """
+Carries what is new at the source of the mirror **$mirror** into its landing zone. A run is a *tick*: the ledger, not
+the run's date, decides what is read and published next. Running it once more changes nothing.
+
+| Task | Does |
+|---|---|
+| `extract` | reads everything never read into the change log, as one batch; for all tables, whatever the gate says |
+| `gate` | waits deferred, at most $gate_minutes minutes, until a table may publish; then succeeds in any case |
+| `publish` | publishes the tables that pass; skipped when none does |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and red tasks before it |
+
+**Green with a HOLD note** (`note` in what `gate` and `reconcile` return, and in their logs): tables wait because the
+target lags, is paused, or an initial load is not complete. Extraction went on; publishing catches up by itself.
+
+**Red**: the message of `reconcile` names each stopped table with its code and the way out. The others were published.
+A failed `extract` does not keep `publish` from publishing what the log has.
+
+**Params.** `tables`: publish only these (extraction always reads for all). `reread`: not built yet; a run that asks
+for it fails in `extract` with NOT_YET_SUPPORTED.
+
+**Backfill** makes runs for past intervals; today each is an ordinary tick. Extraction reads every range that was never
+read, of whatever date, so nothing needs a backfill to be read; ranges that were read are not read again.
+"""
+    + _ONE_WRITER
+)
+
+INITIAL_LOAD = Template(
+    """
+Loads the rows that the tables of the mirror **$mirror** had before their stream, straight into the landing zone. Only
+by hand. It resumes where it stopped, and does nothing for tables that are loaded.
+
+**Params.** `tables`: load only these; none chosen means all that have an `initial_load` in the mirror file. Until a
+table is loaded its changes are logged and wait: `${mirror}__replicate` shows it on HOLD.
+
+`reconcile` **fails** naming stopped tables and a red task before it.
+"""
+    + _ONE_WRITER
+)
+
+RECONCILE = Template(
+    """
+The deep check of the mirror **$mirror**: footers, rows and digests of all files in the table's folders against ledger
+and log, per table and batch. It changes nothing; it **fails** naming the tables that do not agree, with code and way
+out. The quick check, without reading files, ends every run of `${mirror}__replicate`.
+"""
+)
+
+
+def text(template: Template, mirror: str, *, zone_pool: str, gate_minutes: int) -> str:
+    """The Markdown of a DAG."""
+    return template.substitute(mirror=mirror, zone_pool=zone_pool, gate_minutes=gate_minutes).strip()

@@ -1,0 +1,99 @@
+"""The DAGs of a mirror. A pure function of its file, so that every parse gives the same DAGs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.pools import SPARK_POOL, zone_pool
+from open_mirroring_airflow import dag_docs
+from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
+from open_mirroring_airflow.retry_policy import retrying
+from open_mirroring_airflow.run_params import REREAD, TABLES, reread_param, tables_param
+from open_mirroring_airflow.sensors import GateSensor
+from open_mirroring_airflow.verdict import ReconcileOperator
+
+_START = datetime(2020, 1, 1, tzinfo=UTC)
+"""Before anything there may be to backfill; with ``catchup=False`` nothing runs because of it."""
+_DEEP_CHECK = "30 2 * * *"
+_OWNER = "open-mirroring"
+
+
+def build_dags(mirror: Mirror) -> list[DAG]:
+    """``<mirror>__initial_load`` (by hand), ``<mirror>__replicate`` (its schedule), ``<mirror>__reconcile`` (daily)."""
+    return [_initial_load(mirror), _replicate(mirror), _reconcile(mirror)]
+
+
+def _replicate(mirror: Mirror) -> DAG:
+    """Extract ∥ gate → publish → reconcile."""
+    params = {
+        TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
+        REREAD: reread_param(),
+    }
+    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params) as dag:
+        extract = ExtractOperator(task_id="extract", job="extract_changes", pool=SPARK_POOL, **_of(mirror))
+        gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
+        publish = PublishingOperator(
+            task_id="publish",
+            job="publish_changes",
+            gate_task_id=gate.task_id,
+            pool=zone_pool(mirror.name),
+            # What the log has is published, also when this run could not read more.
+            trigger_rule=TriggerRule.ALL_DONE,
+            **_of(mirror),
+        )
+        [extract, gate] >> publish >> _leaf(mirror)
+    return dag
+
+
+def _initial_load(mirror: Mirror) -> DAG:
+    with_load = [table.source for table in mirror.tables if table.initial_load is not None]
+    params = {
+        TABLES: tables_param(with_load or _sources(mirror), "Load only these tables; none chosen means all."),
+    }
+    with _dag(mirror, "initial_load", dag_docs.INITIAL_LOAD, None, params, allowed_run_types=["manual"]) as dag:
+        load = PublishingOperator(task_id="load", job="initial_load", pool=SPARK_POOL, **_of(mirror))
+        load >> _leaf(mirror)
+    return dag
+
+
+def _reconcile(mirror: Mirror) -> DAG:
+    with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
+        OpenMirroringSparkOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+    return dag
+
+
+def _leaf(mirror: Mirror) -> ReconcileOperator:
+    return ReconcileOperator(
+        task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE
+    )
+
+
+def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[str, Any], **kwargs: Any) -> DAG:
+    return DAG(
+        dag_id=f"{mirror.name}__{what}",
+        description=f"{what.replace('_', ' ').capitalize()} of the mirror {mirror.name}",
+        # With data intervals, so that a backfill names what it is for; the plain cron timetable gives empty ones.
+        schedule=None if cron is None else CronDataIntervalTimetable(cron, timezone="UTC"),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        params=params,
+        tags=["open-mirroring", mirror.name],
+        default_args={"owner": _OWNER, **retrying()},
+        doc_md=dag_docs.text(
+            docs, mirror.name, zone_pool=zone_pool(mirror.name), gate_minutes=mirror.gate.timeout_minutes
+        ),
+        **kwargs,
+    )
+
+
+def _of(mirror: Mirror) -> dict[str, str]:
+    return {"mirror": mirror.name, "mirror_file": str(mirror.file)}
+
+
+def _sources(mirror: Mirror) -> list[str]:
+    return [table.source for table in mirror.tables]

@@ -1,0 +1,47 @@
+"""Which mirror files become DAGs. One that is wrong takes no other one with it, and does not stay unseen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from open_mirroring.config import ConfigError, Mirror, load_mirror, load_mirrors, mirror_files
+from open_mirroring.errors import TerminalError
+
+MIRRORS = "OPEN_MIRRORING_MIRRORS"
+"""Environment variable naming the folder of mirror files; default: ``mirrors`` beside the DAGs' folder."""
+
+
+class MirrorFolder(NamedTuple):
+    """The mirrors whose files are right, by file name, and everything that is wrong with the others."""
+
+    mirrors: list[Mirror]
+    error: TerminalError | None
+
+
+def read_mirror_folder(dag_file: str) -> MirrorFolder:
+    """Read the mirror files for a DAG file.
+
+    Airflow drops, and after a while forgets, *all* DAGs of a file that raises while it is imported. So the file with
+    the DAGs takes the mirrors from here and never raises, and a second file, without DAGs, raises the error: it shows
+    as an import error, and every good mirror keeps its schedule.
+    """
+    folder = Path(os.environ.get(MIRRORS) or Path(dag_file).absolute().parent.parent / "mirrors")
+    if not folder.is_dir():
+        return MirrorFolder([], _no_folder(folder))
+    try:
+        return MirrorFolder(load_mirrors(folder), None)
+    except ConfigError as error:
+        wrong = {problem.file.absolute() for problem in error.problems}
+        good = [file for file in mirror_files(folder) if file.absolute() not in wrong]
+        return MirrorFolder([load_mirror(file) for file in good], error)
+
+
+def _no_folder(folder: Path) -> TerminalError:
+    return TerminalError(
+        "MIRRORS_FOLDER_MISSING",
+        "there is no folder of mirror files",
+        where=str(folder),
+        way_out=f"create it, or name another one in {MIRRORS}",
+    )

@@ -1,0 +1,75 @@
+"""The gate as a task: waits, without keeping a worker, until a table may publish, but never long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+
+from open_mirroring.config import load_mirror
+from open_mirroring_airflow.connections import ledger_url
+from open_mirroring_airflow.gate import GateEvent, event_error, gate_event, is_settled
+from open_mirroring_airflow.run_params import chosen_tables
+from open_mirroring_airflow.triggers import GateTrigger
+
+_GRACE = timedelta(minutes=5)
+"""How much longer than its own limit a deferral lives before Airflow ends it: a triggerer may be slow or down."""
+
+
+class GateSensor(BaseSensorOperator):
+    """Ask once; while tables are held and none passes, wait deferred, at most the mirror's ``gate.timeout_minutes``.
+
+    Then it **succeeds** in any case and returns a :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that
+    pass, possibly none, and a HOLD note. Extraction does not wait for it. One sensor asks for all tables of a landing
+    zone.
+
+    Args:
+        mirror_file: path of the mirror file, the same for workers and triggerer.
+        poll_interval: seconds between two questions while deferred.
+        kwargs: those of any sensor.
+
+    Raises:
+        TerminalError: ledger and mirror file do not agree; ``TABLE_UNKNOWN``.
+        TransientError: ledger or landing zone do not answer.
+    """
+
+    template_fields: Sequence[str] = ("mirror_file",)
+
+    def __init__(self, *, mirror_file: str, poll_interval: float = 30, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mirror_file = mirror_file
+        self.poll_interval = poll_interval
+
+    def execute(self, context: Context) -> GateEvent:
+        """Ask; defer when waiting may help."""
+        mirror = load_mirror(Path(self.mirror_file))
+        tables = chosen_tables(mirror, context)
+        event = gate_event(mirror, ledger_url(mirror), tables)
+        if is_settled(event):
+            return self._answer(event)
+        limit = timedelta(minutes=mirror.gate.timeout_minutes)
+        self.log.info("Waiting at most %s: %s", limit, event["note"])
+        until = (datetime.now(UTC) + limit).isoformat()
+        self.defer(
+            trigger=GateTrigger(str(mirror.file), tables, until, self.poll_interval),
+            method_name=self.execute_complete.__name__,
+            timeout=limit + _GRACE,
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> GateEvent:
+        """Take the trigger's answer."""
+        error = event_error(event)
+        if error is not None:
+            raise error
+        return self._answer(GateEvent(**event))  # type: ignore[typeddict-item]
+
+    def _answer(self, event: GateEvent) -> GateEvent:
+        for table, reason in sorted(event["stopped"].items()):
+            self.log.error("Stopped: %s: %s", table, reason)
+        if event["note"]:
+            self.log.warning("%s", event["note"])
+        self.log.info("Passing: %s", ", ".join(event["passing"]) or "none")
+        return event

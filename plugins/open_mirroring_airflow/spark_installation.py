@@ -1,0 +1,86 @@
+"""Where Spark, the jobs and their jars are, found without importing any of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from open_mirroring.errors import TerminalError
+
+_JOBS = "spark_jobs"
+_NOT_FOR_JOBS = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__")
+"""What Airflow keeps in the environment for itself: no job has any use for it."""
+
+
+def job_file(job: str) -> Path:
+    """The program of a job.
+
+    Raises:
+        TerminalError: ``JOB_MISSING``.
+    """
+    file = _jobs_folder() / f"{job}.py"
+    if not file.is_file():
+        raise TerminalError("JOB_MISSING", f"there is no job {job!r}", where=str(file), way_out="install it whole")
+    return file
+
+
+def class_path() -> list[str]:
+    """The jars fetched beside the jobs, sorted; empty where an image has them in Spark's own folder."""
+    return sorted(str(jar) for jar in (_jobs_folder().parent / "jars").glob("*.jar"))
+
+
+def logging_option() -> str:
+    """The JVM option that keeps Spark's own chatter out of the task's log."""
+    return f"-Dlog4j2.configurationFile={(_jobs_folder() / 'log4j2.properties').as_uri()}"
+
+
+def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the process that submits a job: this one's, what the job needs, and *connections*.
+
+    Of Airflow's own settings and connections only those given go on. What is set already wins: ``SPARK_HOME`` and
+    ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for flags of the JVM.
+
+    Raises:
+        TerminalError: ``SPARK_MISSING``.
+    """
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
+    home = environment.get("SPARK_HOME") or _installed_spark()
+    if home:
+        environment["SPARK_HOME"] = home
+        environment["PATH"] = _joined(str(Path(home) / "bin"), environment.get("PATH", os.defpath))
+    if shutil.which("spark-submit", path=environment.get("PATH", os.defpath)) is None:
+        raise TerminalError(
+            "SPARK_MISSING",
+            "there is no spark-submit here",
+            where=home or "PATH",
+            way_out="install pyspark beside Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
+        )
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment["PYTHONPATH"] = _joined(str(_jobs_folder().parent), environment.get("PYTHONPATH", ""))
+    return environment | connections
+
+
+def _jobs_folder() -> Path:
+    found = importlib.util.find_spec(_JOBS)
+    if found is None or not found.submodule_search_locations:
+        raise TerminalError(
+            "JOB_MISSING",
+            f"the package {_JOBS} is not installed where tasks run",
+            way_out="install open-mirroring into Airflow's environment",
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def _installed_spark() -> str | None:
+    found = importlib.util.find_spec("pyspark")
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    # pyspark-client has the same name and no spark-submit.
+    return next((folder for folder in folders if (Path(folder) / "bin" / "spark-submit").is_file()), None)
+
+
+def _joined(first: str, rest: str) -> str:
+    return f"{first}{os.pathsep}{rest}" if rest else first

@@ -1,0 +1,83 @@
+"""The last task of a run: says how every table stands, and fails when something before it should not stay unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context, TaskInstanceState
+
+from open_mirroring.config import load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.gating import gate
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring_airflow.connections import ledger_url
+from open_mirroring_airflow.gate import hold_note
+from open_mirroring_airflow.operators import stopped_text
+
+_RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
+
+
+class ReconcileOperator(BaseOperator):
+    """Reconcile ledger and landing zone of a mirror, without Spark, and give the run its colour.
+
+    A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
+    fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note.
+
+    Args:
+        mirror_file: path of the mirror file.
+        kwargs: those of any operator.
+
+    Returns:
+        ``{"verdicts": {table: PASS | HOLD | STOP}, "note": "HOLD: …" or ""}``.
+
+    Raises:
+        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks.
+        TransientError: ledger or landing zone do not answer.
+    """
+
+    template_fields: Sequence[str] = ("mirror_file",)
+
+    def __init__(self, *, mirror_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mirror_file = mirror_file
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look once and judge."""
+        mirror = load_mirror(Path(self.mirror_file))
+        findings = inspect_mirror(mirror, open_ledger(ledger_url(mirror)))
+        result = gate(findings)
+        note = hold_note(result.held)
+        if note:
+            self.log.warning("%s", note)
+        stopped = dict(result.stopped) or self._stopped_by_publishing(context)
+        red = self._red_tasks(context)
+        if red or stopped:
+            failed = f"failed before this: {', '.join(red)}" if red else ""
+            named = f"tables stopped: {stopped_text({'stopped': stopped})}" if stopped else ""
+            ways = {finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out}
+            raise TerminalError(
+                "TABLES_STOPPED" if stopped else "TASK_FAILED",
+                "; ".join(filter(None, (named, failed))),
+                where=f"mirror {mirror.name}",
+                way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
+            )
+        return {"verdicts": {table: finding.verdict.value for table, finding in findings.items()}, "note": note}
+
+    def _red_tasks(self, context: Context) -> list[str]:
+        before = sorted(self.get_flat_relative_ids(upstream=True))
+        run = context["run_id"]
+        states = context["ti"].get_task_states(dag_id=self.dag_id, task_ids=before, run_ids=[run])
+        return [task for task in before if states.get(run, {}).get(task) in _RED]
+
+    def _stopped_by_publishing(self, context: Context) -> dict[str, str]:
+        """Tables that a job said it stopped, should the look afterwards find nothing of it."""
+        stopped: dict[str, str] = {}
+        for task in sorted(self.upstream_task_ids):
+            report = context["ti"].xcom_pull(task_ids=task)
+            found = report.get("stopped") if isinstance(report, dict) and "job" in report else None
+            pairs = found.items() if isinstance(found, dict) else ((table, "stopped") for table in found or ())
+            stopped |= {str(table): str(reason) for table, reason in pairs}
+        return stopped
