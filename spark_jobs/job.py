@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,24 +14,16 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
+from spark_jobs.exit_codes import Exit, exit_of
 from spark_jobs.session import build_session
+
+__all__ = ["Exit", "job_main", "run_job"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
-
-
-class Exit(IntEnum):
-    """Exit codes of jobs and of the command line."""
-
-    DONE = 0
-    TERMINAL = 1
-    USAGE = 2
-    TABLES_STOPPED = 3
-    TRANSIENT = 4
-    ON_HOLD = 5
 
 
 def run_job(
@@ -90,7 +81,7 @@ def job_main(
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)
-        return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL
+        return exit_of(error)
     print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
     stopped = getattr(result, "stopped", None)
     return Exit.TABLES_STOPPED if stopped else Exit.DONE

@@ -35,7 +35,9 @@ def job_connections(mirror: Mirror) -> dict[str, str]:
     Raises:
         TerminalError: ``CONNECTION_MISSING`` when the scheduler does not know a connection.
     """
-    variables = {core.variable(name): json.dumps(_content(_found(name, mirror.file))) for name in named_connections(mirror)}
+    variables = {
+        core.variable(name): json.dumps(_content(_found(name, mirror.file))) for name in named_connections(mirror)
+    }
     for text in variables.values():
         mask_secret(text)
     return variables

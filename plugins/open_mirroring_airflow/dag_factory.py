@@ -67,9 +67,7 @@ def _reconcile(mirror: Mirror) -> DAG:
 
 
 def _leaf(mirror: Mirror) -> ReconcileOperator:
-    return ReconcileOperator(
-        task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE
-    )
+    return ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE)
 
 
 def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[str, Any], **kwargs: Any) -> DAG:

@@ -41,7 +41,9 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str]) -> GateEv
     finally:
         engine.dispose()
     result = gate({table: finding for table, finding in findings.items() if table in set(tables)})
-    return GateEvent(passing=list(result.passing), held=result.held, stopped=result.stopped, note=hold_note(result.held))
+    return GateEvent(
+        passing=list(result.passing), held=result.held, stopped=result.stopped, note=hold_note(result.held)
+    )
 
 
 def is_settled(event: GateEvent) -> bool:

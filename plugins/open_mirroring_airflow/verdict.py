@@ -57,7 +57,9 @@ class ReconcileOperator(BaseOperator):
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""
             named = f"tables stopped: {stopped_text({'stopped': stopped})}" if stopped else ""
-            ways = {finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out}
+            ways = {
+                finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out
+            }
             raise TerminalError(
                 "TABLES_STOPPED" if stopped else "TASK_FAILED",
                 "; ".join(filter(None, (named, failed))),

@@ -59,7 +59,7 @@ def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Dama
             for block in blocks:
                 for record in block:
                     yield _message(record, name)
-                if False:
+                if block.bytes_.read(1):
                     raise ValueError(f"a block of {block.num_records} records holds more than these")
                 good = prefix.tell()
             if good != size:

@@ -91,11 +91,9 @@ class PublishWorld:
 
     def raw_moves(self, state: State) -> Iterator[tuple[tuple[Any, ...], bool, State | Violation]]:
         """Every transition as (label, own, state before it is made canonical)."""
-        asked: set[int] = set()
         for i, writer in enumerate(state.writers):
-            if writer in asked:
+            if writer in state.writers[:i]:
                 continue  # the same state twice: one of them is enough
-            asked.add(writer)
             request = self.machine.request(self.writers[writer])
             yield from self._delivered(state, i, request)
             if writer != self._begin:
@@ -138,7 +136,6 @@ class PublishWorld:
         if isinstance(request, p.Rename):
             torn = self._store.torn_rename(state.zone, request.number, request.file, self._contents[request.file])
             if torn is not None:
-                self._rules.created(state, request.number, self._contents[request.file])
                 ever = with_item(state.ever, request.number, self._contents[request.file])
                 yield ("torn", i), False, self._with_writer(state._replace(zone=torn, ever=ever), i, self._begin)
 
@@ -154,9 +151,8 @@ class PublishWorld:
         match request:
             case p.Acquire() | p.Establish() | p.Intend() | p.Seal() | p.Confirm() | p.Stop():
                 return self._written(state, request, writer)
-            case p.CreateMarker(incarnation):
-                if zone.marker is None:
-                    zone = zone._replace(marker=incarnation)
+            case p.CreateMarker(marker):
+                zone = zone if zone.marker else zone._replace(marker=marker)
                 return state._replace(zone=zone), p.Answered()
             case p.ReadMarker():
                 return state, p.Marker(self._store.marker(zone, self.rows[state.row]))

@@ -45,7 +45,7 @@ LONG_WORLDS = {
     "late rename, duplicated upload": Bounds(duplicated_uploads=1),
     "late rename, object deleted": Bounds(deleted_objects=1),
     "late rename, foreign file": Bounds(foreign_files=1),
-    "late rename, reset": Bounds(resets=1),
+    "late rename, reset of a new table": Bounds(resets=1, established=False),
     "upload, deletion, foreign folder": Bounds(
         late=0, duplicated_uploads=1, deleted_objects=1, foreign_folders=1, cuts=((2, 2), (1, 1))
     ),

@@ -49,19 +49,22 @@ _DEATHS = {
 }
 
 
+@pytest.mark.parametrize("successor", ["restarted", "beside"])
 @pytest.mark.parametrize("death", _DEATHS)
-def test_a_restarted_service_applies_nothing_twice_and_misses_nothing(
-    zone: Zone, monkeypatch: pytest.MonkeyPatch, death: str
+def test_the_next_service_applies_nothing_twice_and_misses_nothing(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch, death: str, successor: str
 ) -> None:
     """Marker 0 shows every second application (F-51); numbers, metrics and moved files are as without the crash."""
     place, name, afterwards = _DEATHS[death]
     folder = zone.folder()
+    beside = zone.service()
+    beside.poll()
     size = 0
     for number in (1, 2, 3):
         size += put(folder, number, items([(0, number, "x"), (0, number, "x")])).stat().st_size
     for _ in range(3):
         _poll_and_die(zone.service(), monkeypatch, place, name, after=getattr(place, name) if afterwards else None)
-    service = zone.service()
+    service = beside if successor == "beside" else zone.service()
     service.poll()
     assert zone.rows() == sorted([(number, "x") for number in (1, 2, 3)] * 2)
     assert zone.version() == 2, "one commit for each file"

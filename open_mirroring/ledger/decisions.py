@@ -1,0 +1,225 @@
+"""What operators decide: clearing a stop whose cause is mended, accepting a stream that began anew.
+
+Each decision is one transaction that changes the stop, fences whoever is at work on the row, and writes who decided,
+what and why into the ledger's audit. Nothing else in the product lifts a stop.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+
+NEEDS_RESET = {
+    "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
+    "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
+    "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
+    "KEYLESS_CHANGE": "which row the change meant is not known",
+    "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
+}
+"""Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
+EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
+
+
+class Reason(NamedTuple):
+    """Who decides, and why; both go into the audit."""
+
+    who: str
+    why: str
+
+
+class OpenStop(NamedTuple):
+    """A stop that waits for a decision. *source* is None for the mirror's extraction, whose stop has no *since*."""
+
+    source: str | None
+    code: str
+    what: str
+    since: datetime | None
+
+
+class EpochAccepted(NamedTuple):
+    """The ordinal that a stream incarnation got.
+
+    *cleared* is the stop that ended with it, None when the table was not stopped for it or still is:
+    *still_unknown* names the other incarnations that no one has accepted yet.
+    """
+
+    ordinal: int
+    cleared: OpenStop | None
+    still_unknown: tuple[str, ...]
+
+
+def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
+    """Every stop in the ledger: the mirror's own first, then its tables' by name."""
+    c = t.mirrored_table.c
+    stopped = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(
+        c.mirror == mirror, c.stop_code.is_not(None)
+    )
+    of_mirror = sa.select(t.mirror.c.stop_code, t.mirror.c.stop_what).where(
+        t.mirror.c.name == mirror, t.mirror.c.stop_code.is_not(None)
+    )
+    with ledger.connect() as db:
+        stops = [OpenStop(None, code, what or "", None) for code, what in db.execute(of_mirror).tuples()]
+        for source, code, what, since in db.execute(stopped.order_by(c.source)).tuples():
+            stops.append(OpenStop(source, code, what or "", _aware(since)))
+    return stops
+
+
+def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> OpenStop:
+    """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
+            ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name.
+    """
+    with ledger.begin() as db:
+        row = _locked_table(db, mirror, source)
+        if row.stop_code is None:
+            raise TerminalError(
+                "NOT_STOPPED",
+                f"table {source!r} has no stop in the ledger",
+                where=f"mirror {mirror}",
+                way_out="a stop that only the inspection of the landing zone finds passes once its cause is gone; "
+                "look at `status`",
+            )
+        if row.stop_code in NEEDS_RESET:
+            raise TerminalError(
+                "RESET_NEEDED",
+                f"table {source!r} is stopped by {row.stop_code}: {NEEDS_RESET[row.stop_code]}",
+                where=f"mirror {mirror}",
+                way_out="reset the table (runbook, *Starting over*); its changes are logged meanwhile",
+            )
+        if row.stop_code == EPOCH_UNKNOWN:
+            raise TerminalError(
+                "EPOCH_NOT_ACCEPTED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="reset the table, or, if nothing changed at the source between the two streams, "
+                "accept the new one by its GUID: `open-mirroring accept-epoch`",
+            )
+        cleared = _clear(db, row)
+        _audit(db, mirror, source, "RESUMED", reason, cleared)
+    return cleared
+
+
+def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason) -> EpochAccepted:
+    """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
+
+    Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; ``EPOCH_NOT_SEEN`` when the log holds no change of it for this table;
+            ``EPOCH_KNOWN`` when it has its ordinal already.
+    """
+    epoch = epoch.strip().lower()
+    with ledger.begin() as db:
+        row = _locked_table(db, mirror, source)
+        c = t.stream_epoch.c
+        known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
+        logged = t.batch_table.c
+        query = sa.select(logged.epoch).distinct().where(logged.mirror == mirror, logged.source == source)
+        unknown = set(db.scalars(query)) - known.keys()
+        if epoch in known:
+            raise TerminalError(
+                "EPOCH_KNOWN",
+                f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already",
+                way_out=f"not accepted yet: {sorted(unknown) or 'none'}",
+            )
+        if epoch not in unknown:
+            raise TerminalError(
+                "EPOCH_NOT_SEEN",
+                f"the log holds no change of table {source!r} from a stream {epoch!r}",
+                way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
+            )
+        ordinal = max(known.values(), default=-1) + 1
+        db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
+        left = tuple(sorted(unknown - {epoch}))
+        cleared = None
+        if row.stop_code == EPOCH_UNKNOWN and not left:
+            cleared = _clear(db, row)
+        else:
+            _set(db, row)
+        _audit(db, mirror, source, "EPOCH_ACCEPTED", reason, cleared, epoch=epoch, ordinal=ordinal)
+    return EpochAccepted(ordinal, cleared, left)
+
+
+def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
+    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
+
+    Raises:
+        TerminalError: ``NOT_STOPPED``.
+    """
+    c = t.mirror.c
+    with ledger.begin() as db:
+        row = db.execute(sa.select(t.mirror).where(c.name == mirror).with_for_update()).one_or_none()
+        if row is None or row.stop_code is None:
+            raise TerminalError(
+                "NOT_STOPPED",
+                f"the extraction of mirror {mirror!r} is not stopped",
+                way_out="`resume` clears the stop of a single table",
+            )
+        cleared = OpenStop(None, row.stop_code, row.stop_what or "", None)
+        values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
+        db.execute(t.mirror.update().where(c.name == mirror).values(values))
+        _audit(db, mirror, None, "EXTRACTION_RESUMED", reason, cleared)
+    return cleared
+
+
+def _locked_table(db: Connection, mirror: str, source: str) -> Any:
+    c = t.mirrored_table.c
+    query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
+    row = db.execute(query).one_or_none()
+    if row is None:
+        names = list(db.scalars(sa.select(c.source).where(c.mirror == mirror).order_by(c.source)))
+        raise TerminalError(
+            "TABLE_UNKNOWN",
+            f"the ledger has no table {source!r}",
+            where=f"mirror {mirror}",
+            way_out=f"choose from {names}",
+        )
+    return row
+
+
+def _clear(db: Connection, row: Any) -> OpenStop:
+    _set(db, row, stop_code=None, stop_what=None, stopped_at=None)
+    return OpenStop(row.source, row.stop_code, row.stop_what or "", _aware(row.stopped_at))
+
+
+def _set(db: Connection, row: Any, **values: object) -> None:
+    # The version moves with every decision: a run that began before it is fenced off and looks again.
+    c = t.mirrored_table.c
+    db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=c.version + 1, **values))
+
+
+def _audit(
+    db: Connection,
+    mirror: str,
+    source: str | None,
+    event: str,
+    reason: Reason,
+    cleared: OpenStop | None,
+    **more: object,
+) -> None:
+    stop = None if cleared is None else {"code": cleared.code, "what": cleared.what}
+    detail = {"who": reason.who, "why": reason.why, "cleared": stop, **more}
+    db.execute(
+        t.audit.insert().values(
+            at=datetime.now(UTC),
+            mirror=mirror,
+            source=source,
+            event=event,
+            detail=json.dumps(detail, ensure_ascii=False),
+        )
+    )
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    # SQLite gives back what was stored in UTC without its zone.
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)

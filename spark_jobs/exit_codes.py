@@ -1,0 +1,28 @@
+"""Exit codes of jobs and of the command line; knows neither Spark nor a JVM."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from open_mirroring.config import ConfigError
+from open_mirroring.errors import MirroringError, TransientError
+
+
+class Exit(IntEnum):
+    """Exit codes of jobs and of the command line."""
+
+    DONE = 0
+    TERMINAL = 1
+    USAGE = 2
+    TABLES_STOPPED = 3
+    TRANSIENT = 4
+    ON_HOLD = 5
+    INTERRUPTED = 130
+    """128 + SIGINT, as shells say it."""
+
+
+def exit_of(error: MirroringError) -> Exit:
+    """The exit code that tells a scheduler whether trying again makes sense."""
+    if isinstance(error, ConfigError):
+        return Exit.USAGE
+    return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL

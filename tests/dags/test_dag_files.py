@@ -1,0 +1,192 @@
+"""What Airflow sees of the DAG files: identity, structure, policy, import errors, serialisation (AF-03, AF-15)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow import plugins_manager
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from open_mirroring.config import load_mirror
+from open_mirroring.config.pools import pools_document
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring_airflow.dag_factory import build_dags
+from open_mirroring_airflow.provider_info import get_provider_info
+
+pytestmark = pytest.mark.airflow
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "mirrors" / "shop.yaml"
+IDS = ["shop__initial_load", "shop__reconcile", "shop__replicate"]
+SECOND = """
+mirror: depot
+source: {format: sqlserver-ces, transport: capture, path: capture}
+landing_zone: {store: local, path: depot/zone}
+ledger: sqlite:///depot/ledger.db
+change_log: depot/log
+tables: [{source: dbo.parts, target: dbo/parts, key: [part_id]}]
+"""
+
+
+def _bag() -> DagBag:
+    return DagBag(dag_folder=ROOT / "dags")
+
+
+@pytest.fixture
+def dags(mirrors: Path) -> dict:
+    shutil.copy(EXAMPLE, mirrors)
+    bag = _bag()
+    assert bag.import_errors == {}
+    return bag.dags
+
+
+def test_the_ids_are_exactly_three_for_each_mirror(mirrors: Path, dags: dict) -> None:
+    assert sorted(dags) == IDS
+    (mirrors / "depot.yaml").write_text(SECOND)
+    assert sorted(_bag().dags) == sorted([*IDS, *(i.replace("shop", "depot") for i in IDS)])
+
+
+def test_a_folder_without_mirrors_gives_no_dag_and_no_error(mirrors: Path) -> None:
+    bag = _bag()
+    assert (bag.dags, bag.import_errors) == ({}, {})
+
+
+def test_a_broken_mirror_file_is_an_import_error_and_takes_no_other_mirror_with_it(mirrors: Path) -> None:
+    shutil.copy(EXAMPLE, mirrors)
+    (mirrors / "depot.yaml").write_text(SECOND.replace("dbo/parts", "../parts"))
+    bag = _bag()
+    assert sorted(bag.dags) == IDS
+    [(file, text)] = bag.import_errors.items()
+    # Airflow stops scheduling the DAGs of a file with an import error: this one must hold none.
+    assert Path(file).name == "open_mirroring_import_errors.py"
+    assert "CONFIG_INVALID" in text and "depot.yaml:7" in text and "Way out" in text
+
+
+def test_a_missing_folder_is_an_import_error(mirrors: Path) -> None:
+    mirrors.rmdir()
+    bag = _bag()
+    assert bag.dags == {}
+    assert "MIRRORS_FOLDER_MISSING" in next(iter(bag.import_errors.values()))
+    mirrors.mkdir()
+
+
+def test_every_parse_gives_the_same_dags(dags: dict) -> None:
+    again = _bag().dags
+    for dag_id in IDS:
+        first, second = (json.dumps(DagSerialization.to_dict(bag[dag_id]), default=str) for bag in (dags, again))
+        assert first == second
+
+
+def test_the_dags_survive_serialisation(dags: dict) -> None:
+    for dag in dags.values():
+        back = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+        assert (back.dag_id, sorted(back.task_dict)) == (dag.dag_id, sorted(dag.task_dict))
+
+
+def test_replicate_is_extract_beside_gate_then_publish_then_reconcile(dags: dict) -> None:
+    dag = dags["shop__replicate"]
+    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
+        "extract": set(),
+        "gate": set(),
+        "publish": {"extract", "gate"},
+        "reconcile": {"publish"},
+    }
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert rules == {"extract": "all_success", "gate": "all_success", "publish": "all_done", "reconcile": "all_done"}
+    assert [task.task_id for task in dag.leaves] == ["reconcile"], "a run's state comes from its leaves"
+
+
+def test_replicate_runs_by_the_mirrors_cron_with_data_intervals_one_at_a_time(dags: dict) -> None:
+    """AF-06: the plain cron timetable gives empty intervals."""
+    dag = dags["shop__replicate"]
+    assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
+    assert DagSerialization.to_dict(dag)["dag"]["timetable"]["__var"]["expression"] == "0 * * * *"
+    assert (dag.catchup, dag.max_active_runs) == (False, 1)
+
+
+def test_initial_load_runs_by_hand_only_and_the_deep_check_daily(dags: dict) -> None:
+    load = dags["shop__initial_load"]
+    assert [run_type.value for run_type in load.allowed_run_types] == ["manual"]
+    assert type(load.timetable).__name__ == "NullTimetable"
+    deep = DagSerialization.to_dict(dags["shop__reconcile"])["dag"]["timetable"]["__var"]["expression"]
+    minute, hour, *days = deep.split()
+    assert minute.isdigit() and hour.isdigit() and days == ["*", "*", "*"]
+
+
+def test_pools_are_those_of_the_document_to_import(dags: dict) -> None:
+    pools = {task.pool for dag in dags.values() for task in dag.tasks} - {"default_pool"}
+    document = pools_document([load_mirror(EXAMPLE)])
+    assert pools == set(document)
+    assert document["zone_shop"]["slots"] == 1
+    assert not any(pool["include_deferred"] for pool in document.values())
+    placed = {(dag_id, task.task_id): task.pool for dag_id, dag in dags.items() for task in dag.tasks}
+    assert placed["shop__replicate", "extract"] == placed["shop__initial_load", "load"] == "spark"
+    assert placed["shop__replicate", "publish"] == "zone_shop"
+
+
+def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> None:
+    for dag in dags.values():
+        assert "shop" in dag.doc_md and "$" not in dag.doc_md
+        assert set(dag.tags) == {"open-mirroring", "shop"}
+        assert {task.owner for task in dag.tasks} == {"open-mirroring"}
+    assert "Backfill" in dags["shop__replicate"].doc_md and "zone_shop" in dags["shop__replicate"].doc_md
+
+
+def test_terminal_errors_are_not_tried_again_and_transient_ones_are(dags: dict) -> None:
+    for task in (task for dag in dags.values() for task in dag.tasks):
+        assert (task.retries, task.retry_delay) == (2, timedelta(minutes=1))
+        policy = task.retry_policy
+        assert policy.evaluate(TerminalError("X", "x"), 1, 3).action.value == "fail"
+        assert policy.evaluate(TransientError("X", "x"), 1, 3).action.value == "retry"
+        assert policy.evaluate(RuntimeError("x"), 1, 3).action.value == "default"
+
+
+def test_params_are_checked_when_a_run_is_started(dags: dict) -> None:
+    dag = dags["shop__replicate"]
+    assert dag.params.dump() == {"tables": [], "reread": False}
+    sources = [table.source for table in load_mirror(EXAMPLE).tables]
+    assert dag.params.get_param("tables").resolve(sources[:1]) == sources[:1]
+    for wrong in (["dbo.nothing"], "dbo.orders", [sources[0], sources[0]]):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param("tables").resolve(wrong)
+
+
+def test_initial_load_offers_only_tables_that_have_one(write_mirror: Callable[..., Path]) -> None:
+    text = """
+    mirror: shop
+    source: {format: sqlserver-ces, transport: capture, path: capture}
+    landing_zone: {store: local, path: zone}
+    ledger: sqlite:///ledger.db
+    change_log: log
+    tables:
+      - {source: dbo.orders, target: dbo/orders, key: [order_id]}
+      - source: dbo.customers
+        target: dbo/customers
+        key: [customer_id]
+        initial_load: {format: parquet, path: export/customers, stream_from: beginning}
+    """
+    load = build_dags(load_mirror(write_mirror(text)))[0]
+    assert load.params.get_param("tables").schema["items"]["enum"] == ["dbo.customers"]
+
+
+def test_airflow_finds_one_plugin_and_imports_no_other_module_twice(metadata_database: None) -> None:
+    names = [plugin["name"] for plugin in plugins_manager.get_plugin_info(["name"])]
+    assert names.count("open_mirroring") == 1
+    assert plugins_manager.get_import_errors() == {}
+    assert {"operators", "triggers", "sensors", "gate", "connections"}.isdisjoint(sys.modules)
+
+
+def test_provider_metadata_is_what_airflow_accepts() -> None:
+    import jsonschema
+    from airflow import providers_manager
+
+    schema = json.loads((Path(providers_manager.__file__).parent / "provider_info.schema.json").read_text())
+    jsonschema.validate(get_provider_info(), schema)

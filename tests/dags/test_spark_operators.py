@@ -1,0 +1,279 @@
+"""How a job is submitted and how its end is understood; ``spark-submit`` is a stand-in that records its call."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+
+from open_mirroring.config import load_mirror
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring_airflow import spark_installation
+from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
+
+pytestmark = pytest.mark.airflow
+
+ROOT = Path(__file__).resolve().parents[2]
+CANARY = "canary-7f3a9"
+LEDGER = {
+    "conn_type": "postgres",
+    "host": "db.invalid",
+    "port": 5432,
+    "login": "writer",
+    "password": CANARY,
+    "schema": "ledger",
+    "extra": {"sslmode": "require"},
+}
+WithLedger = """
+mirror: shop
+source: {format: sqlserver-ces, transport: capture, path: capture}
+landing_zone: {store: local, path: zone}
+ledger: {connection: shop_ledger}
+change_log: log
+tables: [{source: dbo.orders, target: dbo/orders, key: [order_id]}]
+"""
+
+
+def _operator(file: Path, kind: type = OpenMirroringSparkOperator, job: str = "extract_changes", **more: Any) -> Any:
+    return kind(task_id="task", mirror="shop", mirror_file=str(file), job=job, **more)
+
+
+@pytest.fixture
+def mirror_file(write_mirror: Callable[..., Path]) -> Path:
+    return write_mirror()
+
+
+def _option(argv: list[str], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+def test_a_job_is_submitted_with_name_program_mirror_file_jars_and_quiet_logging(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    """AF-02, AF-16: jars from their folder, never resolved at run time; a name that says what runs."""
+    _operator(mirror_file).execute(task_context)
+    [call] = fake_spark.calls
+    argv, environment = call["argv"], call["environment"]
+    assert argv[-2:] == [str(ROOT / "spark_jobs" / "extract_changes.py"), str(mirror_file)]
+    assert _option(argv, "--name") == "shop extract_changes"
+    assert _option(argv, "--master") == "local[2]"
+    jars = sorted(str(jar) for jar in (ROOT / "jars").glob("*.jar"))
+    assert (_option(argv, "--driver-class-path").split(":") if jars else []) == jars
+    assert "--packages" not in argv and "--jars" not in argv
+    assert any("log4j2.configurationFile=file://" in word for word in argv)
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+
+
+def test_cores_and_memory_of_the_mirror_file_are_used(
+    write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_mirror(WithLedger.replace("{connection: shop_ledger}", "sqlite:///l.db") + "spark: {cores: 3, memory: 2g}")
+    _operator(file).execute(task_context)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://master", "port": 7077}')
+    _operator(file).execute(task_context)
+    local, cluster = (call["argv"] for call in fake_spark.calls)
+    assert (_option(local, "--master"), "--total-executor-cores" in local) == ("local[3]", False)
+    assert (_option(cluster, "--master"), _option(cluster, "--total-executor-cores")) == ("spark://master:7077", "3")
+    for argv in (local, cluster):
+        assert _option(argv, "--driver-memory") == _option(argv, "--executor-memory") == "2g"
+
+
+def test_secrets_are_in_the_environment_of_the_submitting_process_and_nowhere_else(
+    write_mirror: Callable[..., Path],
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(LEDGER))
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", '{"conn_type": "http", "password": "of-somebody-else"}')
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "of-airflow")
+    before = dict(os.environ)
+    operator = _operator(write_mirror(WithLedger))
+    operator.execute(task_context)
+    assert dict(os.environ) == before
+    [call] = fake_spark.calls
+    assert json.loads(call["environment"].pop("AIRFLOW_CONN_SHOP_LEDGER")) == LEDGER | {
+        "extra": json.dumps(LEDGER["extra"])
+    }
+    # What the mirror does not name, a job does not get.
+    assert not [name for name in call["environment"] if name.startswith(("AIRFLOW_CONN_", "AIRFLOW__"))]
+    rendered = {name: getattr(operator, name) for name in operator.template_fields}
+    output = capfd.readouterr()
+    for place in (json.dumps(call), json.dumps(rendered), caplog.text, output.out, output.err):
+        assert CANARY not in place
+
+
+def test_a_job_reads_the_connection_that_it_was_given(
+    write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core resolves the name from exactly this variable to the same ledger that Airflow's tasks use."""
+    from open_mirroring_airflow.connections import ledger_url
+
+    file = write_mirror(WithLedger)
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(LEDGER))
+    _operator(file).execute(task_context)
+    for_tasks = ledger_url(load_mirror(file))
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", fake_spark.calls[0]["environment"]["AIRFLOW_CONN_SHOP_LEDGER"])
+    assert load_mirror(file).ledger_url() == for_tasks
+    assert CANARY in for_tasks and "sslmode=require" in for_tasks
+
+
+def test_an_unknown_spark_connection_is_our_error_and_not_yarn(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AF-09."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    with pytest.raises(TerminalError, match=r"SPARK_CONNECTION_MISSING.*'spark_default'") as caught:
+        _operator(mirror_file).execute(task_context)
+    assert "AIRFLOW_CONN_SPARK_DEFAULT" in caught.value.way_out
+    assert fake_spark.calls == []
+
+
+def test_an_unknown_connection_of_the_mirror_stops_before_anything_runs(
+    write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    with pytest.raises(TerminalError, match="CONNECTION_MISSING.*'shop_ledger'"):
+        _operator(write_mirror(WithLedger)).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def test_a_driver_on_the_cluster_is_refused(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(cluster))
+    with pytest.raises(TerminalError, match="DEPLOY_MODE_UNSUPPORTED"):
+        _operator(mirror_file).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def test_spark_is_that_of_the_installed_pyspark_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    environment = spark_installation.job_environment({})
+    assert (Path(environment["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+    assert environment["PATH"].startswith(environment["SPARK_HOME"])
+    monkeypatch.setenv("SPARK_HOME", "elsewhere")
+    monkeypatch.setenv("PYSPARK_PYTHON", "another-python")
+    with pytest.raises(TerminalError, match="SPARK_MISSING"):
+        spark_installation.job_environment({})
+
+
+def test_flags_for_the_jvm_come_only_from_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    assert "SPARK_SUBMIT_OPTS" not in spark_installation.job_environment({})
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC")
+    assert spark_installation.job_environment({})["SPARK_SUBMIT_OPTS"] == "-XX:+UseSerialGC"
+
+
+REPORT = {"job": "extract_changes", "mirror": "shop", "batch": 7, "counts": {"messages": 3}}
+ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.job: "
+
+
+def test_the_report_of_a_job_is_what_its_task_returns(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    fake_spark.answers(output=f"26/01/05 WARN x\n{json.dumps(REPORT)}\n{{not a report\n{{}}")
+    assert _operator(mirror_file).execute(task_context) == REPORT
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "output", "kind", "code"),
+    [
+        (1, ERROR + "COUNTS_DIFFER: 3 messages were read, 2 have a disposition", TerminalError, "COUNTS_DIFFER"),
+        (4, ERROR + "LEDGER_UNREACHABLE: the ledger does not answer", TransientError, "LEDGER_UNREACHABLE"),
+        (2, "usage: extract_changes [-h] mirror", TerminalError, "JOB_USAGE"),
+        (3, json.dumps(REPORT | {"stopped": {"dbo.orders": "GAP: x"}}), TerminalError, "TABLES_STOPPED"),
+        # Not said by the job itself: spark-submit could not start it, or an accident: worth another attempt.
+        (1, "Traceback (most recent call last):\nMemoryError", TransientError, "JOB_DIED"),
+        (4, "", TransientError, "JOB_DIED"),
+        (137, "", TransientError, "JOB_DIED"),
+    ],
+)
+def test_exit_codes_become_terminal_or_transient_errors(
+    mirror_file: Path,
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    exit_code: int,
+    output: str,
+    kind: type[TerminalError | TransientError],
+    code: str,
+) -> None:
+    fake_spark.answers(exit_code, output)
+    with pytest.raises(kind) as caught:
+        _operator(mirror_file).execute(task_context)
+    assert caught.value.code == code
+    if code == "TABLES_STOPPED":
+        assert "dbo.orders: GAP: x" in caught.value.what
+
+
+def test_a_job_on_hold_is_skipped(mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]) -> None:
+    fake_spark.answers(5)
+    with pytest.raises(AirflowSkipException, match="HOLD"):
+        _operator(mirror_file).execute(task_context)
+
+
+def test_a_run_that_wants_to_read_again_is_refused(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    task_context["params"]["reread"] = True
+    with pytest.raises(TerminalError, match="NOT_YET_SUPPORTED"):
+        _operator(mirror_file, ExtractOperator).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def _publish(file: Path, gate: str | None = "gate") -> Any:
+    return _operator(file, PublishingOperator, "publish_changes", gate_task_id=gate)
+
+
+def _answer(*passing: str, **held: str) -> dict[str, Any]:
+    return {"passing": list(passing), "held": held, "stopped": {}, "note": "HOLD: it waits" if held else ""}
+
+
+def test_publish_takes_the_tables_that_pass(mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]) -> None:
+    task_context["ti"].xcoms["gate"] = _answer("dbo.orders")
+    _publish(mirror_file).execute(task_context)
+    task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "dbo.customers")
+    _publish(mirror_file).execute(task_context)
+    some, all_of_them = (call["argv"] for call in fake_spark.calls)
+    assert some[-2:] == ["--tables", "dbo.orders"]
+    assert all_of_them[-1] == str(mirror_file)
+
+
+@pytest.mark.parametrize("answer", [_answer(held="BACKLOG: 9 files"), _answer(), None])
+def test_publish_is_skipped_when_nothing_is_known_to_pass(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], answer: dict[str, Any] | None
+) -> None:
+    task_context["ti"].xcoms["gate"] = answer
+    with pytest.raises(AirflowSkipException, match="HOLD" if answer and answer["held"] else ""):
+        _publish(mirror_file).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def test_a_table_that_is_mirrored_no_more_is_not_put_on_a_command_line(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "--conf")
+    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+        _publish(mirror_file).execute(task_context)
+    task_context["params"]["tables"] = ["; rm -r"]
+    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+        _publish(mirror_file, gate=None).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def test_a_stopped_table_does_not_fail_publishing_the_others(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    report = {"job": "publish_changes", "files": {"dbo.customers": [1]}, "stopped": {"dbo.orders": "GAP: x"}}
+    fake_spark.answers(3, json.dumps(report))
+    task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "dbo.customers")
+    assert _publish(mirror_file).execute(task_context) == report

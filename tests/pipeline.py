@@ -1,0 +1,125 @@
+"""A mirror in a folder of its own, driven tick by tick: what the end-to-end tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from deltalake import DeltaTable
+
+from fabric_emulator.service import MirroringService
+from open_mirroring.config import load_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.reading import LedgerReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.extract_changes import Extracted
+    from spark_jobs.publish_changes import Published
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Pipeline:
+    """One mirror with its own source folder, log, ledger, landing zone and target tables."""
+
+    def __init__(
+        self,
+        folder: Path,
+        spark: SparkSession,
+        tables: Sequence[Mapping[str, Any]],
+        *,
+        source: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.folder, self._spark = folder, spark
+        self.source = folder / "source"
+        self.source.mkdir(parents=True)
+        described = {"format": "sqlserver-ces", "transport": "files", "layout": "wrapped", "path": "source"}
+        document = {
+            "mirror": "test",
+            "source": {**described, **(source or {})},
+            "landing_zone": {"store": "local", "path": "zone"},
+            "ledger": "sqlite:///ledger.db",
+            "change_log": "log",
+            "tables": [dict(table) for table in tables],
+            **settings,
+        }
+        self.file = folder / "mirrors" / "test.yaml"
+        self.file.parent.mkdir()
+        self.file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        self.zone, self.log, self.target = folder / "zone", folder / "log", folder / "tables"
+        self.service = MirroringService(self.zone, self.target)
+
+    @property
+    def mirror(self) -> Any:
+        return load_mirror(self.file)
+
+    @property
+    def ledger(self) -> Any:
+        return open_ledger(self.mirror.ledger_url())
+
+    @property
+    def reader(self) -> LedgerReader:
+        return LedgerReader(self.ledger, "test")
+
+    def deliver(self, name: str, content: bytes) -> None:
+        """Put a finished file at the source."""
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def extract(self) -> Extracted:
+        from spark_jobs.extract_changes import extract
+
+        return extract(self.mirror, self.ledger, self._spark)
+
+    def publish(self) -> Published:
+        from spark_jobs.publish_changes import publish
+
+        return publish(self.mirror, self.ledger, self._spark)
+
+    def tick(self) -> tuple[Extracted, Published]:
+        """Extract, publish, and let the service apply."""
+        extracted, published = self.extract(), self.publish()
+        self.service.poll()
+        return extracted, published
+
+    def killed(self, job: str, fault: str) -> None:
+        """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
+        environment = {
+            **os.environ,
+            "OPEN_MIRRORING_FAULT": fault,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file)]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
+        assert ended.returncode == -9, f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
+
+    def mirrored(self, schema: str, table: str) -> list[dict[str, Any]]:
+        """The target table's rows, timestamps without their zone (all are UTC)."""
+        rows = DeltaTable(str(self.target / schema / table)).to_pyarrow_table().to_pylist()
+        return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+    def numbers(self, folder: str) -> list[int]:
+        """The numbers of a table's files in the zone, wherever the service has moved them, in order."""
+        names = [path.stem for path in (self.zone / folder).rglob("*.parquet") if path.stem.isdigit()]
+        return sorted(int(name) for name in names)
+
+
+def _plain(value: Any) -> Any:
+    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+
+
+def in_order(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows sorted by key, columns by name: two tables are equal when these are."""
+    return sorted(
+        ({name: row[name] for name in sorted(row)} for row in rows), key=lambda row: tuple(str(row[k]) for k in keys)
+    )
