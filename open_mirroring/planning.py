@@ -1,13 +1,20 @@
 """The plan rule: which change of a key is published next.
 
-For each key: take its newest change over **all** logged batches, and publish it only if it arrived after the batch
-that the target has. This one rule decides duplicates, late events, replays and re-reads. It is the definition; a
-vectorised query may stand in for it only where a Boolean proves both equal.
+For each key: take its newest change over **all** logged batches, and publish it unless the target has it: unless it
+was the newest already among the batches up to the one that the target has. This one rule decides duplicates, late
+events, replays and re-reads. It is the definition; a vectorised query may stand in for it only where a Boolean proves
+both equal.
+
+Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up
+to *published_batch*; publishing f of all batches whenever it is another change makes the target hold that one. A change
+that arrived after *published_batch* is always another one; an earlier one can become the deciding change only through
+the rule of key changes (:func:`newest_effective`), when a late change of the same transaction turns out to be the row
+that it removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.log_position import LogPosition
@@ -40,7 +47,7 @@ class KeyPlan(NamedTuple):
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
         superseded: new changes that are older than what the target has.
-        compacted: new changes that are older than another new one.
+        compacted: new changes that are older than another one that is published now.
     """
 
     publish: Logged | None
@@ -50,11 +57,21 @@ class KeyPlan(NamedTuple):
     compacted: int = 0
 
 
-def plan_key(changes: Sequence[Logged], published_batch: int) -> KeyPlan:
+def plan_key(
+    changes: Sequence[Logged], published_batch: int, untypable: Collection[LogPosition] = frozenset()
+) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
     New is what lies in batches above *published_batch*; of equal positions the earliest batch counts. The new
-    changes are accounted for completely: 1 if published, plus duplicates, superseded and compacted.
+    changes are accounted for completely: 1 if published, plus duplicates, superseded and compacted, plus the new
+    ones among *untypable*.
+
+    Args:
+        changes: all logged changes of the key, dead letters among them.
+        published_batch: the batch that the target has.
+        untypable: positions of changes known to be dead letters. They decide nothing, so that the key keeps the state
+            before them wherever batches were cut (G-09); but they are what a key change may have removed (G-03), and
+            a repetition with other content is a conflict all the same (G-02).
     """
     ordered = sorted(changes, key=lambda change: (change.position, change.batch), reverse=True)
     unique: list[Logged] = []
@@ -67,11 +84,21 @@ def plan_key(changes: Sequence[Logged], published_batch: int) -> KeyPlan:
             unique[-1] = change  # the earlier batch, for the sort put it after
         else:
             unique.append(change)
-    newest = newest_effective(unique)
-    fresh = sum(change.batch > published_batch for change in unique)
-    if newest is None or newest.batch <= published_batch:
+    fresh = sum(change.batch > published_batch and change.position not in untypable for change in unique)
+    newest = _newest_typable(unique, untypable)
+    had = _newest_typable([change for change in unique if change.batch <= published_batch], untypable)
+    if newest is None or (had is not None and newest.position == had.position):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
     return KeyPlan(newest, duplicates=duplicates, compacted=fresh - 1)
+
+
+def _newest_typable(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
+    newest = newest_effective(changes)
+    while newest is not None and newest.position in untypable:
+        gone = newest.position
+        changes = [change for change in changes if change.position != gone]
+        newest = newest_effective(changes)
+    return newest
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:

@@ -34,6 +34,24 @@ BACKLOG = "BACKLOG"
 LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
 
+FOOTER_MISMATCH = "FOOTER_MISMATCH"
+"""A file says of itself something else than the ledger sealed (I9)."""
+FILE_UNFIT = "FILE_UNFIT"
+"""A published file's columns, keys or markers are not those of its table (I13, I26)."""
+PUBLICATION_GAP = "PUBLICATION_GAP"
+"""Publications do not follow each other: a batch or a number is in none of them, or in two (I7)."""
+COUNTS_DIFFER = "COUNTS_DIFFER"
+"""Counts that have to add up do not (I1)."""
+LOG_MISSING_BATCH = "LOG_MISSING_BATCH"
+"""A committed batch is not in the change log (I29)."""
+LOG_COUNT_DIFFERS = "LOG_COUNT_DIFFERS"
+"""The change log holds more, fewer or other rows of a batch than were sealed (I29)."""
+LOG_UNREADABLE, LOG_UNKNOWN_BATCH = "LOG_UNREADABLE", "LOG_UNKNOWN_BATCH"
+LOG_FILES_DIFFER = "LOG_FILES_DIFFER"
+"""The change log consists of other files than were sealed: somebody rewrote or removed some."""
+FILE_UNREAD, FILE_MOVED = "FILE_UNREAD", "FILE_MOVED"
+"""A file could not be read this time: a fault of the store, or it was moved away twice meanwhile."""
+
 _RESET = "reset the table, which loads it anew"
 WAYS_OUT = {
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
@@ -51,6 +69,22 @@ WAYS_OUT = {
     "restart the database for one table (F-76)",
     CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
     AMBIGUOUS: f"prove from the target whether the number was applied and record the decision, or {_RESET}",
+    FOOTER_MISMATCH: "find out who exchanged the file or edited the ledger; if the service may have applied other rows "
+    f"than the ledger says, {_RESET}",
+    FILE_UNFIT: f"find out which version wrote the file, and compare the target's rows with the source's; {_RESET}",
+    PUBLICATION_GAP: f"find out who edited the ledger, or restored it; bring it up to the files' footers, or {_RESET}",
+    COUNTS_DIFFER: "find out who edited the ledger; if nobody did, changes may be lost: report it, and compare the "
+    f"target with the source or {_RESET}",
+    LOG_MISSING_BATCH: "restore the change log from a backup or by its Delta history; a batch that cannot be restored "
+    f"has to be read again, or {_RESET}",
+    LOG_COUNT_DIFFERS: "find out from the change log's Delta history who rewrote it, and restore that version; what "
+    f"was published from it since has to be compared with the source, or {_RESET}",
+    LOG_UNREADABLE: "mend the change log's folder from a backup; nothing is published meanwhile",
+    LOG_UNKNOWN_BATCH: "restore the newest ledger: the change log is ahead of it",
+    LOG_FILES_DIFFER: "find out from the change log's Delta history who rewrote it, and restore that version: "
+    "publishing reads the sealed files by name, so nobody else may compact, delete from or vacuum this table",
+    FILE_UNREAD: "look at the store; the next check reads the file again",
+    FILE_MOVED: "nothing: the next check looks for it again",
     PAUSED: "resume the capacity; changes are logged meanwhile",
     THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
     STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",

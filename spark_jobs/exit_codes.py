@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from open_mirroring.config import ConfigError
-from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 
 
 class Exit(IntEnum):
@@ -21,8 +21,12 @@ class Exit(IntEnum):
     """128 + SIGINT, as shells say it."""
 
 
+class UsageError(TerminalError):
+    """An argument that cannot be right, although only the mirror file could tell."""
+
+
 def exit_of(error: MirroringError) -> Exit:
     """The exit code that tells a scheduler whether trying again makes sense."""
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError | UsageError):
         return Exit.USAGE
     return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL

@@ -1,8 +1,9 @@
 """The plan rule over log files: which changes of one table are published next.
 
 :func:`open_mirroring.planning.plan_key` is the definition. A vectorised query takes a key only if a Boolean proves
-that the rule would say "publish the newest": nothing published lies above it, no two of its changes share a position,
-and none is the DELETE half of a key change. Every other key is decided by the definition, over all its changes.
+that the rule would say "publish the newest": all its changes lie above everything published, no two share a
+position, and none is the DELETE half of a key change. Every other key is decided by the definition, over all its
+changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import LogPosition
 from open_mirroring.planning import Logged, plan_key
 from spark_jobs.change_log_schema import CHANGE, INSERT, KEY_LEFT, LOG_SCHEMA
@@ -130,35 +131,40 @@ class _Result:
     def take(self, winners: pa.Table) -> list[int]:
         """Type and keep winners; the indexes of those that could not be typed."""
         plan = self._plan
+        if not plan.columns:
+            # No change ever carried a row: these are deletes of what the target never had.
+            self.counts["superseded"] += winners.num_rows
+            return []
         typed = type_rows(winners, plan.columns, plan.keys, plan.types)
+        failed = [failure.index for failure in typed.failures]
         for failure in typed.failures:
             self._reject(winners.slice(failure.index, 1).to_pylist()[0], failure)
         self.counts["published"] += typed.rows.num_rows
         self._rows.append(typed.rows)
-        if winners.num_rows:
-            lowest_highest = pc.min_max(winners["order"]).as_py()
+        if typed.rows.num_rows:
+            kept = pc.invert(pc.is_in(pa.array(range(winners.num_rows)), pa.array(failed, pa.int64())))
+            lowest_highest = pc.min_max(winners["order"].filter(kept) if failed else winners["order"]).as_py()
             self._bounds += [lowest_highest["min"], lowest_highest["max"]]
-        return [failure.index for failure in typed.failures]
+        return failed
 
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
         chosen = known.filter(pc.is_in(known["key"], pa.array(sorted(keys), pa.string())))
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
-        repeated_rejects: Counter[str] = Counter()
+        untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         for at, line in enumerate(chosen.to_pylist()):
+            logged = _logged(line, at, self._plan.epochs)
+            by_key[line["key"]].append(logged)
             if self._is_rejected(line):
-                is_new = line["batch"] > self._plan.batch_from
-                repeated_rejects[line["key"]] += is_new and _identity(line) not in self._rejected
-                continue
-            by_key[line["key"]].append(_logged(line, at, self._plan.epochs))
+                untypable[line["key"]].add(logged.position)
         winners: list[int] = []
         counted: dict[str, Counter[str]] = {}
-        for key, logged in by_key.items():
-            decided = plan_key(logged, self._plan.batch_from)
+        for key, changes in by_key.items():
+            decided = plan_key(changes, self._plan.batch_from, untypable[key])
             if decided.conflict:
                 raise _conflict(key, *decided.conflict)
             counted[key] = Counter(
-                duplicates=decided.duplicates + repeated_rejects[key],
+                duplicates=decided.duplicates,
                 superseded=decided.superseded,
                 compacted=decided.compacted,
             )
@@ -174,7 +180,8 @@ class _Result:
         self.counts["rejected"] = len(self._rejected)
         bounds = (min(self._bounds), max(self._bounds)) if self._bounds else ("", "")
         counts = {name: count for name, count in self.counts.items() if count}
-        return PlannedRows(pa.concat_tables(self._rows), bounds, counts, list(self._rejected.values()))
+        nothing = file_schema(self._plan.columns, self._plan.keys, marker=True).empty_table()
+        return PlannedRows(pa.concat_tables([nothing, *self._rows]), bounds, counts, list(self._rejected.values()))
 
     def _reject(self, line: dict[str, Any], failure: Failure) -> None:
         self._rejected[_identity(line)] = {
@@ -250,7 +257,7 @@ def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str
                 FROM changes GROUP BY key, "order"
             )
             SELECT key, arg_max(index, "order") AS index, count(*) AS logged,
-                   max("order") > $floor AND max(times) = 1 AND NOT bool_or(leaves) AS certain
+                   min("order") > $floor AND max(times) = 1 AND NOT bool_or(leaves) AS certain
             FROM positions GROUP BY key ORDER BY index
             """,
             params={"left": KEY_LEFT, "floor": floor},

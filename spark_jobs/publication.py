@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -81,7 +82,7 @@ class Preparation:
         except TerminalError as error:
             raise PlanStop(error.code, error.what) from error
         if not declared.full_rows:
-            _refuse_partial_rows(lists, schema)
+            _refuse_partial_rows(lists, schema, selected=wanted is not None)
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -146,7 +147,7 @@ class Preparation:
         pieces = min(KEY_BUCKETS, max(1, -(-rows // ROWS_PER_TASK))) if plan.keys else 1
         bounds = [KEY_BUCKETS * piece // pieces for piece in range(pieces + 1)]
         bounds[0] = -1
-        plans = [(replace(plan, buckets=(low, high)), target) for low, high in zip(bounds, bounds[1:], strict=False)]
+        plans = [(replace(plan, buckets=(low, high)), target) for low, high in pairwise(bounds)]
         return Prepared(plans, schema, rows)
 
 
@@ -156,23 +157,28 @@ def _files(contents: Sequence[BatchContents]) -> tuple[str, ...]:
 
 def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
-    if missing:
+    # No column at all is known while only deletes were seen: the target has no row that they could remove.
+    if missing and schema.columns:
         raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
     return schema
 
 
-def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema) -> None:
+def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, selected: bool) -> None:
     """Stop at updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
 
-    A list is whole if a row proved it, or if it lacks no column that is known.
+    A list is whole if a row proved it. Without proof it must lack no column that is known, nor (unless the mirror
+    file *selected* columns) a place in the table.
     """
     names = [column.name for column in schema.columns]
     for found in lists:
-        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        columns = msgspec.json.decode(found.cols)
+        carried = {name for name, _, _ in columns}
         absent = [name for name in names if name not in carried]
-        if absent and not found.whole:
+        has_gap = not selected and sorted(index for _, _, index in columns) != list(range(len(columns)))
+        if (absent or has_gap) and not found.whole:
+            lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
             raise PlanStop(
                 "PARTIAL_ROWS",
-                f"updates carry {len(carried)} of {len(names)} columns, without {absent[:5]}; set "
-                "@include_all_columns = 1 at the source, or `full_rows: true` if the source dropped the columns",
+                f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
+                "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
             )

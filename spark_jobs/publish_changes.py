@@ -1,8 +1,8 @@
 """Spark job: publish what the log holds of every table that its gate lets pass, all tables in one application.
 
 ``spark-submit spark_jobs/publish_changes.py MIRROR.yaml [--tables a,b]``, or :func:`publish` in a running session.
-Each table follows the publish protocol; the driver drives all of them in rounds, so that ledger writes of many
-tables share a transaction and their rows are computed by one Spark job.
+Each table follows the publish protocol (:mod:`spark_jobs.publication_driver`); this module says what a table's next
+changes are and has its rows computed, those of all tables together by one Spark job.
 """
 
 from __future__ import annotations
@@ -10,32 +10,28 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
 
 from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
-from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fault_points import reach
+from open_mirroring.errors import TerminalError
 from open_mirroring.gating import gate
 from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
-from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
+from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.job import job_main, run_job
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared
+from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.staging import StagedTable, StageTarget, StageTask, stage
-from spark_jobs.zone_ports import ZonePorts
 
 log = logging.getLogger(__name__)
 
-_MAX_UNKNOWN = 5
 _TASKS_PER_CORE = 3
 
 
@@ -67,8 +63,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     verdict = gate({s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen})
     # An open intent is finished on hold too: its numbers are sealed or will be abandoned by nobody.
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
-    run = _Publication(mirror, ledger, spark, verdict.passing)
-    run.drive([before[source] for source in (*verdict.passing, *open_ones)])
+    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, reader, spark, verdict.passing))
+    driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
     after = reader.tables()
     files = {
         source: [file.number for file in reader.published(state.id, state.row.generation, before[source].row.confirmed)]
@@ -79,126 +75,47 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     return Published(files, verdict.held, {**verdict.stopped, **stopped})
 
 
-class _Publication:
-    """Answers the protocol's requests of many tables, round by round, with the real ledger, store and workers."""
+class _ChangesWork:
+    """Publishing logged changes: what is next is what the log holds beyond the table's published batch."""
 
-    def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession, passing: Sequence[str]) -> None:
+    kind: Literal["changes"] = "changes"
+
+    def __init__(self, mirror: Mirror, reader: LedgerReader, spark: SparkSession, passing: Sequence[str]) -> None:
         self._mirror = mirror
         self._spark = spark
-        self._ledger = PublishLedger(ledger, mirror.name)
-        self._reader = LedgerReader(ledger, mirror.name)
+        self._reader = reader
         declared = {table.source: table for table in mirror.tables}
-        self._preparation = Preparation(mirror.name, self._reader, declared, mirror.publish.max_rows_per_file)
+        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish.max_rows_per_file)
         self._zone = zone_address(mirror)
-        self._ports = ZonePorts(open_store(self._zone))
         self._passing = set(passing)
-        self._tables: dict[str, TableState] = {}
-        self._details: dict[str, StagedDetails] = {}
 
-    def drive(self, tables: Sequence[TableState]) -> None:
-        """Run every table's protocol to its end."""
-        self._tables = {state.id: state for state in tables}
-        states = {state.id: protocol.start() for state in tables}
-        unknowns = 0
-        while states:
-            replies = self._round({table_id: state.request for table_id, state in states.items()})
-            unknowns += any(isinstance(reply, protocol.Unknown) for reply in replies.values())
-            if unknowns > _MAX_UNKNOWN:
-                raise TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later")
-            stepped = {table_id: protocol.step(states[table_id], reply) for table_id, reply in replies.items()}
-            states = {t: s for t, s in stepped.items() if not isinstance(s.request, protocol.Finished)}
-
-    def _round(self, requests: Mapping[str, protocol.Request]) -> dict[str, protocol.Reply]:
-        replies: dict[str, protocol.Reply] = {}
-        by_kind: dict[type, dict[str, Any]] = {}
-        for table_id, request in requests.items():
-            by_kind.setdefault(type(request), {})[table_id] = request
-        for kind, group in by_kind.items():
-            replies |= self._answer(kind, group)
-        return replies
-
-    def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        if kind in self._LEDGER:
-            try:
-                return self._LEDGER[kind](self, group)
-            except OperationalError as error:
-                log.warning("the ledger did not answer: %s", type(error.orig).__name__)
-                return dict.fromkeys(group, protocol.Unknown())
-        if kind is protocol.FindWork:
-            return self._find_work(group)
-        if kind is protocol.Stage:
-            return self._stage(group)
-        return {t: self._ports.answer(self._tables[t], request) for t, request in group.items()}
-
-    # --- ledger ---------------------------------------------------------------------------------------------
-
-    def _acquire(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        return self._ledger.acquire(group)
-
-    def _establish(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        return self._ledger.establish({t: request.version for t, request in group.items()})
-
-    def _intend(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        replies = self._ledger.intend({t: (request.version, request.intent) for t, request in group.items()})
-        reach("publish.intended")
-        return replies
-
-    def _seal(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        replies = self._ledger.seal({t: (r.version, r.manifest, self._details[t]) for t, r in group.items()})
-        reach("publish.sealed")
-        return replies
-
-    def _confirm(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        reach("publish.all_renamed")
-        replies = self._ledger.confirm({t: request.version for t, request in group.items()})
-        reach("publish.confirmed")
-        return replies
-
-    def _stop(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        for table_id, request in group.items():
-            log.error("%s stops: %s: %s", self._tables[table_id].source, request.code, request.what)
-        return self._ledger.stop({t: (r.version, r.code, r.what) for t, r in group.items()})
-
-    _LEDGER: Mapping[type, Callable[[_Publication, Mapping[str, Any]], Mapping[str, protocol.Reply]]] = {
-        protocol.Acquire: _acquire,
-        protocol.Establish: _establish,
-        protocol.Intend: _intend,
-        protocol.Seal: _seal,
-        protocol.Confirm: _confirm,
-        protocol.Stop: _stop,
-    }
-
-    # --- work -----------------------------------------------------------------------------------------------
-
-    def _find_work(self, group: Mapping[str, protocol.FindWork]) -> Mapping[str, protocol.Reply]:
+    def find(
+        self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
+    ) -> Mapping[str, protocol.Work]:
+        """Everything committed, for tables that pass and of which a new batch holds changes."""
         committed = self._reader.mirror().committed
         ready = {
-            self._tables[t].source: request.row.published_batch
-            for t, request in group.items()
-            if self._tables[t].source in self._passing and self._tables[t].load_state != "pending"
+            state.source: rows[t].published_batch
+            for t, state in tables.items()
+            if state.source in self._passing and state.load_state != "pending"
         }
         active = self._reader.contents(ready, committed)
-        return {
-            t: protocol.WorkFound(protocol.Work("changes", committed) if self._tables[t].source in active else None)
-            for t in group
-        }
+        return {t: protocol.Work("changes", committed) for t, state in tables.items() if state.source in active}
 
-    def _stage(self, group: Mapping[str, protocol.Stage]) -> Mapping[str, protocol.Reply]:
-        intents = {t: request.row.intent for t, request in group.items()}
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Plan, type and stage the changes of the intents in the workers."""
         fresh = {state.id: state for state in self._reader.tables().values()}
-        prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items() if intent])
+        prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}
         for results in run_job(self._spark, f"stage {len(prepared)} tables", stage, tasks):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
-        reach("publish.staged")
-        return {t: self._staged(t, prepared[t], staged.get(t, [])) for t in group}
+        return {t: self._staged(prepared[t], staged.get(t, [])) for t in intents}
 
-    def _staged(
-        self, table_id: str, prepared: Prepared | PlanStop, parts: Sequence[StagedTable]
-    ) -> protocol.Staged | protocol.CannotStage:
+    @staticmethod
+    def _staged(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> Staging:
         if isinstance(prepared, PlanStop):
             return protocol.CannotStage(prepared.code, prepared.what)
         for part in parts:
@@ -209,8 +126,8 @@ class _Publication:
             for name, count in part.counts.items():
                 counts[name] = counts.get(name, 0) + count
         rejected = [reject for part in parts for reject in part.rejected]
-        self._details[table_id] = StagedDetails(prepared.schema, counts, rejected)
-        return protocol.Staged(tuple(file for part in parts for file in part.files))
+        files = tuple(file for part in parts for file in part.files)
+        return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
         """Large tables by ranges of key buckets, small ones together: about as many rows in each task."""

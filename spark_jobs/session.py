@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from open_mirroring.errors import TerminalError
 
 _JARS = Path(__file__).resolve().parents[1] / "jars"
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
+
+_JOBS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Side effects of a task are files under names used once; a speculative twin would only waste work.
+    "spark.speculation": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+# The JVM writes this before any logging exists that could be told not to: Spark uses the vector module on purpose.
+_UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
@@ -17,34 +38,46 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
 
     Under ``spark-submit`` the master, memory and jars are what was submitted. Started from Python, the session is
     local with the fetched jars on its class path.
+
+    Raises:
+        TerminalError: ``JAVA_NOT_STARTED`` when there is no Java that could be started.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name)
+    conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
         jars = ":".join(sorted(str(jar) for jar in _JARS.glob("*.jar")))
-        builder = (
-            builder.master(f"local[{cores or '*'}]")
-            .config("spark.driver.extraClassPath", jars)
-            .config(
-                "spark.driver.extraJavaOptions",
-                f"-Dlog4j2.configurationFile={_JARS.parent}/spark_jobs/log4j2.properties",
-            )
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-        )
-    return (
-        builder.config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        # Side effects of a task are files under names used once; a speculative twin would only waste work.
-        .config("spark.speculation", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .getOrCreate()
-    )
+        conf.setMaster(f"local[{cores or '*'}]")
+        conf.set("spark.driver.extraClassPath", jars)
+        conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
+        conf.set("spark.driver.bindAddress", "127.0.0.1")
+        conf.set("spark.driver.host", "127.0.0.1")
+        if SparkContext._gateway is None:
+            SparkContext(conf=conf, gateway=_start_jvm(conf))
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _start_jvm(conf: SparkConf) -> JavaGateway:
+    """A JVM whose standard error comes through ours, without what nobody can act on."""
+    read_end, write_end = os.pipe()
+    threading.Thread(target=_forward, args=(read_end,), name="jvm-stderr", daemon=True).start()
+    try:
+        return launch_gateway(conf, {"stderr": write_end})
+    except PySparkRuntimeError as error:
+        raise TerminalError(
+            "JAVA_NOT_STARTED",
+            "Spark could not start a Java virtual machine",
+            way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said stands above",
+        ) from error
+    finally:
+        os.close(write_end)
+
+
+def _forward(read_end: int) -> None:
+    with open(read_end, "rb") as lines:
+        for line in lines:
+            if line != _UNAVOIDABLE:
+                os.write(2, line)

@@ -75,7 +75,7 @@ def stage(task: StageTask) -> list[StagedTable]:
         except PlanStop as stop:
             staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
             continue
-        name = f"{footer.number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
+        name = f"{footer.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
         objects = _create(store, plan, target, planned, name)
         staged.append(StagedTable(plan.table_id, objects, planned.counts, tuple(planned.rejected), None))
     return staged

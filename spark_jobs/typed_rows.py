@@ -87,7 +87,7 @@ def _upserts(
         if field.name not in source_types:
             arrays.append(pa.nulls(len(texts), field.type))
             continue
-        arrays.append(_column(values[field.name], source_types[field.name], field, index, bad))
+        arrays.append(typed_column(values[field.name], source_types[field.name], field, index, bad))
     marker = RowMarker.UPSERT if keys else RowMarker.INSERT
     arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(texts)))
     return _without(arrays, schema, index, bad, failures)
@@ -106,7 +106,7 @@ def _deletes(
     by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
     bad: dict[int, Failure] = {}
     arrays = [
-        _column(by_key[field.name], types[field.name], field, index, bad)
+        typed_column(by_key[field.name], types[field.name], field, index, bad)
         if field.name in by_key
         else pa.nulls(len(index), field.type)
         for field in list(schema)[:-1]
@@ -145,7 +145,8 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
     return {name: table[name].combine_chunks() for name in wanted}
 
 
-def _column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
     cast = _CASTS.get(str(field.type).split("(")[0].split("[")[0])
     array = cast(texts, sql_type, field.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:

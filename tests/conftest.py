@@ -11,11 +11,13 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.postgres import PostgresServer
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
-MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark"}
+MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,3 +43,12 @@ def spark() -> Iterator[SparkSession]:
     session = build_session("open-mirroring-tests")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test run's own."""
+    from tests.postgres import running_postgres
+
+    with running_postgres() as server:
+        yield server

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import yaml
 from deltalake import DeltaTable
 
@@ -105,7 +106,7 @@ class Pipeline:
 
     def mirrored(self, schema: str, table: str) -> list[dict[str, Any]]:
         """The target table's rows, timestamps without their zone (all are UTC)."""
-        rows = DeltaTable(str(self.target / schema / table)).to_pyarrow_table().to_pylist()
+        rows = pa.table(DeltaTable(str(self.target / schema / table)).scan()).to_pylist()
         return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
     def numbers(self, folder: str) -> list[int]:

@@ -1,7 +1,7 @@
 """Data files of the landing zone: Parquet with a footer that says what the file is, and the check before it counts.
 
-The footer makes every file its own evidence: which mirror, table and number it is, which part of the log it holds,
-and the digest of its rows. The last file stays in the folder (F-35), so it can tell what the ledger lost.
+The footer makes every file its own evidence: which mirror, table and publication it belongs to, which part of the log
+it holds, and the digest of its rows. The last file stays in the folder (F-35), so it can tell what the ledger lost.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ _KEYLESS_MARKERS = [int(RowMarker.INSERT)]
 class Footer:
     """What a data file says of itself.
 
-    *number* is the file's number; *batch_from* (excluded) and *batch_to* (included) bound its log batches; the
-    positions bound its changes, empty for a load and for a file without rows. :func:`write_data_file` fills in
-    *rows* and *digest*.
+    *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
+    before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
+    log batches; the positions bound its changes, empty for a load and for a file without rows.
+    :func:`write_data_file` fills in *rows* and *digest*.
     """
 
     mirror: str
     table_id: str
     generation: int
-    number: int
+    first_number: int
     batch_from: int
     batch_to: int
     kind: Literal["changes", "load"]

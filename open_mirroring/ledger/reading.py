@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.publishing import TableRow
 
@@ -74,6 +75,17 @@ class PublishedFile(NamedTuple):
     kind: str
     batch_from: int
     batch_to: int
+    confirmed_at: datetime
+
+
+class Publication(NamedTuple):
+    """A confirmed publication of a table: its log batches (from excluded, to included) and what became of changes."""
+
+    version: int
+    kind: str
+    batch_from: int
+    batch_to: int
+    counts: dict[str, int]
     confirmed_at: datetime
 
 
@@ -192,6 +204,23 @@ class LedgerReader:
                 for row in db.execute(query.order_by(c.number))
             ]
 
+    def publications(self, table_id: str, generation: int) -> list[Publication]:
+        """Confirmed publications of a table, in order."""
+        c = t.publication.c
+        query = sa.select(t.publication).where(c.table_id == table_id, c.generation == generation)
+        with self._engine.connect() as db:
+            return [
+                Publication(
+                    row.version,
+                    row.kind,
+                    row.batch_from,
+                    row.batch_to,
+                    json.loads(row.counts),
+                    _aware(row.confirmed_at),
+                )
+                for row in db.execute(query.order_by(c.version))
+            ]
+
     def newest_number(self, table_id: str, generation: int, confirmed_before: datetime) -> int:
         """The highest number of a table that was confirmed before a moment; 0 when there is none."""
         c = t.published_file.c
@@ -210,6 +239,13 @@ class LedgerReader:
                 (number, json.loads(manifest)["counts"], _aware(at))
                 for number, manifest, at in db.execute(query.order_by(c.number)).tuples()
             ]
+
+    def manifests(self) -> dict[int, Manifest]:
+        """What was sealed for every committed batch."""
+        c = t.log_batch.c
+        query = sa.select(c.number, c.manifest).where(c.mirror == self._mirror)
+        with self._engine.connect() as db:
+            return {number: Manifest.from_json(text) for number, text in db.execute(query.order_by(c.number)).tuples()}
 
     def open_fragment_count(self) -> int:
         """Split messages that wait for pieces."""

@@ -21,6 +21,11 @@ from open_mirroring_airflow.spark_installation import class_path, job_environmen
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
 _TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD = 1, 2, 3, 4, 5
+_ERRORS: dict[int, type[TerminalError | TransientError]] = {
+    _TERMINAL: TerminalError,
+    _USAGE: TerminalError,
+    _TRANSIENT: TransientError,
+}
 _MARKS = "confirmed_before"
 
 
@@ -117,20 +122,20 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             return self.tables_stopped(hook.report)
         if exit_code == _ON_HOLD:
             raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
-        if exit_code == _USAGE:
-            raise TerminalError(
-                "JOB_USAGE",
-                "the job refused its arguments or the mirror file",
-                where=self.job,
-                way_out="the task's log says which; run `open-mirroring check` on the mirror file",
-            ) from error
         self._fail(hook, exit_code, error)
 
     def _fail(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> NoReturn:
-        if hook.error and exit_code in (_TERMINAL, _TRANSIENT):
+        kind = _ERRORS.get(exit_code)
+        if kind is not None and hook.error is not None:
             code, text = hook.error
-            kind = TerminalError if exit_code == _TERMINAL else TransientError
             raise kind(code, text, where=self.job) from error
+        if exit_code == _USAGE:
+            raise TerminalError(
+                "JOB_USAGE",
+                "the job refused its arguments",
+                where=self.job,
+                way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
+            ) from error
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
         raise TransientError(
             "JOB_DIED",
@@ -167,7 +172,8 @@ class PublishingOperator(OpenMirroringSparkOperator):
         kwargs: those of :class:`OpenMirroringSparkOperator`.
 
     Raises:
-        AirflowSkipException: the gate let no table pass, or gave no answer.
+        AirflowSkipException: the gate let no table pass, or gave no answer; the mirror as a whole is stopped (then
+            the task before it failed saying why).
     """
 
     def __init__(self, *, gate_task_id: str | None = None, **kwargs: Any) -> None:
@@ -179,6 +185,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         mirror = load_mirror(Path(self.mirror_file))
         tables = self._tables(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
+        stop = ledger.mirror()
+        if stop.stop_code is not None:
+            raise AirflowSkipException(
+                f"The mirror is stopped, nothing is published: {stop.stop_code}: {stop.stop_what}"
+            )
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, _tables_argument(mirror, tables), context)
         self._tell(mirror, ledger, before, context)

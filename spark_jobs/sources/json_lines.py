@@ -55,11 +55,11 @@ def list_files(root: Path) -> Listing:
     return list_source_files(root, SUFFIXES)
 
 
-def ranges(root: Path, name: str, start: int, size: int, *, final: bool = False) -> list[BoundRange]:
+def ranges(root: Path, name: str, start: int, size: int) -> list[BoundRange]:
     """The complete lines that a file has beyond byte *start*, in ranges of about 64 MB for as many workers.
 
     A gzip file is one range, and all of it again should it have changed its size: what was read before is found to be
-    there twice. *size* is the file's size as listed; *final* as for :func:`last_line_end`.
+    there twice. *size* is the file's size as listed.
 
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
@@ -67,7 +67,7 @@ def ranges(root: Path, name: str, start: int, size: int, *, final: bool = False)
     if _is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
     found = []
-    end = last_line_end(root / name, start, size=size, final=final)
+    end = last_line_end(root / name, start, size=size)
     with open_source(root / name) as file:
         while start < end:
             cut = end
@@ -80,17 +80,19 @@ def ranges(root: Path, name: str, start: int, size: int, *, final: bool = False)
     return found
 
 
-def last_line_end(path: Path, start: int, *, size: int | None = None, final: bool = False) -> int:
+def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
     """Where the last complete line ends: a range from *start* to here holds whole lines only.
+
+    A last line without its line end is complete if it is a whole JSON object: nothing can follow one on its line.
+    Half a line waits until the file has grown.
 
     Args:
         path: a plain file.
         start: where the previous range ended.
         size: look at the first bytes only; None for the file as it is now.
-        final: the file will not grow any more, so that a last line needs no line end.
 
     Returns:
-        The byte offset behind the line end; *start* when no line is complete.
+        The byte offset behind the last complete line; *start* when no line is complete.
 
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
@@ -99,16 +101,28 @@ def last_line_end(path: Path, start: int, *, size: int | None = None, final: boo
         end = file.seek(0, os.SEEK_END)
         if size is not None:
             end = min(end, size)
-        if final:
-            return max(start, end)
-        while end > start:
-            begin = max(start, end - _CHUNK)
-            file.seek(begin)
-            found = file.read(end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
+        line_end = _last_newline(file, start, end)
+        file.seek(line_end)
+        return end if _is_object(file.read(end - line_end)) else line_end
+
+
+def _last_newline(file: IO[bytes], start: int, end: int) -> int:
+    while end > start:
+        begin = max(start, end - _CHUNK)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
     return start
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:

@@ -42,15 +42,9 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
     drops what it holds twice. A plain JSON-lines file gives its complete new lines.
 
     Raises:
-        TerminalError: ``SOURCE_MISSING`` when the source's path does not exist, ``SOURCE_SHRUNK`` when a file is
-            shorter than what was bound of it.
+        TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
+            file is shorter than what was bound of it.
     """
-    if not source.path.is_dir():
-        raise TerminalError(
-            "SOURCE_MISSING",
-            f"the source folder {str(source.path)!r} does not exist",
-            way_out="correct `source.path` in the mirror file, or create the folder if nothing was delivered yet",
-        )
     listed = capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)
     ranges: list[BoundRange] = []
     for name, size in listed.files:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger import open_ledger, tables
 from open_mirroring_airflow import spark_installation
 from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
 
@@ -30,7 +32,7 @@ LEDGER = {
     "schema": "ledger",
     "extra": {"sslmode": "require"},
 }
-WithLedger = """
+LEDGER_BY_NAME = """
 mirror: shop
 source: {format: sqlserver-ces, transport: capture, path: capture}
 landing_zone: {store: local, path: zone}
@@ -74,7 +76,9 @@ def test_a_job_is_submitted_with_name_program_mirror_file_jars_and_quiet_logging
 def test_cores_and_memory_of_the_mirror_file_are_used(
     write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_mirror(WithLedger.replace("{connection: shop_ledger}", "sqlite:///l.db") + "spark: {cores: 3, memory: 2g}")
+    file = write_mirror(
+        LEDGER_BY_NAME.replace("{connection: shop_ledger}", "sqlite:///l.db") + "spark: {cores: 3, memory: 2g}"
+    )
     _operator(file).execute(task_context)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://master", "port": 7077}')
     _operator(file).execute(task_context)
@@ -97,7 +101,7 @@ def test_secrets_are_in_the_environment_of_the_submitting_process_and_nowhere_el
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", '{"conn_type": "http", "password": "of-somebody-else"}')
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "of-airflow")
     before = dict(os.environ)
-    operator = _operator(write_mirror(WithLedger))
+    operator = _operator(write_mirror(LEDGER_BY_NAME))
     operator.execute(task_context)
     assert dict(os.environ) == before
     [call] = fake_spark.calls
@@ -118,7 +122,7 @@ def test_a_job_reads_the_connection_that_it_was_given(
     """The core resolves the name from exactly this variable to the same ledger that Airflow's tasks use."""
     from open_mirroring_airflow.connections import ledger_url
 
-    file = write_mirror(WithLedger)
+    file = write_mirror(LEDGER_BY_NAME)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(LEDGER))
     _operator(file).execute(task_context)
     for_tasks = ledger_url(load_mirror(file))
@@ -141,8 +145,8 @@ def test_an_unknown_spark_connection_is_our_error_and_not_yarn(
 def test_an_unknown_connection_of_the_mirror_stops_before_anything_runs(
     write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
-    with pytest.raises(TerminalError, match="CONNECTION_MISSING.*'shop_ledger'"):
-        _operator(write_mirror(WithLedger)).execute(task_context)
+    with pytest.raises(TerminalError, match=r"CONNECTION_MISSING.*'shop_ledger'"):
+        _operator(write_mirror(LEDGER_BY_NAME)).execute(task_context)
     assert fake_spark.calls == []
 
 
@@ -190,6 +194,7 @@ def test_the_report_of_a_job_is_what_its_task_returns(
     [
         (1, ERROR + "COUNTS_DIFFER: 3 messages were read, 2 have a disposition", TerminalError, "COUNTS_DIFFER"),
         (4, ERROR + "LEDGER_UNREACHABLE: the ledger does not answer", TransientError, "LEDGER_UNREACHABLE"),
+        (2, ERROR + "CONFIG_INVALID: 1 mistake found:", TerminalError, "CONFIG_INVALID"),
         (2, "usage: extract_changes [-h] mirror", TerminalError, "JOB_USAGE"),
         (3, json.dumps(REPORT | {"stopped": {"dbo.orders": "GAP: x"}}), TerminalError, "TABLES_STOPPED"),
         # Not said by the job itself: spark-submit could not start it, or an accident: worth another attempt.
@@ -253,7 +258,7 @@ def test_publish_is_skipped_when_nothing_is_known_to_pass(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], answer: dict[str, Any] | None
 ) -> None:
     task_context["ti"].xcoms["gate"] = answer
-    with pytest.raises(AirflowSkipException, match="HOLD" if answer and answer["held"] else ""):
+    with pytest.raises(AirflowSkipException, match="HOLD" if answer and answer["held"] else None):
         _publish(mirror_file).execute(task_context)
     assert fake_spark.calls == []
 
@@ -267,6 +272,19 @@ def test_a_table_that_is_mirrored_no_more_is_not_put_on_a_command_line(
     task_context["params"]["tables"] = ["; rm -r"]
     with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
         _publish(mirror_file, gate=None).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def test_nothing_is_published_for_a_mirror_that_is_stopped_as_a_whole(
+    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    mirror = load_mirror(mirror_file)
+    with open_ledger(mirror.ledger_url()).begin() as db:
+        stopped = {"name": "shop", "stop_code": "LOG_BEHIND", "stop_what": "another log", "homeless_rejects": 0}
+        db.execute(sa.insert(tables.mirror).values(version=1, committed=3, **stopped))
+    task_context["ti"].xcoms["gate"] = _answer("dbo.orders")
+    with pytest.raises(AirflowSkipException, match="LOG_BEHIND"):
+        _publish(mirror_file).execute(task_context)
     assert fake_spark.calls == []
 
 

@@ -47,6 +47,13 @@ class LinksThenUnlinks(Store):
         return zone.with_file(number, (content, FINAL))
 
 
+class CreatesMarkerInPlace(Store):
+    """The marker is written under its own name: a crash leaves it there without its content."""
+
+    def torn_marker(self, zone: Zone) -> Zone | None:
+        return zone._replace(marker="") if zone.marker is None else None
+
+
 class BindsMarkerEtag(Store):
     """Not an ablation: an established table accepts only the marker object that it was established with."""
 

@@ -104,6 +104,10 @@ class Store:
         """Whether a late rename of this object can ever do something again: a sealed ETag never comes back."""
         return zone.etag_of(file) is SEALED_ETAG
 
+    def torn_marker(self, zone: Zone) -> Zone | None:
+        """What a crash in the middle of creating the marker leaves behind; None because there is no middle."""
+        return None
+
     def marker(self, zone: Zone, row: p.TableRow) -> str | None:
         """The incarnation id that a reader finds."""
         return zone.marker

@@ -133,6 +133,10 @@ class PublishWorld:
             given_up = self._step(writer, p.Unknown())
             if given_up != self._begin:  # else it is the crash
                 yield ("never", i), False, self._with_writer(state, i, given_up)
+        if isinstance(request, p.CreateMarker):
+            half = self._store.torn_marker(state.zone)
+            if half is not None:
+                yield ("torn", i), False, self._with_writer(state._replace(zone=half), i, self._begin)
         if isinstance(request, p.Rename):
             torn = self._store.torn_rename(state.zone, request.number, request.file, self._contents[request.file])
             if torn is not None:
@@ -152,7 +156,7 @@ class PublishWorld:
             case p.Acquire() | p.Establish() | p.Intend() | p.Seal() | p.Confirm() | p.Stop():
                 return self._written(state, request, writer)
             case p.CreateMarker(marker):
-                zone = zone if zone.marker else zone._replace(marker=marker)
+                zone = zone if zone.marker is not None else zone._replace(marker=marker)
                 return state._replace(zone=zone), p.Answered()
             case p.ReadMarker():
                 return state, p.Marker(self._store.marker(zone, self.rows[state.row]))

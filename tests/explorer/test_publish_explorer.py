@@ -113,6 +113,9 @@ ABLATIONS = {
     "marker read before staging only": Ablation(
         OLD_INCARNATION, Bounds(foreign_folders=1, cuts=((1,),)), without.ReadsMarkerBeforeStagingOnly
     ),
+    "marker written in place": Ablation(
+        STOP_CAUSE, Bounds(late=0, established=False, cuts=((1,),)), store=without.CreatesMarkerInPlace
+    ),
     "numbers in another order": Ablation(NO_GAP, SMALL, without.RenamesBackwards),
     "unknown outcome taken for done": Ablation(NO_GAP, SMALL, without.TakesUnknownForDone),
     "no If-None-Match, foreign file": Ablation(

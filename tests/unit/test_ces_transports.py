@@ -164,10 +164,13 @@ def test_lines_are_placed_at_their_byte_offset(tmp_path: Path) -> None:
         RawMessage("a.jsonl", 0, b"{a}"),
         RawMessage("a.jsonl", 9, "é{b}".encode()),
     ]
-    final = last_line_end(tmp_path / "a.jsonl", complete, final=True)
-    assert list(read_lines(tmp_path, "a.jsonl", complete, final, "bare")) == [
-        RawMessage("a.jsonl", complete, b"last without end")
-    ]
+
+
+@pytest.mark.parametrize(("tail", "complete"), [(b'{"a": 1}', True), (b'{"a": 1', False), (b"12", False), (b"", True)])
+def test_a_last_line_needs_no_end_if_it_is_a_whole_object(tail: bytes, complete: bool, tmp_path: Path) -> None:
+    """Nothing can follow a whole object on its line; half a line, or a number, may still grow."""
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n" + tail)
+    assert last_line_end(tmp_path / "a.jsonl", 0) == (3 + len(tail) if complete else 3)
 
 
 def test_a_growing_file_is_read_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,30 @@
+"""How the demo says that something went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_TAIL = 40
+
+
+class DemoFailed(Exception):
+    """The demo did not end well.
+
+    Args:
+        what: one sentence for the reader.
+        log: the file that tells more; its end is shown.
+    """
+
+    def __init__(self, what: str, log: Path | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.log = log
+
+
+def tail(log: Path, lines: int = _TAIL) -> str:
+    """The last lines of a log; says so where there is none."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"

@@ -1,0 +1,81 @@
+"""The folder that a demo has for itself."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from demo.failures import DemoFailed
+
+ROOT = Path(__file__).resolve().parent.parent
+MIRROR = "shop"
+_OWN = ".demo"
+_PLACES = 9
+
+
+class Place:
+    """Where everything of one demo lies, below *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.source = root / "source.db"
+        self.capture = root / "capture"
+        self.export = root / "export"
+        self.mirrors = root / "mirrors"
+        self.landing_zone = root / "landing_zone"
+        self.change_log = root / "change_log"
+        self.tables = root / "tables"
+        self.airflow_home = root / "airflow"
+        self.logs = root / "logs"
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[Place]:
+    """An empty demo folder that nobody else uses until the block ends; what an earlier demo left there is removed.
+
+    While *folder* is in use by another demo, ``<folder>-2`` is taken, and so on.
+
+    Raises:
+        DemoFailed: when the folder holds something that no demo has put there, or all are in use.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, _PLACES + 1):
+        chosen = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        # Beside the folder, because the folder itself is removed. The kernel frees the lock, however the demo ends.
+        with chosen.with_name(f"{chosen.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield _prepare(chosen)
+            return
+    raise DemoFailed(f"{folder} and the {_PLACES - 1} folders after it are all in use by running demos")
+
+
+def _prepare(root: Path) -> Place:
+    if root.exists():
+        if any(root.iterdir()) and not (root / _OWN).is_file():
+            raise DemoFailed(f"{root} holds something that no demo has put there; name another --folder")
+        shutil.rmtree(root)
+    place = Place(root)
+    root.mkdir()
+    (root / _OWN).touch()
+    for made in (place.mirrors, place.airflow_home, place.logs, place.landing_zone, place.capture, place.tables):
+        made.mkdir()
+    shutil.copy(Path(__file__).parent / "mirrors" / f"{MIRROR}.yaml", place.mirrors)
+    return place
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without settings of another Airflow or mirror, with the demo's programs first."""
+    foreign = ("AIRFLOW", "OPEN_MIRRORING_", "_AIRFLOW", "PYSPARK_", "SPARK_")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
+    own = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+    # What talks to 127.0.0.1 must not be sent to a proxy.
+    direct = ",".join(filter(None, (kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1", "localhost")))
+    return {**kept, **own, "NO_PROXY": direct, "no_proxy": direct, **more}

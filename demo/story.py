@@ -1,0 +1,212 @@
+"""What happens in the demo, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from demo.airflow_api import AirflowApi
+from demo.airflow_server import USER, AirflowServer
+from demo.failures import DemoFailed
+from demo.outcome import Outcome, assess, judge, lags, late_across_batches, read_changes
+from demo.place import MIRROR, Place
+from demo.shop import MirroringService, Shop
+from open_mirroring.config import load_mirror
+from open_mirroring.config.pools import pools_document
+
+INITIAL_LOAD, REPLICATE = f"{MIRROR}__initial_load", f"{MIRROR}__replicate"
+_DAGS = {INITIAL_LOAD, REPLICATE, f"{MIRROR}__reconcile"}
+_BUSY, _QUIET = 100, 25
+"""Transactions of the shop between two runs, and while a run is under way."""
+_PARSE_LIMIT, _RUN_LIMIT = 120.0, 900.0
+_PERIOD = 120.0
+"""Seconds between two runs once the demo is over and left running."""
+
+
+class Story:
+    """A demo in its place: :meth:`prove`, perhaps :meth:`go_on`, and in any case :meth:`end`.
+
+    Args:
+        place: an empty demo folder.
+        say: prints a line.
+        runs: how many replicate runs.
+        seed: decides all that happens in the shop.
+        keep: whether it will be left running: then Airflow also starts runs by the clock.
+    """
+
+    def __init__(self, place: Place, say: Callable[[str], None], *, runs: int, seed: int, keep: bool) -> None:
+        self._place, self._say, self._runs, self._keep = place, say, runs, keep
+        self._shop = Shop(place, seed)
+        self._airflow: AirflowServer | None = None
+        self._service: MirroringService | None = None
+
+    def prove(self) -> Outcome:
+        """Everything once, from an empty folder to the judge.
+
+        Raises:
+            DemoFailed: when a part does not do what it should.
+        """
+        say, shop = self._say, self._shop
+        say("starting Airflow (standalone, SQLite, its own ports)")
+        self._airflow = airflow = AirflowServer(self._place, follows_schedules=self._keep)
+        rows = {name: counts["rows"] for name, counts in shop.open()["tables"].items()}
+        say(f"the shop opens: {', '.join(f'{name} {number} rows' for name, number in rows.items())}")
+        exported = shop.export()
+        say(f"exported all tables to Parquet; the stream goes on from {exported['stream_from']}")
+        self._trade(_BUSY, hold_back=True)
+        self._service = service = MirroringService(self._place)
+        say("the mirroring service watches the landing zone")
+        api = self._prepare(airflow)
+
+        api.unpause(INITIAL_LOAD)
+        self._follow(api, INITIAL_LOAD, api.trigger(INITIAL_LOAD), "initial load")
+        # Where Airflow follows the clock this starts a run by itself; those triggered queue behind it.
+        api.unpause(REPLICATE)
+        for number in range(1, self._runs + 1):
+            last = number == self._runs
+            # The last delivery brings all that was withheld, and the last run reads it: source and log hold the same.
+            self._trade(_BUSY, hold_back=not last)
+            goes_on = None if last else lambda: self._trade(_QUIET, hold_back=True)
+            run_id = api.trigger(REPLICATE)
+            self._follow(api, REPLICATE, run_id, f"replicate run {number} of {self._runs}", goes_on)
+        say("waiting until the mirroring service has applied every file")
+        service.wait_until_applied(list(rows))
+        say("judging: source and mirrored tables, cell by cell")
+        lag = lags(self._place, rows, shop.last_delivery())
+        late = late_across_batches(read_changes(self._place))
+        return assess(judge(self._place), lag, shop.report(), late)
+
+    def go_on(self) -> None:
+        """Leave it running until it is interrupted; the shop trades and a run starts every two minutes.
+
+        Raises:
+            DemoFailed: when Airflow or the mirroring service ends.
+        """
+        airflow, service = self._airflow, self._service
+        if airflow is None or service is None:
+            raise DemoFailed("nothing is running that could go on")
+        print(
+            f"\n  Airflow's pages: {airflow.address}\n  user {USER}, password {airflow.password}\n"
+            f"  mirror file: {self._place.mirrors / MIRROR}.yaml (for `open-mirroring status`)\n"
+            f"  The shop goes on, with a replicate run every {_PERIOD:.0f} s. Ctrl-C stops everything.\n",
+            flush=True,
+        )
+        api = AirflowApi(airflow.address, USER, airflow.password)
+        due = time.monotonic() + _PERIOD
+        while True:
+            time.sleep(1)
+            airflow.service.check()
+            service.service.check()
+            if time.monotonic() >= due:
+                self._trade(_QUIET, hold_back=True)
+                run_id = api.trigger(REPLICATE)
+                self._say(f"triggered {run_id}")
+                due = time.monotonic() + _PERIOD
+
+    def end(self) -> None:
+        """Stop everything that was started; safe to call at any time.
+
+        Raises:
+            DemoFailed: when a process is left behind.
+        """
+        services = [one.service for one in (self._service, self._airflow) if one is not None]
+        failures = []
+        for service in services:
+            self._say(f"stopping {service.name}")
+            try:
+                killed = service.stop()
+            except DemoFailed as failure:
+                failures.append(failure)  # the others must be stopped all the same
+                continue
+            if killed:
+                self._say(f"{service.name} did not end by itself; killed: {'; '.join(killed)}")
+        if failures:
+            raise failures[0]
+
+    def _prepare(self, airflow: AirflowServer) -> AirflowApi:
+        """Wait for Airflow, make the pools, wait for the DAGs and let them run."""
+        api = airflow.wait_until_ready(lambda text: self._say(f"Airflow: {text}"))
+        mirror = load_mirror(self._place.mirrors / f"{MIRROR}.yaml")
+        for name, pool in pools_document([mirror]).items():
+            api.add_pool(name, pool["slots"], pool["description"])
+        give_up = time.monotonic() + _PARSE_LIMIT
+        while missing := _DAGS - api.dag_ids():
+            errors = api.import_errors()
+            if errors:
+                raise DemoFailed(f"Airflow cannot import a DAG file: {errors[0]}", airflow.service.log)
+            if time.monotonic() > give_up:
+                raise DemoFailed(f"Airflow does not find {', '.join(sorted(missing))}", airflow.service.log)
+            time.sleep(1)
+        self._say(f"Airflow is ready at {airflow.address}; DAGs: {', '.join(sorted(_DAGS))}")
+        return api
+
+    def _trade(self, transactions: int, *, hold_back: bool) -> None:
+        done = self._shop.trade(transactions, hold_back=hold_back)
+        self._say(
+            f"the shop trades: {done['transactions']} transactions, {done['events']} events, "
+            f"{done['messages']} messages delivered in {done['files']} files, {done['withheld']} withheld"
+        )
+
+    def _follow(
+        self, api: AirflowApi, dag_id: str, run_id: str, what: str, meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        """Wait for a run to end well, telling of its tasks; *meanwhile* happens once its first task is running."""
+        self._say(f"{what}: triggered {dag_id} {run_id}")
+        give_up = time.monotonic() + _RUN_LIMIT
+        told: dict[str, str | None] = {}
+        while True:
+            self._check()
+            # Asked before the tasks: when it has ended, so have they.
+            state = api.run_state(dag_id, run_id)
+            tasks = api.tasks(dag_id, run_id)
+            for name, task in tasks.items():
+                if told.get(name) != task["state"] and task["state"] in _ENDED:
+                    self._say(f"  {name}: {task['state']}{_duration(task)}")
+                told[name] = task["state"]
+            if meanwhile is not None and "running" in told.values():
+                meanwhile()
+                meanwhile = None
+            if state in ("success", "failed"):
+                break
+            if time.monotonic() > give_up:
+                late = f"{what} has not ended after {_RUN_LIMIT:.0f} s: {told}"
+                raise DemoFailed(late, self._log_of(dag_id, run_id, told))
+            time.sleep(1)
+        if meanwhile is not None:
+            meanwhile()  # too quick to be seen running
+        if state == "failed":
+            raise DemoFailed(f"{what} failed: {told}", self._log_of(dag_id, run_id, told))
+        self._note(api, dag_id, run_id, what)
+
+    def _note(self, api: AirflowApi, dag_id: str, run_id: str, what: str) -> None:
+        answer = api.returned(dag_id, run_id, "reconcile")
+        note = answer.get("note") if isinstance(answer, dict) else None
+        self._say(f"{what}: {note or 'done'}")
+
+    def _check(self) -> None:
+        if self._airflow is not None:
+            self._airflow.service.check()
+        if self._service is not None:
+            self._service.check()
+
+    def _log_of(self, dag_id: str, run_id: str, states: dict[str, str | None]) -> Path | None:
+        """The log of the first task that is to blame, or of Airflow itself."""
+        if self._airflow is None:
+            return None
+        for wanted in ("failed", "up_for_retry", "running"):
+            for task in sorted(name for name, state in states.items() if state == wanted):
+                # The last task fails because of those before it.
+                log = self._airflow.task_log(dag_id, run_id, task) if task != "reconcile" else None
+                if log is not None:
+                    return log
+        return self._airflow.task_log(dag_id, run_id, "reconcile") or self._airflow.service.log
+
+
+_ENDED = ("success", "failed", "skipped", "upstream_failed", "up_for_retry", "deferred")
+
+
+def _duration(task: dict[str, Any]) -> str:
+    seconds = task.get("duration")
+    return "" if seconds is None else f", {seconds:.0f} s"

@@ -1,0 +1,274 @@
+"""The deep check of one table: what its files hold, and whether the ledger's accounts of its publications add up.
+
+Pure functions over plain values; a job reads the files and hands over what it found in them. Where
+:mod:`open_mirroring.reconciling` judges names, sizes and ETags, this judges content: a published number keeps its
+bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has one disposition (I1).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from open_mirroring import verdicts as v
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.ledger.reading import BatchContents, Publication, PublishedFile
+
+DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected")
+"""What can become of a logged change when it is published; with ``changes`` on the other side they add up (I1)."""
+
+_PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20
+_ORDER = (
+    v.CONTENT_CHANGED,
+    v.FOOTER_MISMATCH,
+    v.FILE_UNFIT,
+    v.PUBLICATION_GAP,
+    v.COUNTS_DIFFER,
+    v.LOG_MISSING_BATCH,
+    v.LOG_COUNT_DIFFERS,
+)
+_PASSING_BY = frozenset({v.FILE_UNREAD, v.FILE_MOVED})
+
+
+class DeepFinding(NamedTuple):
+    """Something that is not as it must be; *table* is None when it concerns the change log as a whole.
+
+    *evidence* holds plain JSON values: ``count`` of the problems of this code and the first of them as ``problems``.
+    """
+
+    table: str | None
+    code: str
+    what: str
+    evidence: dict[str, object]
+
+    @property
+    def stops(self) -> bool:
+        """Whether the table must not go on; findings that pass by themselves, and those of the log, stop none."""
+        return self.table is not None and self.code not in _PASSING_BY
+
+
+class FileContent(NamedTuple):
+    """What was found in one numbered file.
+
+    Attributes:
+        number: the number in its name.
+        place: its path in the landing zone.
+        size: its length in bytes.
+        rows: its row count, and *digest* that of its rows, computed from its content; None when it cannot be read.
+        columns: how many columns it has, the marker not counted.
+        footer: None when it has none of ours.
+        unreadable: why it cannot be read as a data file; empty when it can.
+        unfit: why it is not fit for its table (schema, keys, markers); empty when it is.
+        unread: why the attempt failed although another may succeed; empty when it did not.
+        moved: it was listed and then found nowhere.
+    """
+
+    number: int
+    place: str
+    size: int = 0
+    rows: int | None = None
+    digest: str | None = None
+    columns: int = 0
+    footer: Footer | None = None
+    unreadable: str = ""
+    unfit: str = ""
+    unread: str = ""
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """What the ledger says of one table's present generation.
+
+    Args:
+        mirror: name of the mirror.
+        source: the table as the mirror file names it.
+        table_id: its id in the ledger.
+        generation: its present life.
+        confirmed: K, the highest confirmed number.
+        first_batch: the batch after which its changes are published: that of the hand-over after a load, else 0.
+        published_batch: the batch up to which they are.
+        published: the records of all confirmed numbers, in order.
+        publications: the confirmed publications, in order.
+        contents: what the batches up to *published_batch*, and perhaps later ones, hold of it.
+    """
+
+    mirror: str
+    source: str
+    table_id: str
+    generation: int
+    confirmed: int
+    first_batch: int
+    published_batch: int
+    published: Sequence[PublishedFile]
+    publications: Sequence[Publication]
+    contents: Sequence[BatchContents]
+
+
+class Problems:
+    """Collects problems by code and gives one finding for each code, the most important first."""
+
+    def __init__(self, table: str | None) -> None:
+        self._table = table
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, code: str, text: str) -> None:
+        """Take a problem; its text says where it is."""
+        self._texts.setdefault(code, []).append(text)
+
+    def findings(self) -> Iterator[DeepFinding]:
+        """The findings, one for each code."""
+        rank = {code: place for place, code in enumerate(_ORDER)}
+        for code in sorted(self._texts, key=lambda code: (rank.get(code, len(rank)), code)):
+            texts = self._texts[code]
+            more = len(texts) - _PROBLEMS_SHOWN
+            what = "; ".join(texts[:_PROBLEMS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+            yield DeepFinding(self._table, code, what, {"count": len(texts), "problems": texts[:_PROBLEMS_KEPT]})
+
+
+def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
+    """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
+
+    *files* are those that are still there, every copy of each; a number without a file is no finding here, for only
+    its neighbours and its age tell why (F-36, I22). Numbers above K are left to the publisher, who sealed them.
+
+    Codes: CONTENT_CHANGED, FOOTER_MISMATCH, FILE_UNFIT, PUBLICATION_GAP, COUNTS_DIFFER; not stopping: FILE_UNREAD,
+    FILE_MOVED.
+    """
+    problems = Problems(record.source)
+    _check_publications(record, problems)
+    _check_files(record, files, problems)
+    return list(problems.findings())
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
+    sealed = {file.number: file for file in record.published}
+    first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
+    widest = 0, 0
+    for found in sorted(files, key=lambda file: (file.number, file.place)):
+        expected = sealed.get(found.number)
+        if expected is None:
+            continue
+        where = f"number {found.number} ({found.place})"
+        if found.moved or found.unread:
+            code = v.FILE_MOVED if found.moved else v.FILE_UNREAD
+            problems.add(code, f"{where}: {found.unread or 'moved away while it was to be read'}")
+            continue
+        for text in _content_changes(found, expected):
+            problems.add(v.CONTENT_CHANGED, f"{where}: {text}")
+        if found.unreadable:
+            continue
+        for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
+            problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
+        if found.unfit:
+            problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
+        elif found.columns < widest[0]:
+            # A sticky schema only grows (F-83): a file that lacks a column of an earlier one is no prefix's successor.
+            text = f"{found.columns} columns, while number {widest[1]} before it has {widest[0]}"
+            problems.add(v.FILE_UNFIT, f"{where}: {text}")
+        widest = max(widest, (found.columns, found.number))
+
+
+def _content_changes(found: FileContent, sealed: PublishedFile) -> Iterator[str]:
+    if found.unreadable:
+        yield found.unreadable
+    if found.size != sealed.size:
+        yield f"{found.size} bytes, published were {sealed.size}"
+    if found.digest is not None and found.digest != sealed.digest:
+        yield f"its rows have the digest {found.digest}, published was {sealed.digest}"
+    if found.rows is not None and found.rows != sealed.rows:
+        yield f"{found.rows} rows, published were {sealed.rows}"
+
+
+def _footer_mismatches(
+    record: TableRecord, found: FileContent, sealed: PublishedFile, first_number: int
+) -> Iterator[str]:
+    if found.footer is None:
+        yield "no footer of ours"
+        return
+    expected = Footer(
+        mirror=record.mirror,
+        table_id=record.table_id,
+        generation=record.generation,
+        first_number=first_number,
+        batch_from=sealed.batch_from,
+        batch_to=sealed.batch_to,
+        kind="load" if sealed.kind == "load" else "changes",
+        first_position=sealed.first_position,
+        last_position=sealed.last_position,
+        rows=sealed.rows,
+        digest=sealed.digest,
+    )
+    for name in Footer.__dataclass_fields__:
+        said, known = getattr(found.footer, name), getattr(expected, name)
+        if said != known:
+            yield f"its footer says {name} {said!r}, the ledger {known!r}"
+
+
+# --- publications -----------------------------------------------------------------------------------------------
+
+_Group = tuple[str, int, int, datetime]
+
+
+def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
+    """The files by the publication they belong to; the time of its confirmation tells two loads apart."""
+    groups: dict[_Group, list[PublishedFile]] = defaultdict(list)
+    for file in sorted(record.published, key=lambda file: file.number):
+        groups[file.kind, file.batch_from, file.batch_to, file.confirmed_at].append(file)
+    return dict(groups)
+
+
+def _check_publications(record: TableRecord, problems: Problems) -> None:
+    numbers = [file.number for file in record.published]
+    expected = set(range(1, record.confirmed + 1))
+    if missing := sorted(expected - set(numbers)):
+        problems.add(v.PUBLICATION_GAP, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
+    if unknown := sorted(set(numbers) - expected):
+        problems.add(v.PUBLICATION_GAP, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
+    groups = _groups(record)
+    batch, highest = record.first_batch, 0
+    for publication in record.publications:
+        files = groups.pop((*publication[1:4], publication.confirmed_at), [])
+        name = f"the publication of batches {publication.batch_from} to {publication.batch_to}"
+        own = [file.number for file in files]
+        if own and own != list(range(highest + 1, highest + 1 + len(own))):
+            problems.add(v.PUBLICATION_GAP, f"{name} has the numbers {_shown(own)}, the one before ended at {highest}")
+        highest = max([highest, *own])
+        if publication.kind == "changes":
+            if publication.batch_from != batch:
+                problems.add(v.PUBLICATION_GAP, f"{name} follows one that ended at batch {batch}")
+            batch = publication.batch_to
+            _check_counts(record, publication, files, name, problems)
+    if batch != record.published_batch and any(p.kind == "changes" for p in record.publications):
+        text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
+        problems.add(v.PUBLICATION_GAP, text)
+    for (kind, batch_from, batch_to, _), files in groups.items():
+        text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
+        problems.add(v.PUBLICATION_GAP, f"{text} belong to no publication")
+
+
+def _check_counts(
+    record: TableRecord, publication: Publication, files: Sequence[PublishedFile], name: str, problems: Problems
+) -> None:
+    counts = publication.counts
+    changes, accounted = counts.get("changes", 0), sum(counts.get(name, 0) for name in DISPOSITIONS)
+    if changes != accounted:
+        problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, {accounted} have a disposition")
+    logged = sum(part.rows for part in record.contents if publication.batch_from < part.batch <= publication.batch_to)
+    if changes != logged:
+        problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, its batches hold {logged}")
+    rows = sum(file.rows for file in files)
+    if counts.get("published", 0) != rows:
+        problems.add(v.COUNTS_DIFFER, f"{name} published {counts.get('published', 0)} rows, its files hold {rows}")
+
+
+def _shown(numbers: Iterable[int]) -> str:
+    listed = list(numbers)
+    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
+    return ", ".join(map(str, listed[:10])) + more

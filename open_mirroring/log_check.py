@@ -1,0 +1,210 @@
+"""The deep check of the change log: whether it holds what the ledger says that its batches hold.
+
+Pure functions over plain values; a job counts the log's rows and hands the counts over. Every committed batch is in
+the log exactly once (I29), with the files that were sealed for it and with every message at one disposition (I1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from open_mirroring import verdicts as v
+from open_mirroring.deep_check import DeepFinding, Problems
+from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.ledger.reading import BatchContents
+
+MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
+"""Every message read has exactly one of these (I1)."""
+
+CHANGE, FRAGMENT = "change", "fragment"
+
+
+class LogCount(NamedTuple):
+    """Rows of one batch, kind, table and epoch in the log, with their lowest and highest position."""
+
+    batch: int
+    kind: str
+    table: str | None
+    epoch: str | None
+    rows: int
+    lowest: str | None
+    highest: str | None
+
+
+class LogFile(NamedTuple):
+    """Rows and bytes of a file that is part of the log."""
+
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What the log holds: counts of its rows and its files by relative path; or why it cannot be opened."""
+
+    counts: Sequence[LogCount] = ()
+    files: Mapping[str, LogFile] | None = None
+    unreadable: str = ""
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """What the ledger says of the log.
+
+    Args:
+        committed: the newest committed batch when *manifests* and *contents* were read.
+        newest: the newest batch that may be in the log, read after it: committed, or under way.
+        manifests: what was sealed, by committed batch.
+        contents: per mirrored table what its committed batches hold.
+    """
+
+    committed: int
+    newest: int
+    manifests: Mapping[int, Manifest]
+    contents: Mapping[str, Sequence[BatchContents]]
+
+
+_Bounds = tuple[int, str, str]
+
+
+def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
+    """Compare the change log with the ledger, batch by batch and table by table.
+
+    Codes, of a table: LOG_MISSING_BATCH, LOG_COUNT_DIFFERS, COUNTS_DIFFER. Of the log as a whole, for what belongs to
+    no table (fragments, dead letters, files): the same, LOG_UNREADABLE, LOG_UNKNOWN_BATCH and LOG_FILES_DIFFER.
+    """
+    whole = Problems(None)
+    tables = {source: Problems(source) for source in record.contents}
+    _check_manifests(record, whole, tables)
+    if log.unreadable:
+        whole.add(v.LOG_UNREADABLE, log.unreadable)
+    else:
+        unknown = sorted({count.batch for count in log.counts if not 1 <= count.batch <= record.newest})
+        if unknown:
+            whole.add(
+                v.LOG_UNKNOWN_BATCH, f"the log holds the batches {unknown[:10]}, the ledger ends at {record.newest}"
+            )
+        committed = [count for count in log.counts if 1 <= count.batch <= record.committed]
+        _check_changes(record, committed, whole, tables)
+        _check_other_rows(record, committed, whole)
+        _check_files(record, log.files or {}, whole)
+    return [finding for problems in (*tables.values(), whole) for finding in problems.findings()]
+
+
+def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Problems]) -> None:
+    """The ledger against itself: no batch left out, messages add up, contents are those of the sealed files."""
+    missing = sorted(set(range(1, record.committed + 1)) - record.manifests.keys())
+    if missing:
+        whole.add(v.LOG_MISSING_BATCH, f"the ledger has no record of the committed batches {missing[:10]}")
+    for batch, manifest in sorted(record.manifests.items()):
+        messages, accounted = manifest.counts.get("messages", 0), _accounted(manifest)
+        if messages != accounted:
+            whole.add(v.COUNTS_DIFFER, f"batch {batch}: {messages} messages were read, {accounted} have a disposition")
+        if _other_rows(manifest)[1] < manifest.counts.get("rejected", 0):
+            whole.add(v.COUNTS_DIFFER, f"batch {batch}: fewer dead letters were written than messages rejected")
+    for source, problems in tables.items():
+        recorded = {(c.batch, c.epoch): (c.rows, c.lowest, c.highest) for c in record.contents[source]}
+        sealed = {
+            (batch, epoch): bounds
+            for batch, manifest in record.manifests.items()
+            for epoch, bounds in _sealed_bounds(manifest, source).items()
+        }
+        for batch, epoch in sorted(recorded.keys() | sealed.keys()):
+            if batch in record.manifests and recorded.get((batch, epoch)) != sealed.get((batch, epoch)):
+                said = _described(recorded.get((batch, epoch)))
+                problems.add(
+                    v.COUNTS_DIFFER,
+                    f"batch {batch}: {said} recorded, {_described(sealed.get((batch, epoch)))} in its sealed files",
+                )
+
+
+def _check_changes(
+    record: LogRecord, counts: Iterable[LogCount], whole: Problems, tables: Mapping[str, Problems]
+) -> None:
+    found: dict[str, dict[tuple[int, str], _Bounds]] = defaultdict(dict)
+    for count in counts:
+        if count.kind != CHANGE:
+            continue
+        if count.table is None or count.table not in tables:
+            text = f"batch {count.batch}: {count.rows} changes of {count.table!r}, which is not mirrored"
+            whole.add(v.LOG_COUNT_DIFFERS, text)
+            continue
+        found[count.table][count.batch, count.epoch or ""] = (count.rows, count.lowest or "", count.highest or "")
+    for source, problems in tables.items():
+        logged = found.get(source, {})
+        present = {batch for batch, _ in logged}
+        recorded = {(c.batch, c.epoch): (c.rows, c.lowest, c.highest) for c in record.contents[source]}
+        for batch in sorted({batch for batch, _ in recorded} - present):
+            rows = sum(bounds[0] for (number, _), bounds in recorded.items() if number == batch)
+            problems.add(v.LOG_MISSING_BATCH, f"batch {batch}: the ledger recorded {rows} changes, the log has none")
+        for batch, epoch in sorted(recorded.keys() | logged.keys()):
+            known, there = recorded.get((batch, epoch)), logged.get((batch, epoch))
+            if batch in present and known != there:
+                text = f"batch {batch}: {_described(known)} recorded, {_described(there)} in the log"
+                problems.add(v.LOG_COUNT_DIFFERS, text)
+
+
+def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Problems) -> None:
+    """Fragments and dead letters, which belong to no table for certain."""
+    rows: dict[int, Counter[str]] = defaultdict(Counter)
+    for count in counts:
+        rows[count.batch][count.kind] += count.rows
+    for batch in sorted(rows.keys() - record.manifests.keys()):
+        whole.add(v.LOG_UNKNOWN_BATCH, f"the log holds batch {batch}, of which the ledger has no record")
+    for batch, manifest in sorted(record.manifests.items()):
+        there = rows.get(batch, Counter())
+        if manifest.files and not there:
+            whole.add(v.LOG_MISSING_BATCH, f"batch {batch}: nothing of it is in the log")
+            continue
+        fragments, rejected = there[FRAGMENT], there.total() - there[CHANGE] - there[FRAGMENT]
+        if (fragments, rejected) != _other_rows(manifest):
+            sealed = "{} fragments and {} dead letters".format(*_other_rows(manifest))
+            text = f"batch {batch}: {fragments} fragments and {rejected} dead letters in the log, sealed were {sealed}"
+            whole.add(v.LOG_COUNT_DIFFERS, text)
+
+
+def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problems) -> None:
+    sealed = {
+        str(file["path"]): LogFile(file["rows"], file["size"])
+        for manifest in record.manifests.values()
+        for file in manifest.files
+    }
+    for path in sorted(sealed.keys() - files.keys()):
+        whole.add(v.LOG_FILES_DIFFER, f"{path} was sealed and is not part of the log")
+    for path in sorted(sealed.keys() & files.keys()):
+        if sealed[path] != files[path]:
+            text = f"{path} has {files[path].rows} rows and {files[path].size} bytes, sealed were"
+            whole.add(v.LOG_FILES_DIFFER, f"{text} {sealed[path].rows} and {sealed[path].size}")
+    for path in sorted(files.keys() - sealed.keys()):
+        number = path.rpartition("/")[2].partition("-")[0]
+        # A batch that was committed after the ledger was read is not ours to judge yet.
+        if not number.isdigit() or not record.committed < int(number) <= record.newest:
+            whole.add(v.LOG_FILES_DIFFER, f"{path} is part of the log and was never sealed")
+
+
+def _accounted(manifest: Manifest) -> int:
+    return sum(manifest.counts.get(name, 0) for name in MESSAGE_DISPOSITIONS)
+
+
+def _other_rows(manifest: Manifest) -> tuple[int, int]:
+    """Fragments and dead letters among a batch's rows: what its files hold beyond changes."""
+    rows = sum(int(file["rows"]) for file in manifest.files)
+    changes = sum(seen[0] for file in manifest.files for epochs in file["tables"].values() for seen in epochs.values())
+    fragments = manifest.counts.get("fragments", 0)
+    return fragments, rows - int(changes) - fragments
+
+
+def _sealed_bounds(manifest: Manifest, source: str) -> dict[str, _Bounds]:
+    merged: dict[str, _Bounds] = {}
+    for file in manifest.files:
+        for epoch, (rows, lowest, highest) in file["tables"].get(source, {}).items():
+            before = merged.get(epoch, (0, lowest, highest))
+            merged[epoch] = (before[0] + rows, min(before[1], lowest), max(before[2], highest))
+    return merged
+
+
+def _described(bounds: _Bounds | None) -> str:
+    return "no changes" if bounds is None else f"{bounds[0]} changes from {bounds[1]} to {bounds[2]}"

@@ -1,0 +1,255 @@
+"""The status of a mirror: how far each table is, what holds or stops it, and what to do about it.
+
+Gathered from the ledger and the findings of :mod:`open_mirroring.inspection`; it looks only, and says the four marks
+apart that a single "watermark" would mix up: what was read (bound offsets), the newest change seen (highest
+position), the position below which nothing can come any more (complete position), and what the target has
+(published batch).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from open_mirroring.config import Mirror
+from open_mirroring.ledger import decisions
+from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.log_position import LogPosition
+from open_mirroring.verdicts import WAYS_OUT, Finding, Verdict
+
+RECENT_BATCHES = 100
+"""Counts of messages are given over so many of the newest batches."""
+NO_COMPLETE_POSITION = "none: this source has none"
+"""Change event streaming spreads a table over partitions and tells nowhere that nothing older can come (C-31)."""
+_NOT_INSPECTED = "the landing zone was not inspected"
+
+
+@dataclass(frozen=True)
+class BoundOffsets:
+    """What we have read: how many source files or partitions are bound, and up to which sum of bytes or offsets."""
+
+    places: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The four marks of a table. *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change."""
+
+    bound_offsets: BoundOffsets
+    highest_position: str | None
+    complete_position: str
+    published_batch: int
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table.
+
+    Attributes:
+        verdict: PASS, HOLD or STOP; None when the landing zone was not inspected and the ledger holds no stop.
+        since: when the ledger's stop was set; None for a verdict of the inspection, which is of now.
+        confirmed: K, the highest number that is published for certain; *applied* of these count as applied.
+        waiting_batches: log batches with changes of the table above its published batch, of *waiting_rows* rows.
+        backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
+        stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
+        load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
+        open_intent: what a run left unfinished and the next one finishes; empty when there is none.
+    """
+
+    source: str
+    folder: str
+    verdict: str | None
+    code: str
+    what: str
+    way_out: str
+    since: datetime | None
+    notes: tuple[str, ...]
+    marks: Marks
+    confirmed: int
+    applied: int | None
+    waiting_batches: int
+    waiting_rows: int
+    backlog_files: int
+    backlog_bytes: int
+    backlog_oldest: datetime | None
+    stale_keys: int
+    load_state: str
+    load_chunks: tuple[int, int] | None
+    open_intent: str
+
+
+@dataclass(frozen=True)
+class MirrorStatus:
+    """A mirror and its tables.
+
+    Attributes:
+        committed_batch: newest batch in the change log; *last_commit* ago by *last_commit_age*.
+        open_batch: the batch that a run left unfinished and the next one finishes; None when there is none.
+        stop: the stop of its extraction; None when it is not stopped.
+        at_risk: dead letters whose table is unknown exist, so any table may lack a change.
+        recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
+        inspection_failed: why the landing zone could not be inspected; empty when it was.
+    """
+
+    mirror: str
+    taken_at: datetime
+    committed_batch: int
+    last_commit: datetime | None
+    last_commit_age: timedelta | None
+    open_batch: int | None
+    stop: OpenStop | None
+    open_fragments: int
+    homeless_rejects: int
+    at_risk: bool
+    recent_batches: int
+    recent: Mapping[str, int]
+    inspection_failed: str
+    bound_offsets: Mapping[str, int]
+    tables: tuple[TableStatus, ...]
+
+    @property
+    def stopped(self) -> tuple[str, ...]:
+        """What somebody has to decide about: the mirror's extraction, tables."""
+        tables = [table.source for table in self.tables if table.verdict == Verdict.STOP.value]
+        return (*([self.mirror] if self.stop else []), *tables)
+
+    def document(self) -> dict[str, Any]:
+        """The status as plain JSON values; times in ISO form, ages in seconds."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        if self.stop is not None:
+            plain["stop"] = _plain(self.stop._asdict())
+        return plain
+
+
+def mirror_status(
+    mirror: Mirror,
+    reader: LedgerReader,
+    stops: Sequence[OpenStop],
+    findings: Mapping[str, Finding],
+    *,
+    now: datetime,
+    inspection_failed: str = "",
+) -> MirrorStatus:
+    """Gather the status.
+
+    Args:
+        mirror: the mirror.
+        reader: its ledger.
+        stops: what :func:`~open_mirroring.ledger.decisions.open_stops` gives.
+        findings: by source table; tables without one are told from the ledger alone.
+        now: the present time, with a zone.
+        inspection_failed: why there are no findings.
+    """
+    state, tables = reader.mirror(), reader.tables()
+    recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
+    counts: Counter[str] = Counter()
+    for _, batch_counts, _ in recent:
+        counts.update(batch_counts)
+    bound = reader.bound()
+    last_commit = recent[-1][2] if recent else None
+    by_table = {stop.source: stop for stop in stops}
+    offsets = BoundOffsets(len(bound), sum(bound.values()))
+    gathered = _Tables(reader, tables, state.committed, offsets)
+    return MirrorStatus(
+        mirror=mirror.name,
+        taken_at=now,
+        committed_batch=state.committed,
+        last_commit=last_commit,
+        last_commit_age=None if last_commit is None else now - last_commit,
+        open_batch=state.open_batch,
+        stop=by_table.get(None),
+        open_fragments=reader.open_fragment_count(),
+        homeless_rejects=state.homeless_rejects,
+        at_risk=state.homeless_rejects > 0,
+        recent_batches=len(recent),
+        recent=dict(counts),
+        inspection_failed=inspection_failed,
+        bound_offsets=bound,
+        tables=tuple(
+            gathered.one(source, findings.get(source), by_table.get(source), inspection_failed) for source in tables
+        ),
+    )
+
+
+class _Tables:
+    """What a few queries for all tables together say of each."""
+
+    def __init__(
+        self, reader: LedgerReader, tables: Mapping[str, TableState], committed: int, bound: BoundOffsets
+    ) -> None:
+        ids = [table.id for table in tables.values()]
+        self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        published = {source: table.row.published_batch for source, table in tables.items()}
+        self._waiting = reader.contents(published, committed)
+        self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+
+    def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
+        table = self._tables[source]
+        waiting: Sequence[BatchContents] = self._waiting.get(source, ())
+        verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
+        plan = table.load_plan
+        return TableStatus(
+            source=source,
+            folder=table.folder,
+            verdict=verdict,
+            code=code,
+            what=what,
+            way_out=way_out,
+            since=None if stop is None else stop.since,
+            notes=() if finding is None else finding.notes,
+            marks=Marks(self._bound, self._highest(table), NO_COMPLETE_POSITION, table.row.published_batch),
+            confirmed=table.row.confirmed,
+            applied=None if finding is None else finding.applied,
+            waiting_batches=len({part.batch for part in waiting}),
+            waiting_rows=sum(part.rows for part in waiting),
+            backlog_files=0 if finding is None else finding.backlog.files,
+            backlog_bytes=0 if finding is None else finding.backlog.bytes,
+            backlog_oldest=None if finding is None else finding.backlog.oldest,
+            stale_keys=len({reject["key"] for reject in self._rejected.get(table.id, ())}),
+            load_state=table.load_state,
+            load_chunks=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
+            open_intent=_intent(table),
+        )
+
+    def _highest(self, table: TableState) -> str | None:
+        seen = self._reader.highest(table.source, self._committed)
+        epochs = self._epochs.get(table.id, {})
+        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epoch in epochs]
+        # A stream that nobody accepted yet has no place in the order.
+        return f"{max(known).epoch}:{max(known).text}" if known else None
+
+
+def _verdict(
+    finding: Finding | None, stop: OpenStop | None, inspection_failed: str
+) -> tuple[str | None, str, str, str]:
+    if stop is not None:
+        # The ledger's stop goes before anything that the inspection found.
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code) or decisions.way_out(stop.code)
+    if finding is not None:
+        return finding.verdict.value, finding.code, finding.what, finding.way_out
+    return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+
+
+def _intent(table: TableState) -> str:
+    intent = table.row.intent
+    if intent is None:
+        return ""
+    sealed = "not sealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
+    return f"{intent.work.kind} from number {intent.first_number}, up to batch {intent.work.batch_to}, {sealed}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

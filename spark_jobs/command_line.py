@@ -1,0 +1,170 @@
+"""The command line ``open-mirroring``: what Airflow does, by hand; and what operators look at and decide.
+
+Progress goes to standard error, the result to standard output. An error on purpose is one text without a trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring.config import ConfigError
+from open_mirroring.errors import MirroringError, TransientError
+from spark_jobs.exit_codes import Exit, exit_of
+
+_PROGRAM = "open-mirroring"
+_ABOUT = """\
+Carries change data into a Microsoft Fabric open mirrored database: exactly once, in order, provably complete.
+FILE is a mirror file (mirrors/NAME.yaml). Secrets come from the environment, as AIRFLOW_CONN_<NAME>."""
+_MORE = """\
+a first run:
+  open-mirroring check mirrors/shop.yaml
+  open-mirroring initial-load mirrors/shop.yaml
+  open-mirroring tick mirrors/shop.yaml
+  open-mirroring status mirrors/shop.yaml
+
+exit codes:
+  0  done                          3  some tables are stopped, the others are done
+  1  terminal error: read it       4  transient error: try again
+  2  usage or mirror file wrong    5  on hold: the target lags, or something is awaited
+  130  interrupted: the next run goes on from there
+
+Every run may be killed or repeated at any moment; the ledger decides what is next. The runbook (docs/runbook.md)
+has a section for each code that stops or holds a table."""
+_OURS = ("open_mirroring", "spark_jobs")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns one of :class:`~spark_jobs.exit_codes.Exit`."""
+    arguments = _parser().parse_args(argv)
+    with _progress():
+        try:
+            module, _, function = arguments.run.partition(":")
+            return int(getattr(importlib.import_module(f"spark_jobs.commands.{module}"), function)(arguments))
+        except KeyboardInterrupt:
+            return _failed("interrupted; the next run goes on from here", Exit.INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python must not try to flush what is left of it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return Exit.DONE
+        except (MirroringError, OperationalError) as error:
+            if arguments.debug:
+                raise
+            return _explained(error)
+
+
+def _explained(error: MirroringError | OperationalError) -> Exit:
+    if isinstance(error, ConfigError):
+        return _failed("\n".join([f"{len(error.problems)} mistakes", *map(str, error.problems)]), Exit.USAGE)
+    if isinstance(error, OperationalError):
+        # Its text holds the statement and may hold the address: only the kind of failure is told.
+        what = f"the ledger does not answer: {type(error.orig).__name__}"
+        error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
+    return _failed(str(error), exit_of(error))
+
+
+def _failed(text: str, code: Exit) -> Exit:
+    print(f"{_PROGRAM}: {text}", file=sys.stderr)
+    return code
+
+
+class _Commands:
+    """Adds commands to a parser. Each names its function as ``module:function``, imported when it runs."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self._commands.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
+        one.set_defaults(run=run)
+        one.add_argument("--debug", action="store_true", help="show the whole trace of an error")
+        return one
+
+    def on_file(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.add(name, run, about)
+        one.add_argument("file", metavar="FILE", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+        return one
+
+    def reporting(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.on_file(name, run, about)
+        one.add_argument("--json", action="store_true", help="print the result as JSON")
+        return one
+
+    def working(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.reporting(name, run, about)
+        one.add_argument("--tables", metavar="A,B", help="only these source tables (reading always takes all)")
+        return one
+
+    def deciding(self, name: str, run: str, about: str, *, table: bool = True) -> argparse.ArgumentParser:
+        one = self.on_file(name, run, about)
+        if table:
+            one.add_argument("--table", required=True, metavar="NAME", help="its `source` in the mirror file")
+        one.add_argument("--why", type=_reason, required=True, metavar="TEXT", help="kept in the ledger's audit")
+        return one
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
+    commands = _Commands(parser)
+    commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")
+    commands.working("tick", "working:tick", "read what is new, publish what may be published, reconcile")
+    commands.working("reconcile", "working:reconcile", "check every file, row and digest")
+    commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")
+    letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
+    letters.add_argument("--limit", type=_positive, default=50, metavar="N", help="the newest N (default 50)")
+    letters.add_argument(
+        "--raw", type=Path, metavar="NEWFILE", help="write their contents into a new file, yours alone"
+    )
+    commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
+    accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
+    accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
+    about = "clear the stop of a mirror's reading"
+    commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
+    commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
+    pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
+    pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
+    return number
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("say why: it is what the next one on duty reads")
+    return text.strip()
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Our own progress, and everybody's warnings, as plain lines on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.startswith(_OURS))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

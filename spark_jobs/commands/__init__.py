@@ -1,0 +1,1 @@
+"""The commands of ``open-mirroring``, each a function from its arguments to an exit code."""

@@ -1,0 +1,77 @@
+"""Commands by which an operator decides: resume, accept-epoch, resume-extraction. They start no JVM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.ledger import decisions, open_ledger
+from open_mirroring.ledger.decisions import OpenStop, Reason
+from open_mirroring.verdicts import Verdict
+from spark_jobs.commands.looking import never_run
+from spark_jobs.exit_codes import Exit
+from spark_jobs.reporting import shown
+
+
+def resume(arguments: argparse.Namespace) -> Exit:
+    """Clear the stop of a table; says what the next run will find."""
+    mirror, ledger = _opened(arguments)
+    cleared = decisions.resume_table(ledger, mirror.name, arguments.table, _reason(arguments))
+    _say_cleared(arguments.table, cleared)
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def accept_epoch(arguments: argparse.Namespace) -> Exit:
+    """Give a stream that began anew its place after the earlier ones."""
+    mirror, ledger = _opened(arguments)
+    accepted = decisions.accept_epoch(ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments))
+    print(f"accepted: {arguments.table}: stream {shown(arguments.epoch)} has the ordinal {accepted.ordinal}")
+    if accepted.cleared is not None:
+        _say_cleared(arguments.table, accepted.cleared)
+    for epoch in accepted.still_unknown:
+        print(f"not accepted yet: {shown(epoch)}")
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def resume_extraction(arguments: argparse.Namespace) -> Exit:
+    """Clear the stop of a mirror's reading."""
+    mirror, ledger = _opened(arguments)
+    cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments))
+    _say_cleared(f"mirror {mirror.name}", cleared)
+    return Exit.DONE
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
+    mirror = load_mirror(arguments.file)
+    if never_run(mirror):
+        raise TerminalError(
+            "NOT_STOPPED", f"nothing of mirror {mirror.name!r} has run yet", way_out="there is nothing to clear"
+        )
+    return mirror, open_ledger(mirror.ledger_url())
+
+
+def _say_cleared(what: str, stop: OpenStop) -> None:
+    print(f"cleared: {what}: {stop.code}: {shown(stop.what)}")
+
+
+def _verdict_now(mirror: Mirror, ledger: Engine, source: str) -> Exit:
+    """Say what the next run will find, so that nobody has to wait for it to learn that the cause is still there."""
+    finding = inspect_mirror(mirror, ledger)[source]
+    way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
+    print(f"now: {finding.verdict.value} {finding.code}: {shown(finding.what)}{way_out}")
+    return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
+
+
+def _reason(arguments: argparse.Namespace) -> Reason:
+    # Not from the environment, where anybody can write any name.
+    try:
+        who = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        who = f"uid {os.getuid()}"
+    return Reason(who, arguments.why)

@@ -1,0 +1,119 @@
+"""Commands that look: check, status, dead-letters, schema, pools. They start no JVM."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.pools import pools_document
+from open_mirroring.config.published_schema import document as schema_document
+from open_mirroring.errors import MirroringError
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.status import mirror_status
+from open_mirroring.verdicts import Finding
+from spark_jobs.dead_letters import Listed, dead_letters, write_raw
+from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.reporting import dead_letters_text, json_text, status_text
+
+
+def check(arguments: argparse.Namespace) -> Exit:
+    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
+    mirrors = _mirrors([arguments.file])
+    problems = [problem for mirror in mirrors for problem in check_mirror(mirror)]
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} found", file=sys.stderr)
+        return Exit.USAGE
+    for mirror in mirrors:
+        loads = sum(table.initial_load is not None for table in mirror.tables)
+        ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
+        print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
+        print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load")
+        print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.path}")
+        print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.path}")
+        print(f"  ledger        {ledger}")
+        print(f"  change log    {mirror.change_log}")
+    return Exit.DONE
+
+
+def status(arguments: argparse.Namespace) -> Exit:
+    """How far every table is, what holds or stops it, and the way out; 3 when something is stopped."""
+    mirror = load_mirror(arguments.file)
+    if never_run(mirror):
+        document = {"mirror": mirror.name, "started": False, "tables": []}
+        print(json.dumps(document) if arguments.json else f"mirror {mirror.name}: nothing has run yet")
+        return Exit.DONE
+    ledger = open_ledger(mirror.ledger_url())
+    findings: Mapping[str, Finding] = {}
+    failed = ""
+    try:
+        findings = inspect_mirror(mirror, ledger, record=False)
+    except MirroringError as error:
+        # What the ledger knows is still worth seeing; why the rest is not known stands beside it.
+        failed = str(error)
+    state = mirror_status(
+        mirror,
+        LedgerReader(ledger, mirror.name),
+        open_stops(ledger, mirror.name),
+        findings,
+        now=datetime.now(UTC),
+        inspection_failed=failed,
+    )
+    print(json_text({"started": True, **state.document()}) if arguments.json else status_text(state))
+    return Exit.TABLES_STOPPED if state.stopped else Exit.DONE
+
+
+def list_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
+    mirror = load_mirror(arguments.file)
+    log_root = mirror.resolve(mirror.change_log)
+    listed = Listed((), False)
+    if not never_run(mirror):
+        listed = dead_letters(log_root, LedgerReader(open_ledger(mirror.ledger_url()), mirror.name), arguments.limit)
+    if arguments.raw is not None:
+        lines = write_raw(arguments.raw, log_root, listed.letters)
+        print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
+    if arguments.json:
+        print(json_text({"dead_letters": [letter._asdict() for letter in listed.letters], "more": listed.more}))
+    else:
+        print(dead_letters_text(listed))
+    return Exit.DONE
+
+
+def schema(_: argparse.Namespace) -> Exit:
+    """The JSON Schema of mirror files."""
+    print(schema_document(), end="")
+    return Exit.DONE
+
+
+def pools(arguments: argparse.Namespace) -> Exit:
+    """What ``airflow pools import`` reads."""
+    print(json_text(pools_document(_mirrors(arguments.mirrors or [Path("mirrors")]))))
+    return Exit.DONE
+
+
+def never_run(mirror: Mirror) -> bool:
+    """Whether the ledger is a file that does not exist yet: looking must not create it."""
+    url = make_url(mirror.ledger_url())
+    return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+
+
+def _mirrors(paths: list[Path]) -> list[Mirror]:
+    mirrors: list[Mirror] = []
+    for path in paths:
+        found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]
+        if not found:
+            raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
+        mirrors += found
+    return mirrors

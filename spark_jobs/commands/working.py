@@ -1,0 +1,69 @@
+"""Commands that work, in one Spark session of this process: tick, initial-load, reconcile."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.ledger import open_ledger
+from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.reporting import json_text, result_text, tick_text
+from spark_jobs.session import build_session
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
+
+
+def tick(arguments: argparse.Namespace) -> Exit:
+    """Extract, gate, publish, reconcile: once."""
+    from spark_jobs.tick import tick as run
+
+    ticked = _run(run, arguments)
+    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
+    return Exit(ticked.exit)
+
+
+def initial_load(arguments: argparse.Namespace) -> Exit:
+    """The first rows of every table that has an initial load; goes on where it stopped."""
+    from spark_jobs.initial_load import initial_load as run
+
+    return _reported(_run(run, arguments), arguments)
+
+
+def reconcile(arguments: argparse.Namespace) -> Exit:
+    """The deep check of every file, row and digest."""
+    from spark_jobs.reconcile_sequence import reconcile_deep as run
+
+    return _reported(_run(run, arguments), arguments)
+
+
+def _run(job: Job, arguments: argparse.Namespace) -> Any:
+    mirror = load_mirror(arguments.file)
+    only = _chosen(mirror, arguments.tables)
+    ledger = open_ledger(mirror.ledger_url())
+    log.info("starting Spark")
+    return job(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), only)
+
+
+def _chosen(mirror: Mirror, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    known = [table.source for table in mirror.tables]
+    wanted = [text] if text in known else [name.strip() for name in text.split(",")]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise UsageError("TABLE_UNKNOWN", f"the mirror has no table {unknown[0]!r}", way_out=f"choose from {known}")
+    return wanted
+
+
+def _reported(result: Any, arguments: argparse.Namespace) -> Exit:
+    document = result._asdict()
+    print(json_text(document) if arguments.json else result_text(document))
+    return Exit.TABLES_STOPPED if document.get("stopped") else Exit.DONE

@@ -1,0 +1,110 @@
+"""What a worker does for the deep check: read published files whole, and say what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from open_mirroring.deep_check import FileContent
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import check_data_file, read_footer, rows_digest
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.store import LandingZoneStore
+
+_LOOKS = 2
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix."""
+
+    table_id: str
+    folder: str
+    keys: tuple[str, ...]
+    columns: tuple[LandingColumn, ...]
+
+
+class ListedFile(NamedTuple):
+    """A file to read, where it was listed; *loads* tells a file of the initial load, which has no marker (F-57)."""
+
+    number: int
+    path: str
+    size: int
+    loads: bool
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """Some files of one landing zone, each with its table."""
+
+    zone: ZoneAddress
+    files: tuple[tuple[CheckedTable, ListedFile], ...]
+
+
+def read_contents(task: CheckTask) -> list[tuple[str, FileContent]]:
+    """Read every file of the task: its table's id and what is in it. What is wrong with a file is data, no error."""
+    store = open_store(task.zone)
+    return [(table.table_id, _content(store, table, listed)) for table, listed in task.files]
+
+
+def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -> FileContent:
+    try:
+        for path in _places(table, listed):
+            found = _read(store, table, listed, path)
+            if found is not None:
+                return found
+    except TransientError as error:
+        return FileContent(listed.number, listed.path, unread=str(error))
+    return FileContent(listed.number, listed.path, moved=True)
+
+
+def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
+    """Where it was listed, then every place that it may have been moved to since, in the order of its way (F-36)."""
+    name = layout.file_name(listed.number)
+    for _ in range(_LOOKS):
+        yield listed.path
+        for folder in layout.PROCESSED_FOLDERS:
+            yield f"{table.folder}/{folder}/{name}"
+            yield f"{folder}/{table.folder}/{name}"
+
+
+def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path: str) -> FileContent | None:
+    """What is in the file at a path; None when it is not, or no longer, there."""
+    info, local = store.stat(path), store.fetch(path)
+    if info is None or local is None:
+        return None
+    content = FileContent(listed.number, path, info.size)
+    try:
+        footer, digest = read_footer(local), rows_digest(local)
+        metadata = pq.read_metadata(local)
+        names = metadata.schema.names
+        content = content._replace(footer=footer, digest=digest, rows=metadata.num_rows)
+        content = content._replace(columns=len(names) - (layout.ROW_MARKER in names))
+    except FileNotFoundError:
+        return None
+    except TransientError as error:
+        if error.code == "DATA_FILE_GONE":
+            return None
+        raise
+    except TerminalError as error:
+        return content._replace(unreadable=error.what)
+    return content._replace(unfit=_unfit(table, listed, local, content.columns))
+
+
+def _unfit(table: CheckedTable, listed: ListedFile, local: Path, columns: int) -> str:
+    expected = file_schema(table.columns[:columns], table.keys, marker=not listed.loads)
+    try:
+        check_data_file(local, expected, table.keys)
+    except TransientError as error:
+        if error.code != "DATA_FILE_GONE":
+            raise
+        return ""  # moved since its content was read, which proves it to be the published one or not
+    except TerminalError as error:
+        return error.what
+    return ""

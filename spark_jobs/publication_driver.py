@@ -1,0 +1,178 @@
+"""Driving the publish protocol of many tables at once, whatever it is that they publish.
+
+The jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals,
+renames and confirmations are the same. All tables step in rounds, so that ledger writes of many tables share a
+transaction and their rows are computed by one Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring import publishing as protocol
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.fault_points import reach
+from open_mirroring.inspection import zone_address
+from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
+from open_mirroring.ledger.reading import TableState
+from spark_jobs.zone_ports import ZonePorts
+
+log = logging.getLogger(__name__)
+
+_MAX_UNKNOWN = 5
+
+
+class StagedWork(NamedTuple):
+    """A table's staged files with what staging them learned."""
+
+    staged: protocol.Staged
+    details: StagedDetails
+
+
+Staging = StagedWork | protocol.CannotStage | MirroringError
+"""What came of staging a table. An error leaves its intent open for a later run; :class:`CannotStage` stops it."""
+
+
+class TableWork(Protocol):
+    """What a job publishes: the part of the protocol in which jobs differ."""
+
+    kind: Literal["changes", "load"]
+
+    def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
+        """The next :class:`~open_mirroring.publishing.Work` of each table, None where there is none."""
+        ...
+
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Compute the rows of the tables' open intents and create their staged objects."""
+        ...
+
+
+class PublicationDriver:
+    """Answers the protocol's requests with the real ledger and store, and with the job's own :class:`TableWork`.
+
+    Attributes:
+        postponed: by source name, the error that kept a table from being finished; its intent stays open.
+    """
+
+    def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork) -> None:
+        self._ledger = PublishLedger(ledger, mirror.name)
+        self._ports = ZonePorts(open_store(zone_address(mirror)))
+        self._work = work
+        self._tables: Mapping[str, TableState] = {}
+        self._details: dict[str, StagedDetails] = {}
+        self.postponed: dict[str, MirroringError] = {}
+
+    def drive(self, tables: Sequence[TableState]) -> None:
+        """Run every table's protocol to its end.
+
+        Raises:
+            TransientError: ``STORE_UNREACHABLE`` when ledger or store do not answer; the next run goes on.
+        """
+        self._tables = {state.id: state for state in tables}
+        states = {state.id: protocol.start() for state in tables}
+        unknowns = 0
+        while states:
+            replies = self._round({table_id: state.request for table_id, state in states.items()})
+            unknowns += any(isinstance(reply, protocol.Unknown) for reply in replies.values())
+            if unknowns > _MAX_UNKNOWN:
+                raise TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later")
+            stepped = {table_id: protocol.step(states[table_id], reply) for table_id, reply in replies.items()}
+            states = {t: s for t, s in stepped.items() if not self._is_over(t, s.request)}
+
+    def _is_over(self, table_id: str, request: protocol.Request) -> bool:
+        if isinstance(request, protocol.Stage):
+            intent = request.row.intent
+            if intent is not None and intent.work.kind != self._work.kind:
+                # Sealed files are the same to every job; rows are staged by the job whose work they are.
+                source, kind = self._tables[table_id].source, intent.work.kind
+                log.warning("%s: an intent of kind %r is open, which another job finishes", source, kind)
+                return True
+        return isinstance(request, protocol.Finished)
+
+    def _round(self, requests: Mapping[str, protocol.Request]) -> dict[str, protocol.Reply]:
+        replies: dict[str, protocol.Reply] = {}
+        by_kind: dict[type, dict[str, Any]] = {}
+        for table_id, request in requests.items():
+            by_kind.setdefault(type(request), {})[table_id] = request
+        for kind, group in by_kind.items():
+            replies |= self._answer(kind, group)
+        return replies
+
+    def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        if kind in self._LEDGER:
+            try:
+                return self._LEDGER[kind](self, group)
+            except OperationalError as error:
+                log.warning("the ledger did not answer: %s", type(error.orig).__name__)
+                return dict.fromkeys(group, protocol.Unknown())
+        if kind is protocol.FindWork:
+            found = self._work.find({t: self._tables[t] for t in group}, {t: r.row for t, r in group.items()})
+            return {table_id: protocol.WorkFound(found.get(table_id)) for table_id in group}
+        if kind is protocol.Stage:
+            return self._stage(group)
+        return {t: self._ports.answer(self._tables[t], request) for t, request in group.items()}
+
+    def _stage(self, group: Mapping[str, protocol.Stage]) -> Mapping[str, protocol.Reply]:
+        intents = {t: request.row.intent for t, request in group.items()}
+        staged = self._work.stage(
+            {t: self._tables[t] for t in group}, {t: intent for t, intent in intents.items() if intent is not None}
+        )
+        reach("publish.staged")
+        replies: dict[str, protocol.Reply] = {}
+        for table_id, outcome in staged.items():
+            match outcome:
+                case StagedWork(reply, details):
+                    self._details[table_id] = details
+                    replies[table_id] = reply
+                case protocol.CannotStage():
+                    replies[table_id] = outcome
+                case _:
+                    source = self._tables[table_id].source
+                    log.error("%s is left for a later run: %s", source, outcome)
+                    self.postponed[source] = outcome
+        return replies
+
+    # --- ledger ---------------------------------------------------------------------------------------------
+
+    def _acquire(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        return self._ledger.acquire(group)
+
+    def _establish(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        return self._ledger.establish({t: request.version for t, request in group.items()})
+
+    def _intend(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        replies = self._ledger.intend({t: (request.version, request.intent) for t, request in group.items()})
+        reach("publish.intended")
+        return replies
+
+    def _seal(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        replies = self._ledger.seal({t: (r.version, r.manifest, self._details[t]) for t, r in group.items()})
+        reach("publish.sealed")
+        return replies
+
+    def _confirm(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        reach("publish.all_renamed")
+        replies = self._ledger.confirm({t: request.version for t, request in group.items()})
+        reach("publish.confirmed")
+        return replies
+
+    def _stop(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        for table_id, request in group.items():
+            log.error("%s stops: %s: %s", self._tables[table_id].source, request.code, request.what)
+        return self._ledger.stop({t: (r.version, r.code, r.what) for t, r in group.items()})
+
+    _LEDGER: Mapping[type, Callable[[PublicationDriver, Mapping[str, Any]], Mapping[str, protocol.Reply]]] = {
+        protocol.Acquire: _acquire,
+        protocol.Establish: _establish,
+        protocol.Intend: _intend,
+        protocol.Seal: _seal,
+        protocol.Confirm: _confirm,
+        protocol.Stop: _stop,
+    }

@@ -1,0 +1,234 @@
+"""Spark job: the deep check of a mirror, content against ledger against change log.
+
+``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
+session. After the verdict on each table, which needs no Spark, workers read every published file that is still there
+and Spark counts the change log. It writes nothing but the ledger: a table of which something is not as it must be is
+stopped there, with the evidence in the audit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring import verdicts as v
+from open_mirroring.config import Mirror
+from open_mirroring.deep_check import DeepFinding, FileContent, TableRecord, check_table
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.gating import gate
+from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.listing import split_listing
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
+from open_mirroring.log_check import LogRecord, check_log
+from open_mirroring.verdicts import Finding, Verdict
+from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
+from spark_jobs.job import job_main, run_job
+from spark_jobs.log_state import read_log_state
+
+log = logging.getLogger(__name__)
+
+CHANGE_LOG = "(change log)"
+"""Stands among the stopped tables for findings that concern the change log as a whole; it stops no table."""
+
+_LOOKS = 5
+_TASKS_PER_CORE = 3
+
+
+class Reconciled(NamedTuple):
+    """What a check found, by source table.
+
+    *verdicts*: PASS, HOLD or STOP. *files*: how many were read. *findings*: table (None: the change log), code, what,
+    evidence. *held* and *stopped*: ``CODE: what``.
+    """
+
+    verdicts: Mapping[str, str]
+    files: Mapping[str, int]
+    findings: Sequence[DeepFinding]
+    held: Mapping[str, str]
+    stopped: Mapping[str, str]
+
+
+def reconcile_deep(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
+) -> Reconciled:
+    """Check every table (of *only*, if given) and the change log; stop the tables of which something is wrong.
+
+    One table's trouble does not hinder the check of the others. A table stopped here stays so until an operator
+    clears it; one that only the verdict stops goes on when the cause is gone.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``.
+        TransientError: ``TABLE_BUSY``; ``FILES_UNREAD`` when the store failed under some files: what was found in the
+            others is recorded by then.
+    """
+    ids = declare_tables(mirror, ledger)
+    if unknown := sorted(set(only or ()) - ids.keys()):
+        raise TerminalError(
+            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
+        )
+    chosen = [source for source in sorted(ids) if only is None or source in only]
+    verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
+    reader = LedgerReader(ledger, mirror.name)
+    known = _look(mirror, reader)
+    found = [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
+    contents = _read_files(mirror, spark, [known.states[source] for source in chosen], known.records)
+    for source in chosen:
+        found += check_table(known.records[source], contents[source])
+    verdicts |= _record(mirror, ledger, known, verdicts, found)
+    for finding in found:
+        log.error("%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
+    if unread := sorted({str(finding.table) for finding in found if finding.code == v.FILE_UNREAD}):
+        raise TransientError(
+            "FILES_UNREAD", f"the store failed under files of {unread}", way_out="look after the store, and check again"
+        )
+    gated = gate(verdicts)
+    of_log = [f"{finding.code}: {finding.what}" for finding in found if finding.table is None]
+    return Reconciled(
+        verdicts={source: finding.verdict.value for source, finding in verdicts.items()},
+        files={source: len(contents[source]) for source in chosen},
+        findings=found,
+        held=gated.held,
+        stopped={**gated.stopped, **({CHANGE_LOG: of_log[0]} if of_log else {})},
+    )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The ledger at one moment, tables by source name."""
+
+    committed: int
+    states: Mapping[str, TableState]
+    records: Mapping[str, TableRecord]
+    manifests: Mapping[int, Manifest]
+    contents: Mapping[str, Sequence[BatchContents]]
+
+
+def _look(mirror: Mirror, reader: LedgerReader) -> _Known:
+    """Everything of one moment: read until nothing moved meanwhile (I22)."""
+    for _ in range(_LOOKS):
+        committed, states = reader.mirror().committed, reader.tables()
+        logged = reader.contents(dict.fromkeys(states, 0), committed)
+        contents = {source: logged.get(source, []) for source in states}
+        records = {source: _table(mirror, reader, state, contents[source]) for source, state in states.items()}
+        known = _Known(committed, states, records, reader.manifests(), contents)
+        if (reader.mirror().committed, reader.tables()) == (committed, states):
+            return known
+    raise TransientError("TABLE_BUSY", "the ledger kept changing while it was read", way_out="try again")
+
+
+def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Sequence[BatchContents]) -> TableRecord:
+    loaded = state.load_plan is not None and state.load_state == "loaded"
+    return TableRecord(
+        mirror=mirror.name,
+        source=state.source,
+        table_id=state.id,
+        generation=state.row.generation,
+        confirmed=state.row.confirmed,
+        first_batch=state.load_plan["hand_over_batch"] if state.load_plan and loaded else 0,
+        published_batch=state.row.published_batch,
+        published=reader.published(state.id, state.row.generation),
+        publications=reader.publications(state.id, state.row.generation),
+        contents=contents,
+    )
+
+
+def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known: _Known) -> list[DeepFinding]:
+    state = read_log_state(mirror.resolve(mirror.change_log), spark)
+    # Read after the log: what it holds beyond this was never given out by this ledger.
+    now = reader.mirror()
+    newest = max(now.committed, now.open_batch or 0)
+    return check_log(LogRecord(known.committed, newest, known.manifests, known.contents), state)
+
+
+def _read_files(
+    mirror: Mirror, spark: SparkSession, states: Sequence[TableState], records: Mapping[str, TableRecord]
+) -> dict[str, list[FileContent]]:
+    zone = zone_address(mirror)
+    store = open_store(zone)
+    files = [
+        (CheckedTable(state.id, state.folder, state.keys, state.columns.columns), listed)
+        for state in states
+        for listed in _listed(store, state, records[state.source])
+    ]
+    found: dict[str, list[FileContent]] = {state.id: [] for state in states}
+    tasks = _cut(zone, files, spark.sparkContext.defaultParallelism)
+    for part in run_job(spark, f"read {len(files)} published files", read_contents, tasks):
+        for table_id, content in part:
+            found[table_id].append(content)
+    return {state.source: found[state.id] for state in states}
+
+
+def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> Iterator[ListedFile]:
+    """Every copy of a confirmed number in the folder and, at either place (X-02), in the processed folders."""
+    kinds = {file.number: file.kind for file in record.published}
+    for folder in (state.folder, *(f"{processed}/{state.folder}" for processed in layout.PROCESSED_FOLDERS)):
+        for info in store.list(folder):
+            for item in split_listing(state.folder, (info,), state.row.generation):
+                if item.number in kinds:
+                    yield ListedFile(item.number, info.path, info.size, kinds[item.number] == "load")
+
+
+def _cut(zone: ZoneAddress, files: Sequence[tuple[CheckedTable, ListedFile]], cores: int) -> list[CheckTask]:
+    """Tasks of about equal bytes."""
+    share = max(1, sum(listed.size for _, listed in files) // (_TASKS_PER_CORE * cores))
+    tasks: list[CheckTask] = []
+    current: list[tuple[CheckedTable, ListedFile]] = []
+    for entry in files:
+        current.append(entry)
+        if sum(listed.size for _, listed in current) >= share:
+            tasks.append(CheckTask(zone, tuple(current)))
+            current = []
+    return [*tasks, CheckTask(zone, tuple(current))] if current else tasks
+
+
+def _record(
+    mirror: Mirror, ledger: Engine, known: _Known, verdicts: Mapping[str, Finding], found: Sequence[DeepFinding]
+) -> dict[str, Finding]:
+    """Stop tables by what was found in depth; the verdict on each of them, recorded."""
+    entries = []
+    for finding in found:
+        state = None if finding.table is None else known.states[finding.table]
+        table_id, generation = (None, 0) if state is None else (state.id, state.row.generation)
+        entries.append(FoundInDepth(table_id, finding.table, generation, *finding[1:], finding.stops))
+    stopped = record_deep_findings(ledger, mirror.name, entries)
+    decided: dict[str, Finding] = {}
+    for finding in found:
+        source = finding.table
+        if source is None or not finding.stops or known.states[source].id not in stopped or source in decided:
+            continue
+        before = verdicts[source]
+        if before.verdict is not Verdict.STOP:
+            decided[source] = replace(
+                before, verdict=Verdict.STOP, code=finding.code, what=finding.what, evidence=finding.evidence
+            )
+    record_verdicts(ledger, {known.states[s].id: (finding, known.states[s].row) for s, finding in decided.items()})
+    return decided
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tables", help="only these source tables, separated by commas")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for ``spark-submit``; exit code 3 says that some tables are stopped, or the change log is not whole."""
+
+    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reconciled:
+        return reconcile_deep(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+
+    return job_main("reconcile_sequence", argv, work, _add_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""What the command line prints: results as text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from open_mirroring.status import MirrorStatus, TableStatus
+
+if TYPE_CHECKING:
+    from spark_jobs.dead_letters import Listed
+    from spark_jobs.tick import Ticked
+
+_MB = 1_000_000
+
+
+def shown(text: object) -> str:
+    """Text from elsewhere as a terminal may print it: what is not printable is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+
+
+def json_text(document: object) -> str:
+    """A result for machines; what JSON does not know is written as its text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+
+
+def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """An aligned table; numbers to the right."""
+    cells = [[shown(cell) for cell in row] for row in rows]
+    right = [bool(cells) and all(row[at].lstrip("-").isdigit() for row in cells) for at in range(len(headings))]
+    widths = [max(len(row[at]) for row in [list(headings), *cells]) for at in range(len(headings))]
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+        for row in [list(headings), *cells]
+    ]
+    return "\n".join(lines)
+
+
+def age(length: timedelta | None) -> str:
+    """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
+    if length is None:
+        return "never"
+    seconds = max(0, int(length.total_seconds()))
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def status_text(status: MirrorStatus) -> str:
+    """The status: the mirror, its tables with their four marks, and what needs somebody."""
+    bound = f"{len(status.bound_offsets)} files or partitions, {sum(status.bound_offsets.values())} bytes or offsets"
+    last = "no batch yet" if status.last_commit is None else f"committed {age(status.last_commit_age)} ago"
+    lines = [
+        f"mirror {status.mirror}",
+        f"  bound offsets     {bound}",
+        f"  change log        batch {status.committed_batch}, {last}"
+        + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
+        f"  open fragments    {status.open_fragments} split messages wait for pieces",
+        f"  messages          {_counts(status.recent)} in the last {status.recent_batches} batches",
+    ]
+    if status.at_risk:
+        lines.append(
+            f"  AT RISK           {status.homeless_rejects} dead letters tell no table: any table may lack a change; "
+            "look at `dead-letters`"
+        )
+    if status.stop is not None:
+        lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
+    if status.inspection_failed:
+        lines.append(f"  not inspected     {shown(status.inspection_failed)}")
+    lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
+    for table in status.tables:
+        lines += _remarks(table)
+    return "\n".join(lines)
+
+
+_TABLE_HEADINGS = (
+    "table",
+    "verdict",
+    "highest position",
+    "complete position",
+    "published batch",
+    "K",
+    "waiting batches",
+    "backlog",
+    "stale keys",
+    "load",
+)
+
+
+def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
+    backlog = "0"
+    if table.backlog_files:
+        backlog = f"{table.backlog_files} files, {table.backlog_bytes / _MB:.1f} MB"
+        if table.backlog_oldest is not None:
+            backlog += f", {age(now - table.backlog_oldest)}"
+    load = table.load_state
+    if load == "pending" and table.load_chunks is not None:
+        load = "pending, {} of {} chunks".format(*table.load_chunks)
+    return (
+        table.source,
+        table.verdict or "?",
+        table.marks.highest_position or "-",
+        table.marks.complete_position,
+        table.marks.published_batch,
+        table.confirmed,
+        table.waiting_batches,
+        backlog,
+        table.stale_keys,
+        load,
+    )
+
+
+def _remarks(table: TableStatus) -> list[str]:
+    lines = []
+    if table.verdict != "PASS":
+        since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
+        lines.append(f"{shown(table.source)}: {table.verdict or '?'} {table.code}{since}: {shown(table.what)}")
+        if table.way_out:
+            lines.append(f"  way out: {shown(table.way_out)}")
+    if table.open_intent:
+        lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
+    lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
+    return ["", *lines] if lines else []
+
+
+def tick_text(ticked: Ticked) -> str:
+    """What a tick did, in the order in which it did it."""
+    lines = []
+    if ticked.batch is not None:
+        lines.append(f"read: batch {ticked.batch}, {_counts(ticked.counts)}")
+    elif ticked.failed is None:
+        lines.append("read: nothing new at the source")
+    else:
+        lines.append(f"read: FAILED, {shown(ticked.failed)}")
+    if ticked.waiting_files:
+        lines.append(f"      {len(ticked.waiting_files)} source files are empty yet; they are read once they are not")
+    if ticked.files:
+        files = sum(map(len, ticked.files.values()))
+        lines.append(f"published: {files} files for {len(ticked.files)} tables")
+        lines.append(columns(("table", "files", "numbers"), [(t, len(n), _span(n)) for t, n in ticked.files.items()]))
+    else:
+        lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
+    lines += _held_and_stopped(ticked.held, ticked.stopped)
+    if ticked.did_nothing and not (ticked.held or ticked.stopped):
+        lines.append("Nothing to do: the target has all that the source has shown.")
+    return "\n".join(lines)
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """Any other job's result: one line per value, tables on hold and stopped last."""
+    lines = []
+    for name, value in result.items():
+        if name in ("held", "stopped"):
+            continue
+        if isinstance(value, Mapping):
+            lines += [f"{name}:"] if value else [f"{name}: none"]
+            lines += [f"  {shown(key)}: {shown(_short(item))}" for key, item in value.items()]
+        else:
+            lines.append(f"{name}: {shown(_short(value))}")
+    return "\n".join([*lines, *_held_and_stopped(result.get("held") or {}, result.get("stopped") or {})])
+
+
+def dead_letters_text(listed: Listed) -> str:
+    """The dead letters, newest first."""
+    if not listed.letters:
+        return "no dead letters"
+    rows = [
+        (letter.batch, letter.kind, letter.table or "?", f"{letter.origin}:{letter.place}", letter.code, letter.reason)
+        for letter in listed.letters
+    ]
+    text = columns(("batch", "kind", "table", "coordinates", "code", "reason"), rows)
+    return text + ("\nThere are more: raise --limit." if listed.more else "")
+
+
+def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> list[str]:
+    lines = [f"on hold: {shown(table)}: {shown(why)}" for table, why in held.items()]
+    return lines + [f"STOPPED: {shown(table)}: {shown(why)}" for table, why in stopped.items()]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    present = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+    return ", ".join(present) or "no messages"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+
+
+def _short(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(item, int) for item in value):
+        return f"{len(value)}, {_span(value)}"
+    return value

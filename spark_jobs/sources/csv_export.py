@@ -1,0 +1,71 @@
+"""Exported CSV files (RFC 4180, UTF-8, one header line): read as text, an empty field without quotes being NULL.
+
+A parser that mends what it reads would turn half a file into rows. So before a file is parsed, its quotes are proven
+to open and close at the borders of fields, and its last line to be ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pv
+
+_BLOCK = 16 << 20
+_QUOTE, _COMMA, _LF, _CR = b'",\n\r'
+_BOM = b"\xef\xbb\xbf"
+
+
+def csv_header(path: Path) -> list[str]:
+    """The column names of a file.
+
+    Raises:
+        pa.ArrowInvalid: the file is empty or cannot be parsed.
+    """
+    with pv.open_csv(path, pv.ReadOptions(block_size=_BLOCK, use_threads=False), _PARSE) as reader:
+        return list(reader.schema.names)
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows with these columns, every value a string or NULL.
+
+    Raises:
+        pa.ArrowInvalid: a line has more or fewer fields than the header, text is no UTF-8, or a field is longer than
+            16 MB.
+    """
+    convert = pv.ConvertOptions(
+        column_types={name: pa.string() for name in columns},
+        include_columns=list(columns),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    with pv.open_csv(path, pv.ReadOptions(block_size=_BLOCK, use_threads=False), _PARSE, convert) as reader:
+        yield from reader
+
+
+_PARSE = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+
+
+def why_malformed(path: Path) -> str | None:
+    """What is wrong with the file's quotes or its end; None for a file that is whole."""
+    if path.stat().st_size == 0:
+        return "it is empty: even a table without rows has a header line"
+    data = np.memmap(path, dtype=np.uint8, mode="r")
+    if data[-1] != _LF:
+        return "its last line is not ended: it may be cut off"
+    inside = 0
+    start = len(_BOM) if bytes(data[: len(_BOM)]) == _BOM else 0
+    for block in range(start, len(data), _BLOCK):
+        quotes = block + np.flatnonzero(data[block : block + _BLOCK] == _QUOTE)
+        # A doubled quote closes and opens again at once, so that every second quote opens.
+        opens, closes = quotes[inside::2], quotes[1 - inside :: 2]
+        before = data[opens[opens > start] - 1]
+        # The last line is ended, so a byte follows every quote.
+        after = data[closes + 1]
+        if not np.isin(before, (_QUOTE, _COMMA, _LF)).all() or not np.isin(after, (_QUOTE, _COMMA, _LF, _CR)).all():
+            return "a quote stands inside a field and is not doubled"
+        inside = (inside + len(quotes)) % 2
+    return "a quoted field is not closed: it may be cut off" if inside else None

@@ -1,0 +1,240 @@
+"""A table read over JDBC by Spark's own reader: its columns, its chunks, and its rows as exact texts.
+
+The password is resolved when it is needed, goes to the driver as a property, and stands in no plan, log or error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from open_mirroring.config.connections import Connection, resolve
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.exports import refused
+from spark_jobs.sources.jdbc_dialects import BoundKind, Dialect, Range, condition, dialect_of, ranges
+from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, landing_type, read_type
+from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.typed_rows import Failure, typed_column
+
+_FETCH_ROWS = "10000"
+_PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
+"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
+
+
+class SplitColumn(NamedTuple):
+    """The column whose ranges are the chunks."""
+
+    name: str
+    kind: BoundKind
+
+
+class JdbcTable:
+    """One table of a database that a connection names.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+            database says no.
+        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+    """
+
+    def __init__(self, spark: SparkSession, connection: str, name: SourceName) -> None:
+        self._spark, self._name = spark, name
+        self._connection: Connection = resolve(connection)
+        self._dialect: Dialect = dialect_of(self._connection)
+
+    def columns(self, wanted: Sequence[str] | None) -> tuple[LoadColumn, ...]:
+        """The table's columns in its order, or the wanted ones of them.
+
+        Raises:
+            TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
+        """
+        with self._asking("reading its columns"):
+            lines = self._query(self._dialect.columns_query(self._name.schema, self._name.table)).collect()
+        found = [line.asDict() for line in sorted(lines, key=lambda line: line["place"])]
+        if not found:
+            raise TerminalError(
+                "TABLE_NOT_FOUND",
+                f"the login sees no table {self._name.table!r} in the schema {self._name.schema!r}",
+                where=f"connection {self._connection.name}",
+                way_out="mend `table`, or grant the login SELECT on it",
+            )
+        missing = sorted(set(wanted or ()) - {column["name"] for column in found})
+        if missing:
+            raise TerminalError(
+                "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
+            )
+        chosen = [column for column in found if wanted is None or column["name"] in wanted]
+        types = {column["name"]: self._dialect.sql_type(column) for column in chosen}
+        return tuple(LoadColumn(name, landing_type(sql_type), sql_type) for name, sql_type in types.items())
+
+    def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
+        """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges."""
+        kind = _bound_kind(sql_type)
+        if kind is None:
+            return None
+        text = self._dialect.as_text
+        name = self._dialect.quote(column)
+        query = f"SELECT {text(f'min({name})', sql_type)} AS low, {text(f'max({name})', sql_type)} AS high FROM "
+        with self._asking(f"reading the bounds of {column!r}"):
+            line = self._query(query + self._table()).collect()[0]
+        borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
+        return SplitColumn(column, kind), ranges(borders)
+
+    def read(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+    ) -> list[bytes]:
+        """Run *work* over the texts of each part, in Spark's workers, one partition each; its answers in order.
+
+        Args:
+            columns: the columns that *work* gets, each as text, in this order.
+            split: the column that *parts* are ranges of; None: one part, the whole table.
+            parts: what to read.
+            work: given a part's place in *parts* and its batches, returns its answer.
+        """
+        quote = self._dialect.quote
+        texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
+        if split is not None:
+            texts.append(f"{quote(split.name)} AS split_value")
+        table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
+        where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
+        names = [f"c{at}" for at in range(len(columns))]
+        url, properties = self._login()
+
+        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            part = context.partitionId() if context else 0
+            yield pa.RecordBatch.from_arrays([[part], [work(part, batches)]], names=["part", "answer"])
+
+        with self._asking("reading its rows"):
+            rows = self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
+            lines = rows.mapInArrow(answer, "part int, answer binary").collect()
+        answers = {line["part"]: bytes(line["answer"]) for line in lines}
+        if sorted(answers) != list(range(len(parts))):
+            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(parts)} chunks answered", way_out="run again")
+        return [answers[part] for part in range(len(parts))]
+
+    def _table(self) -> str:
+        return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
+
+    def _login(self) -> tuple[str, dict[str, str]]:
+        url, properties = self._dialect.address(self._connection)
+        properties |= {"driver": self._dialect.driver, "fetchsize": _FETCH_ROWS}
+        login = {"user": self._connection.login, "password": self._connection.password}
+        return url, properties | {name: value for name, value in login.items() if value is not None}
+
+    def _query(self, query: str) -> DataFrame:
+        url, properties = self._login()
+        return self._spark.read.jdbc(url, f"({query}) answer", properties=properties)
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """Turn what Spark and the driver raise into our errors, without what they may repeat of the login."""
+        failure: MirroringError | None = None
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            failure = self._failure(doing, error)
+        if failure is not None:
+            # Raised outside, so that the original, which may hold values and addresses, is not chained to it.
+            raise failure
+
+    def _failure(self, doing: str, error: Exception) -> MirroringError:
+        state, what = _sql_error(self._spark, error)
+        if self._connection.password:
+            what = what.replace(self._connection.password, "***")
+        where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
+        if state.startswith(_PERMANENT):
+            return TerminalError(
+                "SOURCE_REFUSED",
+                f"{doing}, the database refused (SQLSTATE {state}): {what}",
+                where=where,
+                way_out="mend the connection, the rights of its login, or the table's settings",
+            )
+        return TransientError(
+            "SOURCE_UNREACHABLE",
+            f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
+            where=where,
+            way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",
+        )
+
+
+class JdbcRows:
+    """The typed rows of one chunk, from batches of texts; iterating reads them, once."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[LoadColumn], schema: pa.Schema, where: str):
+        self._batches, self._columns, self._schema, self._where = batches, columns, schema, where
+        self._read = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Tables of the schema.
+
+        Raises:
+            TerminalError: ``VALUE_INVALID``, ``KEY_NULL`` naming the row.
+        """
+        for batch in self._batches:
+            index = pa.array(range(batch.num_rows), pa.int64())
+            bad: dict[int, Failure] = {}
+            arrays = [
+                typed_column(texts.cast(pa.string()), column.sql_type or "", field, index, bad)
+                for texts, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
+            ]
+            if bad:
+                first = bad[min(bad)]
+                raise refused(first, self.place(self._read + first.index))
+            yield pa.Table.from_arrays(arrays, schema=self._schema)
+            self._read += batch.num_rows
+
+    def place(self, row: int) -> str:
+        """The chunk, and the row in the order in which it was read, from 1."""
+        return f"{self._where}, row {row + 1} as read"
+
+
+def _bound_kind(sql_type: str) -> BoundKind | None:
+    name = read_type(sql_type).name
+    if name in INTEGERS or name in MONEY or name == "decimal":
+        return "integer"
+    kinds: dict[str, BoundKind] = dict.fromkeys(("datetime", "smalldatetime", "datetime2"), "timestamp")
+    return {**kinds, "date": "date", "datetimeoffset": "instant"}.get(name)
+
+
+def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
+    """Up to ``chunks - 1`` different values between the bounds, in order."""
+    first, last = parse_value(sql_type, low), parse_value(sql_type, high)
+    if isinstance(first, datetime):
+        second = [first + (last - first) * at // chunks for at in range(1, chunks)]
+        texts = [value.replace(tzinfo=None).isoformat(" ", "seconds") for value in second]
+    elif isinstance(first, int | Decimal):
+        whole, span = int(first), int(last) - int(first)
+        texts = [str(whole + span * at // chunks) for at in range(1, chunks)]
+    else:
+        texts = [(first + timedelta(days=(last - first).days * at // chunks)).isoformat() for at in range(1, chunks)]
+    return list(dict.fromkeys(texts))
+
+
+def _sql_error(spark: SparkSession, error: Exception) -> tuple[str, str]:
+    """SQLSTATE (empty when unknown) and first line of the driver's own error, or of the innermost other one."""
+    origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    what = type(error).__name__
+    while origin is not None:
+        lines = str(origin.getMessage() or "").splitlines() or [""]
+        if is_instance_of(spark.sparkContext._gateway, origin, "java.sql.SQLException"):
+            return str(origin.getSQLState() or ""), lines[0]
+        what, origin = f"{origin.getClass().getName()}: {lines[0]}", origin.getCause()
+    return "", what

@@ -1,0 +1,104 @@
+"""One tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the same functions as the jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.verdicts import Verdict
+from spark_jobs.exit_codes import Exit, exit_of
+from spark_jobs.extract_changes import Extracted, extract
+from spark_jobs.publish_changes import publish
+
+log = logging.getLogger(__name__)
+
+
+class Ticked(NamedTuple):
+    """What a tick did.
+
+    Attributes:
+        batch: the log batch that was completed; None when the source had nothing new.
+        counts: the batch's messages by disposition.
+        waiting_files: source files that are empty yet.
+        files: new file numbers by table.
+        held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
+        waiting: tables that still have changes in the log, or a load, to be published.
+        failed: the error that ended reading; publishing went on with what the log has.
+    """
+
+    batch: int | None
+    counts: Mapping[str, int]
+    waiting_files: Sequence[str]
+    files: Mapping[str, Sequence[int]]
+    held: Mapping[str, str]
+    stopped: Mapping[str, str]
+    waiting: Sequence[str]
+    failed: MirroringError | None = None
+
+    @property
+    def did_nothing(self) -> bool:
+        """Nothing was read and nothing was published."""
+        return self.batch is None and not self.files and self.failed is None
+
+    @property
+    def exit(self) -> Exit:
+        """The failure of reading, then stopped tables, then a hold that let nothing through."""
+        if self.failed is not None:
+            return exit_of(self.failed)
+        if self.stopped:
+            return Exit.TABLES_STOPPED
+        if self.waiting and not self.files and all(source in self.held for source in self.waiting):
+            return Exit.ON_HOLD
+        return Exit.DONE
+
+    def document(self) -> dict[str, Any]:
+        """The tick as plain JSON values."""
+        failed = None if self.failed is None else str(self.failed)
+        return {**self._asdict(), "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
+
+
+def tick(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Ticked:
+    """Read what is new at the source, publish what may be published (of *only*, if given), and look at the result.
+
+    An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
+    whose log and ledger do not belong together does not publish either.
+
+    Raises:
+        TransientError: ledger or store do not answer.
+        TerminalError: the mirror's extraction is stopped; the mirror file does not fit the ledger.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    read, failed = Extracted(None, {}, ()), None
+    log.info("reading the source")
+    try:
+        read = extract(mirror, ledger, spark)
+    except MirroringError as error:
+        if reader.mirror().stop_code is not None:
+            raise
+        log.error("reading failed, publishing goes on with what the log has: %s", error)
+        failed = error
+    log.info("publishing what the log has")
+    published = publish(mirror, ledger, spark, only)
+    log.info("reconciling ledger and landing zone")
+    findings = inspect_mirror(mirror, ledger)
+    tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
+    logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
+    stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
+    return Ticked(
+        batch=read.batch,
+        counts=read.counts,
+        waiting_files=read.waiting_files,
+        files=published.files,
+        held=published.held,
+        stopped={**stopped, **published.stopped},
+        waiting=[s for s, table in tables.items() if s in logged or table.load_state == "pending"],
+        failed=failed,
+    )

@@ -1,0 +1,52 @@
+"""Proof that keys are unique: rows of a marker-free file are inserted as they are, so a key twice stays twice (I6)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_MEMORY = "512MB"
+
+
+def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
+    """The places of two rows with one key, counted from 0 over all tables; None when every key is there once.
+
+    Exact, over typed values; what does not fit into memory is spilled to disk.
+
+    Args:
+        tables: tables with at least the columns of *keys*, in their types.
+        keys: name and type of each key column.
+    """
+    # Columns are renamed, so that no name of a source ever becomes part of a query.
+    names = [f"k{at}" for at in range(len(keys))]
+    schema = pa.schema([*(pa.field(n, f.type) for n, f in zip(names, keys, strict=True)), pa.field("row", pa.int64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
+        for table in tables:
+            columns = [table.column(name) for name in keys.names]
+            places = pa.chunked_array([pa.array(range(row, row + table.num_rows), pa.int64())])
+            yield from pa.Table.from_arrays([*columns, places], schema=schema).to_batches()
+            row += table.num_rows
+
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, duckdb.connect() as db:
+        db.execute(f"SET memory_limit = '{_MEMORY}'")
+        db.execute(f"SET temp_directory = '{scratch}'")
+        db.execute("SET threads = 1")
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        db.register("key_rows", reader)
+        query = f"SELECT min(row), max(row) FROM key_rows GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
+        return db.execute(query).fetchone()
+
+
+def key_columns(files: Sequence[Path], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """The key columns of data files, in the files' order, piece by piece."""
+    for file in files:
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(columns=list(keys), use_threads=False):
+                yield pa.Table.from_batches([batch]).select(list(keys))

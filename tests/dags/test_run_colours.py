@@ -1,0 +1,128 @@
+"""Whole runs through Airflow, with a stand-in for ``spark-submit``: which outcome gives which colour (AF-08, AF-14)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+pytestmark = pytest.mark.airflow
+
+ROOT = Path(__file__).resolve().parents[2]
+MIRROR = """
+mirror: shop
+source: {format: sqlserver-ces, transport: capture, path: capture}
+landing_zone: {store: local, path: %(home)s/zone}
+ledger: sqlite:///%(home)s/ledger.db
+change_log: %(home)s/log
+tables:
+  - {source: dbo.customers, target: dbo/customers, key: [customer_id]}
+  - {source: dbo.orders, target: dbo/orders, key: [order_id]}
+"""
+ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.job: "
+GREEN = {"extract": "success", "gate": "success", "publish": "success", "reconcile": "success"}
+
+
+@pytest.fixture
+def home(mirrors: Path, tmp_path: Path) -> Path:
+    (mirrors / "shop.yaml").write_text(MIRROR % {"home": tmp_path})
+    return tmp_path
+
+
+def _run(name: str, **conf: Any) -> tuple[str, dict[str, str]]:
+    """One run of a DAG of the folder: its state, and that of each task."""
+    run = DagBag(dag_folder=ROOT / "dags").dags[f"shop__{name}"].test(run_conf=conf or None)
+    return run.state, {instance.task_id: instance.state for instance in run.get_task_instances()}
+
+
+def _foreign_item(home: Path, table: str) -> None:
+    folder = home / "zone" / "dbo.schema" / table
+    folder.mkdir(parents=True)
+    (folder / "stray.txt").write_text("of somebody else")
+
+
+def test_a_good_run_submits_extract_and_publish_and_is_green(home: Path, fake_spark: Any) -> None:
+    assert _run("replicate") == ("success", GREEN)
+    assert fake_spark.jobs() == ["extract_changes", "publish_changes"]
+
+
+def test_chosen_tables_reach_publishing(home: Path, fake_spark: Any) -> None:
+    state, _ = _run("replicate", tables=["dbo.orders"])
+    assert state == "success"
+    assert fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.orders"]
+    assert "--tables" not in fake_spark.calls[0]["argv"], "extraction is for all tables"
+
+
+def test_a_failed_extract_lets_publish_go_on_and_makes_the_run_red(home: Path, fake_spark: Any) -> None:
+    fake_spark.answers(1, ERROR + "COUNTS_DIFFER: 3 were read, 2 have a disposition", only="extract_changes")
+    state, tasks = _run("replicate")
+    assert (state, tasks) == ("failed", GREEN | {"extract": "failed", "reconcile": "failed"})
+    assert fake_spark.jobs() == ["extract_changes", "publish_changes"], "terminal: not tried again"
+
+
+def test_a_failed_gate_publishes_nothing_and_makes_the_run_red(home: Path, fake_spark: Any) -> None:
+    (home / "ledger.db").write_text("this is no database, and never will be one " * 50)
+    state, tasks = _run_failing_at_once("replicate")
+    assert state == "failed"
+    assert (tasks["gate"], tasks["publish"]) == ("failed", "skipped")
+    assert fake_spark.jobs() == ["extract_changes"]
+
+
+def _run_failing_at_once(name: str) -> tuple[str, dict[str, str]]:
+    """As :func:`_run`, without the minutes between attempts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+        return _run(name)
+
+
+def test_a_stopped_table_makes_the_run_red_after_the_others_were_published(home: Path, fake_spark: Any) -> None:
+    _foreign_item(home, "orders")
+    state, tasks = _run("replicate")
+    assert (state, tasks) == ("failed", GREEN | {"reconcile": "failed"})
+    assert fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.customers"]
+
+
+def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spark: Any) -> None:
+    report = {"job": "publish_changes", "files": {}, "stopped": {"dbo.orders": "PARTIAL_ROWS: x"}}
+    fake_spark.answers(3, json.dumps(report), only="publish_changes")
+    assert _run("replicate") == ("failed", GREEN | {"reconcile": "failed"})
+
+
+def test_a_run_that_wants_to_read_again_is_red_and_says_so(home: Path, fake_spark: Any) -> None:
+    state, tasks = _run("replicate", reread=True)
+    assert (state, tasks["extract"], tasks["publish"]) == ("failed", "failed", "success")
+
+
+def test_the_gate_ends_green_on_hold_publish_is_skipped_and_extraction_went_on(
+    home: Path, mirrors: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table whose load is pending holds; the wait goes through Airflow's own deferral, cut to a moment."""
+    monkeypatch.setattr("open_mirroring_airflow.sensors.timedelta", lambda minutes: _moment(minutes))
+    load = ", initial_load: {format: parquet, path: export, stream_from: beginning}}"
+    text = (mirrors / "shop.yaml").read_text()
+    for key in ("customer_id", "order_id"):
+        text = text.replace(f"key: [{key}]}}", f"key: [{key}]{load}")
+    (mirrors / "shop.yaml").write_text(text)
+    assert _run("replicate") == ("success", GREEN | {"publish": "skipped"})
+    assert fake_spark.jobs() == ["extract_changes"]
+
+
+def _moment(minutes: float) -> Any:
+    from datetime import timedelta
+
+    return timedelta(seconds=minutes / 100)
+
+
+def test_initial_load_and_deep_check_run(home: Path, fake_spark: Any) -> None:
+    assert _run("initial_load") == ("success", {"load": "success", "reconcile": "success"})
+    assert _run("reconcile") == ("success", {"deep_check": "success"})
+    assert fake_spark.jobs() == ["initial_load", "reconcile_sequence"]
+
+
+def test_the_deep_check_fails_naming_what_does_not_agree(home: Path, fake_spark: Any) -> None:
+    report = {"job": "reconcile_sequence", "stopped": {"dbo.orders": "CONTENT_CHANGED: x"}}
+    fake_spark.answers(3, json.dumps(report))
+    assert _run("reconcile") == ("failed", {"deep_check": "failed"})

@@ -1,0 +1,190 @@
+"""The run's last task, which gives it its colour, and the events for tables with new files (AF-12, AF-13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from airflow.sdk import DAG, BaseOperator
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.inspection import declare_tables
+from open_mirroring.ledger import open_ledger, tables
+from open_mirroring_airflow.assets import table_asset
+from open_mirroring_airflow.operators import PublishingOperator
+from open_mirroring_airflow.verdict import ReconcileOperator
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def mirror(write_mirror: Callable[..., Path]) -> Mirror:
+    return load_mirror(write_mirror())
+
+
+def _leaf(mirror: Mirror) -> ReconcileOperator:
+    with DAG("run", schedule=None):
+        before = [BaseOperator(task_id=name) for name in ("extract", "gate")]
+        publish, leaf = (
+            BaseOperator(task_id="publish"),
+            ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file)),
+        )
+        before >> publish >> leaf
+    return leaf
+
+
+def test_a_run_where_all_is_well_ends_green(mirror: Mirror, task_context: dict[str, Any]) -> None:
+    task_context["ti"].states = {"extract": "success", "gate": "success", "publish": "skipped"}
+    assert _leaf(mirror).execute(task_context) == {
+        "verdicts": {"dbo.customers": "PASS", "dbo.orders": "PASS"},
+        "note": "",
+    }
+
+
+def test_a_table_on_hold_leaves_the_run_green_with_a_note(
+    write_mirror: Callable[..., Path], task_context: dict[str, Any]
+) -> None:
+    file = write_mirror()
+    load = ", initial_load: {format: parquet, path: export, stream_from: beginning}}"
+    file.write_text(file.read_text().replace("key: [order_id]}", f"key: [order_id]{load}"))
+    answer = _leaf(load_mirror(file)).execute(task_context)
+    assert answer["verdicts"] == {"dbo.customers": "PASS", "dbo.orders": "HOLD"}
+    assert answer["note"].startswith("HOLD: dbo.orders: LOAD_PENDING")
+
+
+def test_a_stopped_table_fails_the_run_by_name_with_code_and_way_out(
+    mirror: Mirror, task_context: dict[str, Any]
+) -> None:
+    folder = mirror.resolve("zone") / "dbo.schema" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "stray.txt").write_text("of somebody else")
+    with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.orders: FOREIGN_ITEM") as caught:
+        _leaf(mirror).execute(task_context)
+    assert "dbo.customers" not in str(caught.value)
+    assert "find out who wrote it" in caught.value.way_out
+
+
+def test_a_table_that_publishing_stopped_fails_the_run_even_if_it_looks_well_now(
+    mirror: Mirror, task_context: dict[str, Any]
+) -> None:
+    task_context["ti"].xcoms["publish"] = {"job": "publish_changes", "stopped": {"dbo.orders": "PARTIAL_ROWS: x"}}
+    with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.orders: PARTIAL_ROWS"):
+        _leaf(mirror).execute(task_context)
+
+
+@pytest.mark.parametrize("red", ["extract", "gate", "publish"])
+@pytest.mark.parametrize("state", ["failed", "upstream_failed"])
+def test_a_red_task_before_it_fails_the_run_by_name(
+    mirror: Mirror, task_context: dict[str, Any], red: str, state: str
+) -> None:
+    task_context["ti"].states = {"extract": "success", "gate": "success", "publish": "success", red: state}
+    with pytest.raises(TerminalError, match=f"TASK_FAILED: failed before this: {red} "):
+        _leaf(mirror).execute(task_context)
+
+
+def _confirm(mirror: Mirror, source: str, numbers: range, generation: int = 1) -> None:
+    """As if these numbers of a table had been published, 10 rows each."""
+    engine = open_ledger(mirror.ledger_url())
+    table_id = declare_tables(mirror, engine)[source]
+    with engine.begin() as db:
+        row = tables.mirrored_table
+        db.execute(
+            sa.update(row)
+            .where(row.c.id == table_id)
+            .values(confirmed=numbers[-1], generation=generation, version=row.c.version + 1)
+        )
+        for number in numbers:
+            db.execute(
+                sa.insert(tables.published_file).values(
+                    table_id=table_id,
+                    generation=generation,
+                    number=number,
+                    etag="e",
+                    digest="d",
+                    rows=10,
+                    size=100,
+                    first_position=f"{number}:a",
+                    last_position=f"{number}:z",
+                    kind="changes",
+                    batch_from=number - 1,
+                    batch_to=number,
+                    confirmed_at=datetime.now(UTC),
+                )
+            )
+
+
+@pytest.fixture
+def publish(mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """Run the publish task with a job that does what it is told; the events that the task recorded."""
+
+    def run(job: Callable[[], object]) -> list[Any]:
+        monkeypatch.setattr(PublishingOperator, "run_job", lambda *_: job())
+        operator = PublishingOperator(
+            task_id="publish", mirror="shop", mirror_file=str(mirror.file), job="publish_changes"
+        )
+        task_context["outlet_events"].clear()
+        operator.execute(task_context)
+        return task_context["outlet_events"].get("open-mirroring/shop", [])
+
+    return run
+
+
+def test_only_tables_with_new_files_get_an_event_with_numbers_rows_and_positions(
+    mirror: Mirror, publish: Callable[..., list[Any]]
+) -> None:
+    _confirm(mirror, "dbo.customers", range(1, 3))
+    [(uri, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(1, 4)))
+    assert uri == "open-mirroring://shop/dbo/orders"
+    assert extra == {
+        "mirror": "shop",
+        "table": "dbo.orders",
+        "generation": 1,
+        "first_number": 1,
+        "number": 3,
+        "rows": 30,
+        "first_position": "1:a",
+        "last_position": "3:z",
+        "batch": 3,
+    }
+
+
+def test_nothing_published_is_no_event(mirror: Mirror, publish: Callable[..., list[Any]]) -> None:
+    _confirm(mirror, "dbo.orders", range(1, 3))
+    assert publish(lambda: None) == []
+
+
+def test_a_second_attempt_tells_of_what_the_first_one_published(
+    mirror: Mirror, publish: Callable[..., list[Any]]
+) -> None:
+    def dies() -> None:
+        _confirm(mirror, "dbo.orders", range(1, 3))
+        raise RuntimeError("killed after publishing")
+
+    with pytest.raises(RuntimeError):
+        publish(dies)
+    [(_, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(3, 4)))
+    assert (extra["first_number"], extra["number"], extra["rows"]) == (1, 3, 30)
+
+
+def test_a_new_generation_begins_at_its_first_number(mirror: Mirror, publish: Callable[..., list[Any]]) -> None:
+    _confirm(mirror, "dbo.orders", range(1, 6))
+    [(_, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(1, 3), generation=2))
+    assert (extra["generation"], extra["first_number"], extra["number"]) == (2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "uri"),
+    [
+        ("dbo/orders", "open-mirroring://shop/dbo/orders"),
+        ("orders", "open-mirroring://shop/orders"),
+        ("dbo/a b#ü?", "open-mirroring://shop/dbo/a%20b%23%C3%BC%3F"),
+    ],
+)
+def test_every_table_has_an_asset_of_its_own(target: str, uri: str) -> None:
+    asset = table_asset("shop", target)
+    assert (asset.uri, asset.name) == (uri, uri)

@@ -1,0 +1,37 @@
+"""Killed after any durable step, a run leaves nothing that the next one does not finish (I19, D2 to D11)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.pipeline import Pipeline
+from workload_generator.ces import CesOptions, render
+from workload_generator.delivery import Delivery
+from workload_generator.transports import json_lines
+
+EXTRACT = ["extract.bound", "extract.written", "extract.sealed", "extract.committed"]
+PUBLISH = ["publish.intended", "publish.staged", "publish.sealed", "publish.renamed:3", "publish.all_renamed"]
+
+
+@pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
+def test_the_next_tick_finishes(fault: str, tmp_path: Path, spark) -> None:
+    made = history(seed=3, transactions=24)
+    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=3))
+    # Few rows a file, so that one publication has several numbers to be killed between.
+    pipeline = Pipeline(tmp_path, spark, TABLES, publish={"max_rows_per_file": 3})
+    half = len(messages) // 2
+    pipeline.deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
+    pipeline.tick()
+    pipeline.deliver("2.jsonl", json_lines(messages[half:], layout="wrapped"))
+    if fault in PUBLISH:
+        pipeline.extract()
+    pipeline.killed("extract_changes" if fault in EXTRACT else "publish_changes", fault)
+    pipeline.service.poll()
+    pipeline.tick()
+    assert_mirrored(pipeline, made)
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1, 2]
+    staged = [path.name for path in pipeline.zone.rglob("_stage-*/*")]
+    assert staged == [], "objects of confirmed numbers are swept"

@@ -1,0 +1,341 @@
+"""The parts of the demo: it calls nothing proved that is not, and leaves neither processes nor foreign files behind."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo.airflow_api import AirflowApi
+from demo.airflow_server import airflow_environment
+from demo.failures import DemoFailed
+from demo.outcome import KINDS, LATE_ACROSS_RUNS, Logged, assess, late_across_batches
+from demo.place import MIRROR, Place, claim, clean_environment
+from demo.processes import Service, free_ports, session_members
+from demo.run import main
+from demo.shop import MirroringService, Shop, last_applied
+from open_mirroring.config import load_mirror
+
+PROGRAM_WITH_ORPHAN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.{on_interrupt})
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def wait_for(condition: Callable[[], bool], limit: float = 60.0) -> None:
+    give_up = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < give_up, "the condition did not come true"
+        time.sleep(0.05)
+
+
+# --- the folder ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_demos_is_never_removed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(DemoFailed, match="no demo has put there"), claim(mine):
+        pass
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_second_demo_starts_in_an_empty_folder(tmp_path: Path) -> None:
+    with claim(tmp_path / "demo") as first:
+        (first.landing_zone / "left.parquet").touch()
+    with claim(tmp_path / "demo") as second:
+        assert second.root == first.root
+        assert list(second.landing_zone.iterdir()) == []
+
+
+def test_a_demo_beside_a_running_one_takes_the_next_folder(tmp_path: Path) -> None:
+    with claim(tmp_path / "demo") as running:
+        (running.capture / "events.avro").touch()
+        with claim(tmp_path / "demo") as other:
+            assert other.root == tmp_path / "demo-2"
+        assert (running.capture / "events.avro").exists()
+
+
+def test_the_mirror_file_is_valid_and_mirrors_every_table_of_the_shop_from_its_export(tmp_path: Path) -> None:
+    with claim(tmp_path / "demo") as place:
+        shop = Shop(place, seed=7)
+        tables = shop.open()["tables"]
+        exported = shop.export()["tables"]
+        mirror = load_mirror(place.mirrors / f"{MIRROR}.yaml")
+        assert mirror.home == place.root
+        assert {table.source for table in mirror.tables} == set(tables)
+        for table in mirror.tables:
+            assert list(table.key) == exported[table.source]["key"]
+            folder = mirror.resolve(table.initial_load.path)  # type: ignore[union-attr]
+            assert sorted(file.name for file in folder.iterdir()) == sorted(
+                Path(name).name for name in exported[table.source]["files"]
+            )
+        assert mirror.resolve(mirror.source.path) == place.capture
+        assert mirror.resolve(mirror.landing_zone.path) == place.landing_zone
+        assert mirror.resolve(mirror.change_log) == place.change_log
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("on_interrupt", "patience"), [("default_int_handler", 30.0), ("SIG_IGN", 0.2)])
+def test_stopping_a_service_ends_what_it_started_too(tmp_path: Path, on_interrupt: str, patience: float) -> None:
+    """An orphan in its session, as a killed launcher leaves one, is ended; so is a program deaf to SIGINT."""
+    program = PROGRAM_WITH_ORPHAN.format(on_interrupt=on_interrupt)
+    log = tmp_path / "log"
+    service = Service("it", [sys.executable, "-c", program], dict(os.environ), tmp_path, log)
+    wait_for(lambda: "ready" in log.read_text())
+    assert len(session_members(service.session)) == 2
+    assert service.stop(patience) == []
+    assert session_members(service.session) == []
+    assert service.stop(patience) == []
+
+
+def test_a_service_that_ends_by_itself_is_a_failure_that_shows_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    service = Service("it", [sys.executable, "-c", "print('no space'); raise SystemExit(3)"], {}, tmp_path, log)
+    wait_for(lambda: not session_members(service.session))
+    with pytest.raises(DemoFailed, match="exit code 3") as failure:
+        service.check()
+    assert failure.value.log is not None and "no space" in failure.value.log.read_text()
+    service.stop()
+
+
+def test_a_program_that_does_not_exist_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(DemoFailed, match="could not be started"):
+        Service("it", [str(tmp_path / "missing")], {}, tmp_path, tmp_path / "log")
+
+
+def test_free_ports_are_different_and_free() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+
+
+def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
+    """Ctrl-C while Airflow starts: exit code 130 and none of its processes left, even where callers ignore SIGINT."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "demo.run", "--folder", str(tmp_path / "demo")],
+        env=clean_environment(),
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "watches the landing zone" in line:
+                break
+        started = psutil.Process(demo.pid).children(recursive=True)
+        assert any("standalone" in process.cmdline() for process in started)
+        demo.send_signal(signal.SIGINT)
+        output, _ = demo.communicate(timeout=180)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130, output
+    assert [process for process in started if process.is_running()] == []
+
+
+# --- Airflow ---------------------------------------------------------------------------------------------------------
+
+
+def test_airflow_knows_its_own_port_and_nothing_of_another_airflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", "/elsewhere")
+    monkeypatch.setenv("AIRFLOW_CONN_SECRET", "other")
+    monkeypatch.setenv("OPEN_MIRRORING_HOME", "/elsewhere")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    environment = airflow_environment(
+        Place(tmp_path), port=12345, log_ports=[1, 2], passwords=tmp_path / "p", follows_schedules=False
+    )
+    assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:12345"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/execution/"
+    assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert "elsewhere" not in json.dumps(environment)
+    assert "AIRFLOW_CONN_SECRET" not in environment
+    assert environment["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+    assert environment["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+
+
+class FakeAirflow(http.server.BaseHTTPRequestHandler):
+    tokens: list[str]
+    valid: str
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).valid = f"token-{len(self.tokens)}"
+        self.tokens.append(self.valid)
+        self._answer(201, {"access_token": self.valid})
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] != f"Bearer {self.valid}":
+            self._answer(401, {})
+        elif "missing" in self.path:
+            self._answer(404, {"detail": "no such run"})
+        else:
+            self._answer(200, {"state": "success"})
+
+    def _answer(self, status: int, body: Any) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def fake_airflow() -> Iterator[tuple[type[FakeAirflow], str]]:
+    handler = type("Handler", (FakeAirflow,), {"tokens": [], "valid": "none"})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield handler, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_client_logs_in_again_when_its_token_has_run_out(
+    fake_airflow: tuple[type[FakeAirflow], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, address = fake_airflow
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
+    api = AirflowApi(address, "admin", "secret")
+    assert api.run_state("d", "r") == "success"
+    assert len(handler.tokens) == 1
+    handler.valid = "another"
+    assert api.run_state("d", "r") == "success"
+    assert len(handler.tokens) == 2
+
+
+def test_an_error_of_airflow_is_not_taken_for_an_answer(fake_airflow: tuple[type[FakeAirflow], str]) -> None:
+    _, address = fake_airflow
+    api = AirflowApi(address, "admin", "secret")
+    with pytest.raises(DemoFailed, match="404"):
+        api.run_state("d", "missing")
+    assert api.returned("d", "missing", "t") is None
+
+
+def test_health_of_a_server_that_is_not_there_is_empty() -> None:
+    (port,) = free_ports(1)
+    assert AirflowApi(f"http://127.0.0.1:{port}", "admin", "secret").health() == {}
+
+
+# --- the mirroring service -------------------------------------------------------------------------------------------
+
+
+def test_files_wait_until_the_service_said_that_it_applied_them(tmp_path: Path) -> None:
+    """Also in a folder whose last file stays there after it was applied (F-48)."""
+    log = "watching\napplied dbo/orders 1 rows=3 version=1\napplied dbo/orders 2 rows=1 version=2\n"
+    assert last_applied(log) == {"dbo.orders": 2}
+    with claim(tmp_path / "demo") as place:
+        service = MirroringService(place)
+        try:
+            assert service.pending(["dbo.orders"]) == {}
+            folder = place.landing_zone / "dbo.schema" / "orders"
+            folder.mkdir(parents=True)
+            # Nothing describes this table yet, so it is not applied.
+            (folder / f"{1:020d}.parquet").touch()
+            assert service.pending(["dbo.orders"]) == {"dbo.orders": 1}
+            with pytest.raises(DemoFailed, match="not applied"):
+                service.wait_until_applied(["dbo.orders"], limit=0.1)
+        finally:
+            assert service.service.stop() == []
+
+
+# --- the outcome -----------------------------------------------------------------------------------------------------
+
+VERDICT = {
+    "table": "dbo.orders",
+    "source_rows": 9,
+    "mirrored_rows": 9,
+    "equal": True,
+    "files": 4,
+    "differences": [],
+}
+REPORT = {"tables": {"dbo.orders": dict.fromkeys(KINDS, 1)}, "withheld": 0}
+
+
+def test_equal_tables_that_have_seen_everything_are_proved() -> None:
+    outcome = assess([VERDICT], {"dbo.orders": 12.4}, REPORT, {"dbo.orders": 2})
+    assert outcome.objections == []
+    assert outcome.text.splitlines()[1].split() == ["dbo.orders", "9", "9", "yes", "4", "12", "s"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, LATE_ACROSS_RUNS])
+def test_a_table_that_has_not_seen_a_kind_of_event_proves_too_little(kind: str) -> None:
+    report = {"tables": {"dbo.orders": {**dict.fromkeys(KINDS, 1), kind: 0}}, "withheld": 0}
+    late = {} if kind == LATE_ACROSS_RUNS else {"dbo.orders": 1}
+    (objection,) = assess([VERDICT], {}, report, late).objections
+    assert f"no {kind.replace('_', ' ')}" in objection
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "withheld", "objection"),
+    [
+        ([{**VERDICT, "equal": False, "differences": ["order_id=1: missing"]}], 0, "order_id=1: missing"),
+        ([], 0, "dbo.orders was not judged"),
+        ([VERDICT], 3, "withheld 3 messages"),
+    ],
+)
+def test_what_is_not_equal_not_judged_or_not_delivered_is_not_proved(
+    verdicts: list[dict[str, Any]], withheld: int, objection: str
+) -> None:
+    outcome = assess(verdicts, {}, {**REPORT, "withheld": withheld}, {"dbo.orders": 1})
+    assert any(objection in one for one in outcome.objections)
+
+
+def test_late_is_what_a_later_run_read_below_a_newer_change() -> None:
+    changes = [
+        Logged("t", 1, "e", "05:1:1", "a"),
+        Logged("t", 1, "e", "03:1:1", "b"),  # disorder inside a batch is not late
+        Logged("t", 2, "e", "04:1:1", "a"),  # late
+        Logged("t", 2, "e", "05:1:1", "a"),  # read again
+        Logged("t", 2, "e", "06:1:1", "a"),
+        Logged("t", 3, "other", "01:1:1", "a"),  # another stream: not comparable
+        Logged("u", 2, "e", "01:1:1", "a"),  # another table
+    ]
+    assert late_across_batches(changes) == {"t": 1, "u": 0}
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=12), st.randoms())
+def test_late_does_not_depend_on_the_order_of_the_log(pairs: list[tuple[int, int]], rng: Any) -> None:
+    changes = [Logged("t", batch, "e", f"{position:02d}:1:1", "k") for batch, position in pairs]
+    first = {p: min(b for b, q in pairs if q == p) for _, p in pairs}
+    expected = sum(any(q > p and first[q] < first[p] for q in first) for p in first)
+    rng.shuffle(changes)
+    assert late_across_batches(changes).get("t", 0) == expected
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_one_run_cannot_show_an_event_late_across_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--runs", "1"])
+    assert ended.value.code == 2
+    assert "late across runs" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""The plan rule: however a history is cut, repeated, delayed and mixed, the target is the fold of what has arrived.
+
+Three readings are held equal: the product's plan over log rows, its one-key definition, and a plain fold that goes
+through the changes once in their order (G-02, G-03, G-05, G-09; I1, I3, I16, I17).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.log_position import LogPosition
+from open_mirroring.planning import Logged, plan_key
+from spark_jobs.log_writing import log_table
+from spark_jobs.planning import Identity, PlannedRows, PlanStop, TablePlan, plan_table
+from tests.property.change_stories import EPOCHS, TABLE, Change, Story, contradictory, fold, stories
+
+ORDINALS = {epoch: ordinal for ordinal, epoch in enumerate(EPOCHS)}
+COLUMNS = (LandingColumn("id", "int32"), LandingColumn("v", "int32"))
+ACCOUNTS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected")
+EXPLORING = settings(derandomize=True, deadline=None, max_examples=300)
+
+
+class Target:
+    """A table whose plans are applied one after the other, with the log they are made from."""
+
+    def __init__(self, story: Story, keys: tuple[str, ...] = ("id",)) -> None:
+        self._keys = keys
+        self.arrived = [[change for message in batch for change in message] for batch in story.batches]
+        self._log = [
+            log_table([change.logged(place) for place, change in enumerate(changes)], number)
+            for number, changes in enumerate(self.arrived, 1)
+        ]
+        self.batch = 0
+        self.rows: dict[str, str] = {}
+        self.inserted: Counter[tuple[str, str]] = Counter()
+        self.rejected: dict[Identity, int] = {}
+
+    def changes(self, after: int, up_to: int) -> list[Change]:
+        return [change for batch in self.arrived[after:up_to] for change in batch]
+
+    def publish(self, up_to: int) -> PlannedRows:
+        """Plan the batches up to *up_to* with no more of the log than the rule says is needed, and apply it."""
+        new = pa.concat_tables(self._log[self.batch : up_to])
+        old = self.changes(0, self.batch)
+        # Of earlier batches the changes from the oldest new transaction on are enough.
+        lowest = min((change.transaction for change in self.changes(self.batch, up_to)), default=(99, 0))
+        needed = [change.transaction >= lowest for change in old]
+        history = pa.concat_tables([new.schema.empty_table(), *self._log[: self.batch]])
+        # The rows of a log table are sorted by table and bucket: the same order for the choice.
+        reaching = {(EPOCHS[c.place[0]], c.logged(0).pos) for c, need in zip(old, needed, strict=True) if need}
+        mask = [(line["epoch"], line["pos"]) in reaching for line in history.select(["epoch", "pos"]).to_pylist()]
+        history = history.filter(pa.array(mask, pa.bool_()))
+
+        def read(keys: Sequence[str]) -> pa.Table:
+            if self._keys:
+                return history.filter(pc.is_in(history["key"], pa.array(keys, pa.string())))
+            wanted = pa.array([key.partition(":")[2] for key in keys], pa.string())
+            return history.filter(pc.is_in(history["pos"], wanted))
+
+        planned = plan_table(self._plan(old), new, read)
+        self.batch = up_to
+        for reject in planned.rejected:
+            identity = (reject["epoch"], reject["pos"], reject["key"])
+            assert identity not in self.rejected, "a dead letter is recorded once"
+            self.rejected[identity] = reject["batch"]
+        self._apply(planned.rows)
+        return planned
+
+    def _plan(self, old: Sequence[Change]) -> TablePlan:
+        newest = max((change.place for change in old), default=None)
+        highest = None if newest is None else LogPosition(newest[0], f"{newest[1]:020X}", f"{newest[2]:020d}", newest[3])
+        return TablePlan(
+            table_id="t", source=TABLE, keys=self._keys, batch_from=self.batch, new_files=(), history_files=(),
+            highest=highest, epochs=ORDINALS, stream_from=None, rejected=frozenset(self.rejected), columns=COLUMNS,
+            types={"id": "int", "v": "int"},
+        )  # fmt: skip
+
+    def _apply(self, rows: pa.Table) -> None:
+        ids = rows["id"].to_pylist()
+        assert not self._keys or len(set(ids)) == len(ids), "one row per key, so that files may be applied side by side"
+        for row in rows.to_pylist():
+            marker, key, value = row[ROW_MARKER], str(row["id"]), str(row["v"])
+            assert marker in ((2, 4) if self._keys else (0,))
+            if marker == 0:
+                self.inserted[key, value] += 1
+            elif marker == 4:
+                self.rows[key] = value
+            else:
+                self.rows.pop(key, None)
+
+
+def assert_accounted(planned: PlannedRows, new: Sequence[Change]) -> None:
+    counts = planned.counts
+    assert counts.get("changes", 0) == len(new)
+    assert sum(counts.get(name, 0) for name in ACCOUNTS) == len(new), counts
+    assert counts.get("published", 0) == planned.rows.num_rows
+    assert counts.get("rejected", 0) == len(planned.rejected)
+
+
+@EXPLORING
+@given(story=stories())
+def test_any_delivery_ends_in_the_fold_of_what_has_arrived_and_at_last_in_the_source(story: Story) -> None:
+    """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17)."""
+    target = Target(story)
+    for up_to in story.published_after:
+        new, published = target.changes(target.batch, up_to), target.batch
+        decisions = decided(target, up_to)
+        planned = target.publish(up_to)
+        assert_accounted(planned, new)
+        assert target.rows == fold(target.changes(0, up_to))
+        # The definition, given the whole log of every key, says the same change by change.
+        assert {str(key) for key in planned.rows["id"].to_pylist()} == {key for key, plan in decisions.items() if plan.publish}
+        for name in ("duplicates", "superseded", "compacted"):
+            assert planned.counts.get(name, 0) == sum(getattr(plan, name) for plan in decisions.values()), (name, published)
+        assert planned.rejected == []
+    assert target.rows == story.state
+
+
+@EXPLORING
+@given(story=stories(bad=True))
+def test_an_untypable_row_leaves_its_key_as_it_was_wherever_batches_are_cut(story: Story) -> None:
+    """A dead letter is no change, whether an older or newer row of its key comes before or after it (G-06, G-09)."""
+    target = Target(story)
+    for up_to in story.published_after:
+        new = target.changes(target.batch, up_to)
+        assert_accounted(target.publish(up_to), new)
+        assert target.rows == fold(target.changes(0, up_to))
+    bad = {(EPOCHS[c.place[0]], c.logged(0).pos) for c in target.changes(0, target.batch) if not c.typable}
+    assert {(epoch, pos) for epoch, pos, _ in target.rejected} <= bad
+
+
+@EXPLORING
+@given(story=stories(bad=True, conflicts=True), keyed=st.booleans())
+def test_two_contents_at_one_place_stop_the_table_as_soon_as_both_have_arrived(story: Story, keyed: bool) -> None:
+    """Equal identity with other content is an error, never a choice: in one batch or in two (G-02, I16)."""
+    target = Target(story)
+    for up_to in story.published_after:
+        if contradictory(target.changes(0, up_to)):
+            with pytest.raises(PlanStop) as stop:
+                target.publish(up_to)
+            assert stop.value.code == "IDENTITY_CONFLICT"
+            return
+        target.publish(up_to)
+        assert target.rows == fold(target.changes(0, up_to))
+
+
+@EXPLORING
+@given(story=stories(bad=True, keyless=True))
+def test_a_table_without_key_gets_every_insert_once(story: Story) -> None:
+    """Marker 0 for each position once, however often and late it is delivered (F-12, I16)."""
+    target = Target(story, keys=())
+    for up_to in story.published_after:
+        new = target.changes(target.batch, up_to)
+        assert_accounted(target.publish(up_to), new)
+        typable = {c for c in target.changes(0, up_to) if c.typable}
+        assert target.inserted == Counter((c.key, dict(c.after or ())["v"]) for c in typable)
+
+
+def decided(target: Target, up_to: int) -> dict[str, object]:
+    """What the one-key definition says, given everything that has arrived."""
+    by_key: dict[str, list[Logged]] = {}
+    for number, batch in enumerate(target.arrived[:up_to], 1):
+        for c in batch:
+            position = LogPosition(c.place[0], f"{c.place[1]:020X}", f"{c.place[2]:020d}", c.place[3])
+            after, before = (None if image is None else dict(image) for image in (c.after, c.before))
+            by_key.setdefault(c.key, []).append(Logged(number, position, c.op, after, before))
+    return {key: plan_key(changes, target.batch) for key, changes in by_key.items()}

@@ -1,0 +1,313 @@
+"""The initial load from exports: equal to the source, resumed where it was killed, refused as a whole (G-08, F-57)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fault_points import FAULT_POINTS
+from open_mirroring.landing_zone.data_file import read_footer
+from open_mirroring.ledger.load_ledger import LoadPlan
+from tests.pipeline import ROOT, Pipeline
+
+SHOP = {
+    "dbo.customers": (["customer_id"], ["int", "nvarchar(100)", "varchar(200)", "decimal(12,2)", "bit"]),
+    "dbo.products": (["sku"], []),
+    "dbo.orders": (["order_id"], []),
+    "dbo.order_lines": (["order_id", "line_no"], []),
+}
+
+
+def load(pipeline: Pipeline, only: list[str] | None = None) -> Any:
+    from spark_jobs.initial_load import load as run
+
+    return run(pipeline.mirror, pipeline.ledger, pipeline._spark, only)
+
+
+def generator(*arguments: object) -> Any:
+    command = [sys.executable, "-m", "workload_generator", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def judge(pipeline: Pipeline, state: Path) -> None:
+    """Cell by cell, by a witness that shares no code with the product."""
+    command = [sys.executable, "demo/judge.py", "--state", state, "--tables", pipeline.target]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def state_of(pipeline: Pipeline, source: str) -> Any:
+    return pipeline.reader.tables()[source]
+
+
+class Shop:
+    """The generator's shop with an export of it, and a mirror that loads the export."""
+
+    def __init__(self, folder: Path, spark: Any, file_format: str, rows: int, **settings: Any) -> None:
+        self.state, self.export = folder / "source.db", folder / "export"
+        generator("init", "--state", self.state, "--seed", 7, "--rows", rows)
+        # Changes before the export are in it; the stream repeats those at its border.
+        capture = folder / "source"
+        generator("run", "--state", self.state, "--capture", capture, "--transactions", 15, "--hold-back")
+        manifest = generator("export", "--state", self.state, "--out", self.export, "--format", file_format)
+        tables = [
+            {
+                "source": name,
+                "target": name.replace(".", "/"),
+                "key": table["key"],
+                "initial_load": {
+                    "format": file_format,
+                    "path": str(self.export / name),
+                    "stream_from": {"file": str(self.export / "export.json")},
+                    **({"types": {c["name"]: c["sql_type"] for c in table["columns"]}} if file_format == "csv" else {}),
+                },
+            }
+            for name, table in manifest["tables"].items()
+        ]
+        source = {"transport": "capture", "path": "source", "layout": None}
+        moved = capture.rename(folder / "moved")
+        self.pipeline = Pipeline(folder, spark, tables, source=source, **settings)
+        self.pipeline.source.rmdir()
+        moved.rename(self.pipeline.source)
+
+    def go_on(self, transactions: int = 20) -> None:
+        generator(*("run", "--state", self.state, "--capture", self.pipeline.source, "--transactions", transactions))
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Path, spark) -> None:
+    """G-08, I6, F-57: marker-free files first, then the changes since the export's position, wherever they overlap."""
+    shop = Shop(tmp_path, spark, file_format, rows=230, publish={"max_rows_per_file": 100})
+    # Part of the stream is in the log before the load, part comes after it.
+    shop.pipeline.extract()
+    assert shop.pipeline.publish().files == {}, "a table whose load is pending publishes no change"
+    loaded = load(shop.pipeline)
+    assert loaded.stopped == loaded.held == {}
+    assert {source: sum(numbers) for source, numbers in loaded.files.items()} == dict.fromkeys(SHOP, 1 + 2 + 3)
+    for source in SHOP:
+        schema = pq.read_schema(shop.pipeline.zone / state_of(shop.pipeline, source).folder / f"{1:020d}.parquet")
+        assert "__rowMarker__" not in schema.names
+        assert [f.name for f in schema if not f.nullable] == list(SHOP[source][0])
+    shop.go_on()
+    shop.pipeline.tick()
+    judge(shop.pipeline, shop.state)
+    again = load(shop.pipeline)
+    assert (again.files, again.rows) == ({}, {}), "what is loaded stays as it is"
+    assert {state_of(shop.pipeline, source).load_state for source in SHOP} == {"loaded"}
+
+
+@pytest.mark.parametrize(
+    "fault", ["publish.intended", "publish.staged", "publish.sealed:2", "publish.renamed:6", "publish.confirmed:2"]
+)
+def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark) -> None:
+    """D14: only chunks that were not confirmed are read again; numbers stay unbroken and the state equal."""
+    assert fault.partition(":")[0] in FAULT_POINTS
+    shop = Shop(tmp_path, spark, "parquet", rows=1_100, publish={"max_rows_per_file": 100})
+    pipeline = shop.pipeline
+    pipeline.killed("initial_load", fault)
+    done = {s: len(LoadPlan.from_document(t.load_plan).done) for s, t in pipeline.reader.tables().items()}
+    assert set(done.values()) < {0, 4, 8, 11} and 11 not in done.values(), "it died in the middle"
+    pipeline.service.poll()
+    loaded = load(pipeline)
+    assert loaded.stopped == {}
+    for source in SHOP:
+        state = state_of(pipeline, source)
+        assert (state.load_state, state.row.confirmed) == ("loaded", 11)
+        assert pipeline.numbers(state.folder) == list(range(1, 12))
+        counted = sum(file.rows for file in pipeline.reader.published(state.id, 1))
+        assert counted == sum(pq.read_metadata(f).num_rows for f in (shop.export / source).glob("*.parquet"))
+    assert [*pipeline.zone.rglob("_stage-*/*")] == [], "objects of the killed run are swept"
+    shop.go_on()
+    pipeline.tick()
+    judge(pipeline, shop.state)
+
+
+def one_table(folder: Path, spark: Any, path: Path, load: dict[str, Any], **settings: Any) -> Pipeline:
+    """A mirror of `dbo.t` with the export at *path*, beside `dbo.good`, whose load has nothing wrong."""
+    good = folder / "good.parquet"
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int32())}), good)
+    tables = [
+        {
+            "source": f"dbo.{name}",
+            "target": name,
+            "key": ["id"],
+            "initial_load": {"path": str(where), "stream_from": "beginning", **described},
+        }
+        for name, where, described in (("t", path, load), ("good", good, {"format": "parquet"}))
+    ]
+    return Pipeline(folder / "mirror", spark, tables, **settings)
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+INT = pa.int32()
+BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
+    "KEY_NULL": ("a.parquet, row 2", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1, None], INT))),
+    "KEY_DUPLICATE in a chunk": (
+        "a.parquet, row 1, and ",
+        {},
+        lambda p: parquet(p / "a.parquet", id=pa.array([3, 1, 3], INT)),
+    ),
+    "KEY_DUPLICATE across chunks": (
+        "b.parquet, row 1",
+        {},
+        lambda p: [parquet(p / f"{n}.parquet", id=pa.array([i, 7], INT)) for n, i in (("a", 1), ("b", 7), ("c", 9))][
+            :2
+        ],
+    ),
+    "VALUE_INVALID by SQL type": (
+        "a.parquet, row 2",
+        {"types": {"id": "tinyint"}},
+        lambda p: parquet(p / "a.parquet", id=pa.array([255, 256], INT)),
+    ),
+    "VALUE_INVALID beyond the calendar": (
+        "a.parquet, row 2",
+        {},
+        lambda p: parquet(
+            p / "a.parquet", id=pa.array([1, 2], INT), at=pa.array([0, 300_000 * 10**12], pa.timestamp("us"))
+        ),
+    ),
+    "VALUE_INVALID in CSV": (
+        "a.csv, row 3",
+        {"format": "csv", "types": {"id": "int", "d": "decimal(5,2)"}},
+        lambda p: _text(p / "a.csv", 'id,d\n1,"1.5"\n2,\n3,1.555\n'),
+    ),
+    "EXPORT_INVALID truncated CSV": (
+        "a.csv",
+        {"format": "csv", "types": {"id": "int", "d": "varchar(9)"}},
+        lambda p: _text(p / "a.csv", 'id,d\n1,"x"\n2,"y'),
+    ),
+    "EXPORT_INVALID ragged CSV": (
+        "a.csv",
+        {"format": "csv", "types": {"id": "int", "d": "varchar(9)"}},
+        lambda p: _text(p / "a.csv", "id,d\n1,2,3\n"),
+    ),
+    "EXPORT_INVALID truncated Parquet": (
+        "a.parquet",
+        {},
+        lambda p: (f := parquet(p / "a.parquet", id=pa.array([1], INT))).write_bytes(f.read_bytes()[:-6]),
+    ),
+    "EXPORT_INVALID zero bytes": ("a.parquet", {}, lambda p: _text(p / "a.parquet", "")),
+    "EXPORT_MISSING": ("t", {}, lambda p: p.mkdir()),
+    "EXPORT_FOREIGN_FILE": ("t", {}, lambda p: _text(p / "a.parquet.gz", "x")),
+    "TYPE_UNSUPPORTED": ("", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1], INT), l=pa.array([[1]]))),
+    "COLUMN_TWICE": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,id\n1,1\n")),
+    "COLUMN_UNTYPED": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,x\n1,1\n")),
+    "COLUMN_MISSING": (
+        "a.csv",
+        {"format": "csv", "types": {"id": "int", "gone": "int"}},
+        lambda p: _text(p / "a.csv", "id\n1\n"),
+    ),
+    "EXPORT_SCHEMA_DIFFERS": (
+        "b.parquet",
+        {},
+        lambda p: [
+            parquet(p / "a.parquet", id=pa.array([1], INT)),
+            parquet(p / "b.parquet", id=pa.array([2], pa.int64())),
+        ],
+    ),
+}
+
+
+def _text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize("name", BAD_EXPORTS)
+def test_a_bad_export_stops_its_table_alone(name: str, tmp_path: Path, spark) -> None:
+    """G-06: the error names file and row, nothing of the table is published, and the other table is loaded."""
+    where, described, make = BAD_EXPORTS[name]
+    make(tmp_path / "t")
+    pipeline = one_table(
+        tmp_path, spark, tmp_path / "t", {"format": "parquet", **described}, publish={"max_rows_per_file": 3}
+    )
+    loaded = load(pipeline)
+    assert loaded.rows == {"dbo.good": 2}
+    assert [*loaded.stopped] == ["dbo.t"]
+    assert loaded.stopped["dbo.t"].startswith(name.split()[0] + ":"), loaded.stopped["dbo.t"]
+    assert where in loaded.stopped["dbo.t"]
+    assert pipeline.numbers("t") == []
+    assert state_of(pipeline, "dbo.t").load_state == "pending"
+
+
+def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
+    """F-41, X-13: the target learns of the table and its columns."""
+    for name in ("a", "b"):
+        parquet(tmp_path / "t" / f"{name}.parquet", id=pa.array([], INT), name=pa.array([], pa.string()))
+    pipeline = one_table(tmp_path, spark, tmp_path / "t", {"format": "parquet"})
+    assert load(pipeline).files["dbo.t"] == [1]
+    file = pipeline.zone / "t" / f"{1:020d}.parquet"
+    assert (pq.read_metadata(file).num_rows, pq.read_schema(file).names) == (0, ["id", "name"])
+    footer = read_footer(file)
+    assert footer is not None and (footer.kind, footer.number, footer.rows) == ("load", 1, 0)
+    pipeline.service.poll()
+    assert pipeline.mirrored("", "t") == []
+
+
+def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_path: Path, spark, monkeypatch) -> None:
+    """The load waits until the export is back; nothing was published, and the table is not stopped for good."""
+    import spark_jobs.initial_load as job
+
+    path = parquet(tmp_path / "t.parquet", id=pa.array([1, 2], INT))
+    content, times = path.read_bytes(), path.stat()
+    pipeline = one_table(tmp_path, spark, path, {"format": "parquet"})
+    monkeypatch.setattr(job.PublicationDriver, "drive", lambda *_: None)
+    load(pipeline)
+    monkeypatch.undo()
+    assert state_of(pipeline, "dbo.t").load_plan is not None
+    path.write_bytes(content + b"\0")
+    assert load(pipeline).stopped["dbo.t"].startswith("EXPORT_CHANGED")
+    path.unlink()
+    with pytest.raises(TransientError, match="EXPORT_UNREADABLE"):
+        load(pipeline)
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert load(pipeline).rows == {"dbo.t": 2}
+
+
+def test_a_load_that_has_begun_is_not_continued_under_other_settings(tmp_path: Path, spark) -> None:
+    path = parquet(tmp_path / "t" / "a.parquet", id=pa.array([1, 1], INT))
+    pipeline = one_table(tmp_path, spark, path.parent, {"format": "parquet"})
+    pipeline.killed("initial_load", "publish.intended")
+    pipeline.file.write_text(pipeline.file.read_text().replace(str(path.parent), str(path)))
+    assert load(pipeline).stopped["dbo.t"].startswith("LOAD_CHANGED")
+
+
+def test_publishing_leaves_an_open_load_alone(tmp_path: Path, spark) -> None:
+    """An unsealed intent of a load is no work of the publish job: its rows come from another place."""
+    path = parquet(tmp_path / "t.parquet", id=pa.array([1, 2], INT))
+    pipeline = one_table(tmp_path, spark, path, {"format": "parquet"})
+    pipeline.killed("initial_load", "publish.intended")
+    before = state_of(pipeline, "dbo.t").row.intent
+    assert before is not None and before.manifest is None
+    pipeline.tick()
+    after = state_of(pipeline, "dbo.t")
+    assert (after.row.intent, after.load_state, pipeline.numbers("t")) == (before, "pending", [])
+    assert load(pipeline).rows == {"dbo.t": 2, "dbo.good": 2}
+
+
+def test_only_the_chosen_tables_are_loaded(tmp_path: Path, spark) -> None:
+    path = parquet(tmp_path / "t.parquet", id=pa.array([1], INT))
+    pipeline = one_table(tmp_path, spark, path, {"format": "parquet"})
+    assert load(pipeline, ["dbo.t"]).rows == {"dbo.t": 1}
+    assert state_of(pipeline, "dbo.good").load_state == "pending"
+    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+        load(pipeline, ["dbo.nobody"])

@@ -1,0 +1,294 @@
+"""The deep check on a real history: nothing is found in a whole one, and each kind of damage under its own code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.landing_zone.data_file import read_footer, write_data_file
+from open_mirroring.landing_zone.layout import READY_TO_DELETE_FOLDER, file_name
+from open_mirroring.verdicts import Verdict
+from spark_jobs.reconcile_sequence import CHANGE_LOG, Reconciled, main, reconcile_deep
+from tests.pipeline import Pipeline
+from workload_generator.ces import CesOptions, render
+from workload_generator.delivery import Delivery
+from workload_generator.history import SHOP_TABLES, random_history
+from workload_generator.transports import json_lines
+
+CUSTOMERS, ORDERS = "dbo.customers", "dbo.orders"
+TICKS = 3
+
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Pipeline:
+    """Two tables after three ticks, with split, repeated, late and damaged messages; two files of each moved away."""
+    chosen = [table for table in SHOP_TABLES if table.full_name in (CUSTOMERS, ORDERS)]
+    tables = [{"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key)} for t in chosen]
+    pipeline = Pipeline(tmp_path_factory.mktemp("deep"), spark, tables)
+    options, delivery = CesOptions(max_data_bytes=900), Delivery(disorder=30, duplicates=0.1, seed=3)
+    messages = render(random_history(3, 60).changes, options, delivery)
+    for tick in range(TICKS):
+        part = messages[len(messages) * tick // TICKS : len(messages) * (tick + 1) // TICKS]
+        pipeline.deliver(f"{tick}.jsonl", json_lines(part, layout="wrapped") + b"no message\n")
+        pipeline.tick()
+    return pipeline
+
+
+@pytest.fixture
+def pipeline(mirrored: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
+    """The same; ledger and change log are put back after the test, the landing zone by the test itself."""
+    shutil.copy(mirrored.folder / "ledger.db", tmp_path / "ledger.db")
+    shutil.copytree(mirrored.log, tmp_path / "log")
+    yield mirrored
+    shutil.copy(tmp_path / "ledger.db", mirrored.folder / "ledger.db")
+    shutil.rmtree(mirrored.log)
+    shutil.copytree(tmp_path / "log", mirrored.log)
+
+
+@pytest.fixture
+def check(pipeline: Pipeline, spark: Any) -> Any:
+    def run(**arguments: Any) -> Reconciled:
+        return reconcile_deep(pipeline.mirror, pipeline.ledger, spark, **arguments)
+
+    return run
+
+
+def path_of(pipeline: Pipeline, number: int) -> Path:
+    """A file of the orders: the last number stays in the folder, the others were moved (F-35, F-36)."""
+    folder = pipeline.zone / "shop.schema" / "orders"
+    return (folder if number == TICKS else folder / READY_TO_DELETE_FOLDER) / file_name(number)
+
+
+@contextmanager
+def altered(path: Path, content: bytes) -> Iterator[None]:
+    """Other bytes in place; inode and time stay, so that the ETag of the local store tells nothing."""
+    original, found = path.read_bytes(), path.stat()
+    for step in (content, original):
+        path.write_bytes(step)
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+        if step is content:
+            try:
+                yield
+            except BaseException:
+                path.write_bytes(original)
+                os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+                raise
+
+
+@contextmanager
+def taken_away(path: Path) -> Iterator[None]:
+    aside = path.rename(path.with_name("_aside"))
+    try:
+        yield
+    finally:
+        aside.rename(path)
+
+
+def edit(pipeline: Pipeline, statement: str, *values: Any) -> None:
+    with sqlite3.connect(pipeline.folder / "ledger.db") as db:
+        assert db.execute(statement, values).rowcount == 1
+    db.close()
+
+
+def ask(pipeline: Pipeline, query: str) -> list[Any]:
+    with sqlite3.connect(pipeline.folder / "ledger.db") as db:
+        rows = db.execute(query).fetchall()
+    db.close()
+    return rows
+
+
+def codes(result: Reconciled, table: str | None) -> list[str]:
+    return [finding.code for finding in result.findings if finding.table == table]
+
+
+def only_orders_stopped(pipeline: Pipeline, result: Reconciled, code: str) -> None:
+    """Orders are stopped in result and ledger, the gate keeps them, and the other table is as good as before."""
+    assert result.verdicts == {CUSTOMERS: "PASS", ORDERS: "STOP"}
+    assert result.stopped[ORDERS].startswith(f"{code}: ")
+    assert result.stopped.keys() - {CHANGE_LOG} == {ORDERS}
+    assert codes(result, CUSTOMERS) == []
+    tables = pipeline.reader.tables()
+    assert (tables[ORDERS].stop_code, tables[CUSTOMERS].stop_code) == (code, None)
+    findings = inspect_mirror(pipeline.mirror, pipeline.ledger)
+    assert (findings[ORDERS].verdict, findings[CUSTOMERS].verdict) == (Verdict.STOP, Verdict.PASS)
+    entries = ask(pipeline, "SELECT source, detail FROM audit WHERE event = 'DEEP_CHECK'")
+    assert code in [json.loads(detail)["code"] for source, detail in entries if source == ORDERS]
+
+
+def test_a_whole_history_is_found_whole(pipeline: Pipeline, check: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """I1, I7, I8, I29; and the check is repeatable: it leaves no trace where it finds nothing."""
+    kinds = {
+        file.kind for table in pipeline.reader.tables().values() for file in pipeline.reader.published(table.id, 1)
+    }
+    assert kinds == {"changes"}
+    assert pipeline.reader.manifests()[1].counts["fragments"] > 0, "the history has split messages"
+    before = ask(pipeline, "SELECT * FROM mirrored_table")
+    for _ in range(2):
+        result = check()
+        assert result == Reconciled({CUSTOMERS: "PASS", ORDERS: "PASS"}, {CUSTOMERS: 3, ORDERS: 3}, [], {}, {})
+    assert main([str(pipeline.file)]) == 0
+    assert json.loads(capsys.readouterr().out)["verdicts"] == {CUSTOMERS: "PASS", ORDERS: "PASS"}
+    assert ask(pipeline, "SELECT * FROM mirrored_table") == before
+    assert ask(pipeline, "SELECT * FROM audit") == []
+
+
+def test_only_the_chosen_tables_are_read(pipeline: Pipeline, check: Any) -> None:
+    with altered(path_of(pipeline, 1), b"PAR1"):
+        assert check(only=[CUSTOMERS]) == Reconciled({CUSTOMERS: "PASS"}, {CUSTOMERS: 3}, [], {}, {})
+    with pytest.raises(TerminalError, match="TABLE_UNKNOWN: .*dbo.nothing"):
+        check(only=["dbo.nothing"])
+
+
+@pytest.mark.parametrize("number", [1, TICKS])
+def test_a_flipped_byte_is_found(number: int, pipeline: Pipeline, check: Any) -> None:
+    """I8: length, name, time and footer are as before; only reading every row tells."""
+    path = path_of(pipeline, number)
+    content = bytearray(path.read_bytes())
+    page = content.index(b"\x28\xb5\x2f\xfd")  # the first zstd frame
+    content[page + 12] ^= 1
+    with altered(path, bytes(content)):
+        assert inspect_mirror(pipeline.mirror, pipeline.ledger)[ORDERS].verdict is Verdict.PASS
+        result = check()
+        only_orders_stopped(pipeline, result, "CONTENT_CHANGED")
+        assert main([str(pipeline.file)]) == 3
+    assert f"number {number} " in result.stopped[ORDERS]
+
+
+def test_another_valid_file_under_the_name_is_found(pipeline: Pipeline, check: Any) -> None:
+    """I9: number 1's own content under the name of number 2."""
+    with altered(path_of(pipeline, 2), path_of(pipeline, 1).read_bytes()):
+        result = check()
+        only_orders_stopped(pipeline, result, "CONTENT_CHANGED")
+    assert codes(result, ORDERS) == ["CONTENT_CHANGED", "FOOTER_MISMATCH"]
+    mismatch = next(finding for finding in result.findings if finding.code == "FOOTER_MISMATCH")
+    assert "first_number 1, the ledger 2" in str(mismatch.evidence["problems"])
+
+
+def test_the_same_rows_of_somebody_else_are_found(pipeline: Pipeline, check: Any, tmp_path: Path) -> None:
+    """I9, I12: equal rows, equal digest, but the footer names another life of the table."""
+    path, other = path_of(pipeline, 1), tmp_path / "other.parquet"
+    rows, footer = pq.read_table(path), read_footer(path)
+    assert footer is not None
+    write_data_file(other, rows, rows.schema.remove_metadata(), replace(footer, generation=7))
+    with altered(path, other.read_bytes()):
+        result = check()
+    assert "FOOTER_MISMATCH" in codes(result, ORDERS)
+    assert codes(result, CUSTOMERS) == []
+
+
+def test_a_removed_file_stops_by_the_verdict(pipeline: Pipeline, check: Any) -> None:
+    """I22, F-36: absence is judged by the listing; the deep check adds nothing and the stop passes with its cause."""
+    with taken_away(path_of(pipeline, 2)):
+        result = check()
+        assert result.verdicts == {CUSTOMERS: "PASS", ORDERS: "STOP"}
+        assert result.stopped[ORDERS].startswith("MISSING: ")
+        assert result.files == {CUSTOMERS: 3, ORDERS: 2}
+        assert result.findings == []
+    assert check().verdicts == {CUSTOMERS: "PASS", ORDERS: "PASS"}
+
+
+def test_purged_files_are_not_missing(pipeline: Pipeline, check: Any) -> None:
+    """F-36: after seven days processed files may be gone."""
+    edited = "UPDATE {} SET confirmed_at = '2020-01-01 00:00:00.000000' WHERE batch_to = 1 AND table_id = ?"
+    table_id = pipeline.reader.tables()[ORDERS].id
+    edit(pipeline, edited.format("published_file"), table_id)
+    edit(pipeline, edited.format("publication"), table_id)
+    with taken_away(path_of(pipeline, 1)):
+        result = check()
+    assert (result.verdicts, result.findings) == ({CUSTOMERS: "PASS", ORDERS: "PASS"}, [])
+
+
+@pytest.mark.parametrize(("predicate", "code"), [("true", "LOG_MISSING_BATCH"), ("place % 2 = 0", "LOG_COUNT_DIFFERS")])
+def test_rows_deleted_from_the_log_are_found(predicate: str, code: str, pipeline: Pipeline, check: Any) -> None:
+    """I29, I1: somebody's DELETE on the log, of one table's rows of one batch."""
+    DeltaTable(str(pipeline.log)).delete(f"tbl = '{ORDERS}' AND batch = 2 AND {predicate}")
+    result = check()
+    only_orders_stopped(pipeline, result, code)
+    assert codes(result, None) == ["LOG_FILES_DIFFER"]
+    assert "batch 2: " in result.stopped[ORDERS]
+
+
+def test_a_log_file_that_is_gone_or_damaged_is_found(pipeline: Pipeline, check: Any, spark: Any) -> None:
+    """A file in the log's commits but not on disk fails nobody's count but its own batch's."""
+    victim = pipeline.log / pipeline.reader.manifests()[2].files[0]["path"]
+    with taken_away(victim):
+        gone = check()
+    damaged = bytearray(victim.read_bytes())
+    damaged[8 : len(damaged) // 2] = bytes(len(damaged) // 2 - 8)
+    victim.write_bytes(damaged)
+    for result in (gone, check()):
+        found = {finding.code for finding in result.findings}
+        assert found & {"LOG_MISSING_BATCH", "LOG_COUNT_DIFFERS"}
+        assert {text.split(":")[0] for finding in result.findings for text in finding.evidence["problems"]} == {
+            "batch 2"
+        }
+    assert spark.conf.get("spark.sql.files.ignoreCorruptFiles") == "false", "only the count may pass over files"
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        (
+            "UPDATE publication SET counts = json_set(counts, '$.changes', 1) WHERE {table} AND batch_to = 2",
+            "COUNTS_DIFFER",
+        ),
+        ("UPDATE publication SET batch_from = 0 WHERE {table} AND batch_to = 2", "PUBLICATION_GAP"),
+        ("DELETE FROM publication WHERE {table} AND batch_to = 2", "PUBLICATION_GAP"),
+        ("UPDATE published_file SET rows = rows + 1 WHERE {table} AND number = 2", "CONTENT_CHANGED"),
+        ("UPDATE published_file SET last_position = 'x' WHERE {table} AND number = 2", "FOOTER_MISMATCH"),
+        ("UPDATE batch_table SET rows = rows + 1 WHERE {source} AND batch = 2", "COUNTS_DIFFER"),
+        ("DELETE FROM batch_table WHERE {source} AND batch = 2", "COUNTS_DIFFER"),
+    ],
+)
+def test_an_edited_ledger_is_found(statement: str, found: str, pipeline: Pipeline, check: Any) -> None:
+    """I1, I7, I9: the ledger against files, log and itself."""
+    table_id = pipeline.reader.tables()[ORDERS].id
+    edit(pipeline, statement.format(table=f"table_id = '{table_id}'", source=f"source = '{ORDERS}'"))
+    result = check()
+    assert found in codes(result, ORDERS)
+    assert result.verdicts == {CUSTOMERS: "PASS", ORDERS: "STOP"}
+    assert codes(result, CUSTOMERS) == []
+
+
+def test_messages_without_a_disposition_concern_the_log(pipeline: Pipeline, check: Any) -> None:
+    """I1: which table they belong to is not known, so none is stopped, but the run is not green."""
+    edit(pipeline, "UPDATE log_batch SET manifest = json_set(manifest, '$.counts.messages', 0) WHERE number = 1")
+    result = check()
+    assert codes(result, None) == ["COUNTS_DIFFER"]
+    assert result.stopped.keys() == {CHANGE_LOG}
+    assert result.verdicts == {CUSTOMERS: "PASS", ORDERS: "PASS"}
+    assert main([str(pipeline.file)]) == 3
+
+
+def test_a_log_that_cannot_be_opened_does_not_hinder_the_files(pipeline: Pipeline, check: Any) -> None:
+    for commit in (pipeline.log / "_delta_log").glob("*.json"):
+        commit.write_text("{", encoding="utf-8")
+    with altered(path_of(pipeline, 1), b"PAR1"):
+        result = check()
+    assert codes(result, None) == ["LOG_UNREADABLE"]
+    assert codes(result, ORDERS) == ["CONTENT_CHANGED"]
+
+
+def test_a_failing_store_is_told_and_tried_again(pipeline: Pipeline, check: Any) -> None:
+    """What cannot be read proves nothing: the others are judged, and the run asks to be repeated."""
+    path = path_of(pipeline, 1)
+    with taken_away(path):
+        path.symlink_to(path)
+        try:
+            with pytest.raises((TransientError, TerminalError)):
+                check()
+        finally:
+            path.unlink()
