@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
 from demo.failures import DemoFailed
 
-_SECONDS = 30.0
+_SECONDS, _TRIES = 60.0, 5
 # Never through a proxy: the server is on this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -33,7 +34,7 @@ class AirflowApi:
         """State by component; empty while nobody answers."""
         try:
             status, answer = self._send("GET", "/api/v2/monitor/health", None)
-        except OSError:
+        except (OSError, HTTPException):
             return {}
         return answer if status == 200 else {}
 
@@ -77,17 +78,12 @@ class AirflowApi:
 
     def _call(self, method: str, path: str, body: Any = None, *, none_if_missing: bool = False) -> Any:
         path = f"/api/v2{path}"
-        for attempt in (1, 2):
-            if self._token is None:
-                self._log_in()
-            try:
-                status, answer = self._send(method, path, body)
-            except OSError as error:
-                raise DemoFailed(f"Airflow did not answer {method} {path}: {error}") from error
-            if status == 401 and attempt == 1:
-                self._token = None  # it has a time limit
-                continue
-            break
+        if self._token is None:
+            self._log_in()
+        status, answer = self._patiently(method, path, body)
+        if status == 401:  # a token has a time limit
+            self._log_in()
+            status, answer = self._patiently(method, path, body)
         if status == 404 and none_if_missing:
             return None
         if status >= 300:
@@ -95,10 +91,21 @@ class AirflowApi:
         return answer
 
     def _log_in(self) -> None:
-        status, answer = self._send("POST", "/auth/token", self._login)
+        status, answer = self._patiently("POST", "/auth/token", self._login)
         if status != 201:
             raise DemoFailed(f"Airflow refused the login with {status}")
         self._token = answer["access_token"]
+
+    def _patiently(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """Send; a question is asked again when a busy server gives no answer, an order is not."""
+        tries = _TRIES if method == "GET" else 1
+        while True:
+            tries -= 1
+            try:
+                return self._send(method, path, body)
+            except (OSError, HTTPException) as error:
+                if not tries:
+                    raise DemoFailed(f"Airflow did not answer {method} {path}: {error}") from error
 
     def _send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json"} | (

@@ -107,6 +107,9 @@ def airflow_environment(
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{place.airflow_home / 'airflow.db'}",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(log_ports[0]),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(log_ports[1]),
+        # A machine that is busy with other things is slow, not broken.
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(follows_schedules),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
         "OPEN_MIRRORING_MIRRORS": str(place.mirrors),

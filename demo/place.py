@@ -73,7 +73,8 @@ def _prepare(root: Path) -> Place:
 
 def clean_environment(**more: str) -> dict[str, str]:
     """This process's environment without settings of another Airflow or mirror, with the demo's programs first."""
-    foreign = ("AIRFLOW", "OPEN_MIRRORING_", "_AIRFLOW", "PYSPARK_", "SPARK_")
+    # Without compiled modules each of Airflow's and Spark's processes would compile thousands of files anew.
+    foreign = ("AIRFLOW", "OPEN_MIRRORING_", "_AIRFLOW", "PYSPARK_", "SPARK_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
     own = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     # What talks to 127.0.0.1 must not be sent to a proxy.

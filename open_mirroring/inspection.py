@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.incarnation import read_marker
 from open_mirroring.landing_zone.listing import ListedItem, split_listing
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
@@ -91,11 +92,12 @@ def _facts(mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, state:
     old = reader.newest_number(state.id, state.row.generation, confirmed_before=now - PURGED_AFTER)
     settled = min([old, *(number - 1 for number in listed)])
     published = reader.published(state.id, state.row.generation, above=settled)
-    marker = store.read(f"{state.folder}/{layout.INCARNATION_FILE}")
+    marker = read_marker(store, state.folder)
     return TableFacts(
         row=state.row,
         published={file.number: file for file in published},
-        marker=None if marker is None else layout.incarnation_of(marker),
+        marker=marker.incarnation,
+        marker_etag=marker.etag,
         metadata_matches=_metadata_matches(store, state),
         items=items,
         now=now,

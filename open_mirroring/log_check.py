@@ -19,6 +19,9 @@ from open_mirroring.ledger.reading import BatchContents
 MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 """Every message read has exactly one of these (I1)."""
 
+PIECE_ENDS = ("joined", "refused", "repeated", "expired")
+"""What a logged piece of a split message can have become; the others wait (I1)."""
+
 CHANGE, FRAGMENT = "change", "fragment"
 
 
@@ -34,6 +37,14 @@ class LogCount(NamedTuple):
     highest: str | None
 
 
+class PieceCount(NamedTuple):
+    """Pieces of one split message in one batch of the log."""
+
+    identity: str
+    batch: int
+    rows: int
+
+
 class LogFile(NamedTuple):
     """Rows and bytes of a file that is part of the log."""
 
@@ -43,9 +54,10 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LogState:
-    """What the log holds: counts of its rows and its files by relative path; or why it cannot be opened."""
+    """What the log holds: rows, pieces of the open split messages, files by relative path; or why it cannot be read."""
 
     counts: Sequence[LogCount] = ()
+    pieces: Sequence[PieceCount] = ()
     files: Mapping[str, LogFile] | None = None
     unreadable: str = ""
 
@@ -59,12 +71,14 @@ class LogRecord:
         newest: the newest batch that may be in the log, read after it: committed, or under way.
         manifests: what was sealed, by committed batch.
         contents: per mirrored table what its committed batches hold.
+        waiting: the batch since which each open split message waits, by its identity.
     """
 
     committed: int
     newest: int
     manifests: Mapping[int, Manifest]
     contents: Mapping[str, Sequence[BatchContents]]
+    waiting: Mapping[str, int]
 
 
 _Bounds = tuple[int, str, str]
@@ -90,6 +104,7 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
         committed = [count for count in log.counts if 1 <= count.batch <= record.committed]
         _check_changes(record, committed, whole, tables)
         _check_other_rows(record, committed, whole)
+        _check_pieces(record, log.pieces, whole)
         _check_files(record, log.files or {}, whole)
     return [finding for problems in (*tables.values(), whole) for finding in problems.findings()]
 
@@ -164,6 +179,20 @@ def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Prob
             sealed = "{} fragments and {} dead letters".format(*_other_rows(manifest))
             text = f"batch {batch}: {fragments} fragments and {rejected} dead letters in the log, sealed were {sealed}"
             whole.add(v.LOG_COUNT_DIFFERS, text)
+
+
+def _check_pieces(record: LogRecord, pieces: Iterable[PieceCount], whole: Problems) -> None:
+    logged = sum(manifest.counts.get("fragments", 0) for manifest in record.manifests.values())
+    ended = sum(manifest.counts.get(end, 0) for manifest in record.manifests.values() for end in PIECE_ENDS)
+    waiting = sum(
+        piece.rows
+        for piece in pieces
+        # Before its identity was opened, a piece belonged to an event that was joined or refused.
+        if record.waiting.get(piece.identity, record.newest + 1) <= piece.batch <= record.committed
+    )
+    if logged != ended + waiting:
+        text = f"{logged} pieces of split messages were logged, {ended} were joined or ended otherwise"
+        whole.add(v.COUNTS_DIFFER, f"{text}, {waiting} wait for others")
 
 
 def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problems) -> None:

@@ -45,7 +45,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*."""
+    """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*.
+
+    *marker_etag* is the marker object that the table was established with; empty until then.
+    """
 
     version: int
     generation: int
@@ -55,6 +58,7 @@ class TableRow:
     published_batch: int
     intent: Intent | None = None
     stop: str | None = None
+    marker_etag: str = ""
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -89,9 +93,10 @@ class ReadMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Establish:
-    """Ledger, compare-and-set: folder, marker and metadata are in place."""
+    """Ledger, compare-and-set: folder, marker and metadata are in place; only this marker object is ours."""
 
     version: int
+    marker_etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +232,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The incarnation id in the table's folder; None when there is no marker."""
+    """The incarnation id in the table's folder and the ETag of the object that holds it; None without a marker."""
 
     incarnation: str | None
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ side and the explorer drives every interleaving of several writers through the v
 Why it is safe, in short: content is bound to its numbers by a compare-and-set *seal* before the first rename; a
 rename consumes its source and only the sealed object, named with its ETag, can become the number; numbers follow
 each other, so a higher one proves a lower one; staging lies inside the table's folder and dies with it. Whoever owns
-the row next finishes any crash, and losers' staged objects are garbage that nothing refers to.
+the row next finishes any crash, and losers' staged objects are garbage that nothing refers to. The folder is known
+by its marker's id and, once established, by the marker's ETag: a creation that arrives late can put our id into
+somebody else's folder, never the same object.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ CONFLICT = "CONFLICT"
 AMBIGUOUS = "AMBIGUOUS"
 """A sealed object is gone and its number is nowhere: published and purged, or lost."""
 INCARNATION_CHANGED = "INCARNATION_CHANGED"
-"""The table's folder is not the one we created."""
+"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
 METADATA_CHANGED = "METADATA_CHANGED"
 """The table's ``_metadata.json`` names other keys than ours."""
 
@@ -119,6 +121,8 @@ class State:
     higher: int = 0
     """Index of the higher file probed as evidence for ``at``; 0 while probing ``at`` itself."""
     source_there: bool = False
+    marker_etag: str = ""
+    """ETag of the marker that was read while establishing the table."""
 
 
 def start() -> State:
@@ -152,13 +156,13 @@ def step(state: State, reply: Reply) -> State:
             return replace(state, request=ReadMarker(), staged=files)
         case Stage(), CannotStage(code, what):
             return _stopping(state, code, what)
-        case ReadMarker(), Marker(incarnation):
-            return _after_marker(state, incarnation)
+        case ReadMarker(), Marker():
+            return _after_marker(state, reply)
         case ReadMetadata(), Metadata(matches):
             row = _row(state)
             if not matches:
                 return _stopping(state, METADATA_CHANGED, "the folder's _metadata.json names other keys than ours")
-            return replace(state, request=Establish(row.version))
+            return replace(state, request=Establish(row.version, state.marker_etag))
         case Rename(), Renamed():
             return _renaming(state, state.at + 1)
         case Rename(), (Refused() | Unknown()):
@@ -190,12 +194,16 @@ def _after_work(state: State, work: Work | None) -> State:
     return replace(state, request=Intend(row.version, intent))
 
 
-def _after_marker(state: State, incarnation: str | None) -> State:
+def _after_marker(state: State, marker: Marker) -> State:
     row = _row(state)
-    if incarnation != row.incarnation:
+    if marker.incarnation != row.incarnation:
         return _stopping(state, INCARNATION_CHANGED, "the folder's _incarnation.json is missing or not ours")
     if not row.established:
-        return replace(state, request=CreateMetadata())
+        return replace(state, request=CreateMetadata(), marker_etag=marker.etag)
+    if marker.etag != row.marker_etag:
+        return _stopping(
+            state, INCARNATION_CHANGED, "the folder's _incarnation.json is not the object it was established with"
+        )
     if row.intent is not None and row.intent.manifest is not None:
         file = row.intent.manifest[state.at]
         number = row.intent.first_number + state.at

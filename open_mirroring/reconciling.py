@@ -95,6 +95,7 @@ class TableFacts:
         limits: how much may wait for the target.
         purged_after: how long the service keeps processed files.
         stop_what: what the ledger says about its stop.
+        marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
     """
 
     row: TableRow
@@ -109,6 +110,7 @@ class TableFacts:
     limits: Limits = NO_LIMITS
     purged_after: timedelta = PURGED_AFTER
     stop_what: str = ""
+    marker_etag: str = ""
 
 
 def reconcile(facts: TableFacts) -> Finding:
@@ -187,6 +189,13 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
             f"the folder's {INCARNATION_FILE} is missing or not ours",
             marker=None if facts.marker is None else _shown(facts.marker),
             expected=row.incarnation,
+        )
+    elif row.established and facts.marker_etag != row.marker_etag:
+        yield _stop(
+            INCARNATION_CHANGED,
+            f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with",
+            marker_etag=_shown(facts.marker_etag),
+            expected_etag=row.marker_etag,
         )
     if not facts.metadata_matches and (row.established or facts.metadata_matches is not None):
         state = "is missing" if facts.metadata_matches is None else "names other keys than ours"

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
+from open_mirroring import table_stops
 from open_mirroring.publishing import AMBIGUOUS, CONFLICT, INCARNATION_CHANGED, METADATA_CHANGED
 
 OK = "OK"
@@ -54,6 +55,7 @@ FILE_UNREAD, FILE_MOVED = "FILE_UNREAD", "FILE_MOVED"
 
 _RESET = "reset the table, which loads it anew"
 WAYS_OUT = {
+    **table_stops.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
     FOREIGN_ITEM: "find out who wrote it and move it away; if the service has applied it, reset the table",

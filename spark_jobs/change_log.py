@@ -88,7 +88,10 @@ class ChangeLog:
             return Refused()
         except DeltaError as error:
             raise TransientError(
-                "LOG_COMMIT_FAILED", f"the change log did not take batch {batch}: {error}", where=str(self.root)
+                "LOG_COMMIT_FAILED",
+                f"the change log did not take batch {batch}: {error}",
+                where=str(self.root),
+                way_out="try again later; if it stays so, look at the storage of the change log",
             ) from error
         finally:
             self._opened = None  # a handle is stale after its own commit

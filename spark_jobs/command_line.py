@@ -14,12 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy.exc import OperationalError
-
-from open_mirroring.config import ConfigError
-from open_mirroring.errors import MirroringError, TransientError
-from spark_jobs.exit_codes import Exit, exit_of
-
+INTERRUPTED = 130
+"""128 + SIGINT, as shells say it."""
 _PROGRAM = "open-mirroring"
 _ABOUT = """\
 Carries change data into a Microsoft Fabric open mirrored database: exactly once, in order, provably complete.
@@ -43,35 +39,44 @@ _OURS = ("open_mirroring", "spark_jobs")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns one of :class:`~spark_jobs.exit_codes.Exit`."""
+    """Run one command; returns one of :class:`~spark_jobs.exit_codes.Exit`, or 130 when interrupted."""
     arguments = _parser().parse_args(argv)
-    with _progress():
-        try:
-            module, _, function = arguments.run.partition(":")
-            return int(getattr(importlib.import_module(f"spark_jobs.commands.{module}"), function)(arguments))
-        except KeyboardInterrupt:
-            return _failed("interrupted; the next run goes on from here", Exit.INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read our output has gone; Python must not try to flush what is left of it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return Exit.DONE
-        except (MirroringError, OperationalError) as error:
-            if arguments.debug:
-                raise
-            return _explained(error)
+    try:
+        with _progress():
+            return _run(arguments)
+    except KeyboardInterrupt:
+        return _failed("interrupted; the next run goes on from here", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not try to flush what is left of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
-def _explained(error: MirroringError | OperationalError) -> Exit:
-    if isinstance(error, ConfigError):
-        return _failed("\n".join([f"{len(error.problems)} mistakes", *map(str, error.problems)]), Exit.USAGE)
-    if isinstance(error, OperationalError):
-        # Its text holds the statement and may hold the address: only the kind of failure is told.
-        what = f"the ledger does not answer: {type(error.orig).__name__}"
-        error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
-    return _failed(str(error), exit_of(error))
+def _run(arguments: argparse.Namespace) -> int:
+    # Imported when all else is said, so that help is quick and Ctrl-C is answered from the first moment on.
+    from sqlalchemy.exc import OperationalError
+
+    from open_mirroring.config import ConfigError
+    from open_mirroring.errors import MirroringError, TransientError
+    from spark_jobs.exit_codes import Exit, exit_of
+
+    module, _, function = arguments.run.partition(":")
+    try:
+        return int(getattr(importlib.import_module(f"spark_jobs.commands.{module}"), function)(arguments))
+    except (MirroringError, OperationalError) as error:
+        if arguments.debug:
+            raise
+        if isinstance(error, ConfigError):
+            mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
+            return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
+        if isinstance(error, OperationalError):
+            # Its text holds the statement and may hold the address: only the kind of failure is told.
+            what = f"the ledger does not answer: {type(error.orig).__name__}"
+            error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
+        return _failed(str(error), exit_of(error))
 
 
-def _failed(text: str, code: Exit) -> Exit:
+def _failed(text: str, code: int) -> int:
     print(f"{_PROGRAM}: {text}", file=sys.stderr)
     return code
 

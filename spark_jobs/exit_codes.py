@@ -17,8 +17,6 @@ class Exit(IntEnum):
     TABLES_STOPPED = 3
     TRANSIENT = 4
     ON_HOLD = 5
-    INTERRUPTED = 130
-    """128 + SIGINT, as shells say it."""
 
 
 class UsageError(TerminalError):

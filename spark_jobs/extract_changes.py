@@ -27,9 +27,10 @@ from open_mirroring.fault_points import reach
 from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from spark_jobs.change_log import ChangeLog, paths_of
-from spark_jobs.change_log_schema import CHANGE, REJECTED
+from spark_jobs.change_log_schema import CHANGE
 from spark_jobs.job import job_main, run_job
 from spark_jobs.read_task import JoinTask, LogTarget, ReadTask, join_pieces, read, read_pieces
+from spark_jobs.sources.ces_fragments import incomplete
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.transports import SourcePlace, find_ranges
 
@@ -84,7 +85,12 @@ class _Extraction:
         self._source = SourcePlace(
             mirror.source.transport, mirror.resolve(mirror.source.path), mirror.source.layout or "wrapped"
         )
-        self._tables = {t.source: MirroredTable(t.source, tuple(t.key), t.columns) for t in mirror.tables}
+        # By the name in events, where nothing is quoted. A table with a period in its name is never streamed (C-74),
+        # and must not stand in the way of one that is spelled alike: [a.b].c goes before a.[b.c].
+        by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
+        self._tables = {
+            ".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period
+        }
         self._bound = False
         self._current: tuple[int, Manifest] | None = None
         self.completed: int | None = None
@@ -249,9 +255,7 @@ class _Extraction:
         for identity in sorted(expired):
             seen = sorted({p.piece for p in pieces[identity] if p.piece is not None})
             reason = f"the pieces {seen} of {identity} waited longer than {self._timeout} for the others"
-            writer.add(
-                piece._replace(kind=REJECTED, code="FRAGMENT_EXPIRED", reason=reason) for piece in pieces[identity]
-            )
+            writer.add([incomplete(pieces[identity], reason)])
         counts = {
             "repeated": sum(len(pieces[identity]) for identity in repeated),
             "expired": sum(len(pieces[identity]) for identity in expired),

@@ -54,14 +54,19 @@ def read_contents(task: CheckTask) -> list[tuple[str, FileContent]]:
 
 
 def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -> FileContent:
+    nothing = FileContent(listed.number, listed.path)
     try:
         for path in _places(table, listed):
             found = _read(store, table, listed, path)
             if found is not None:
                 return found
     except TransientError as error:
-        return FileContent(listed.number, listed.path, unread=str(error))
-    return FileContent(listed.number, listed.path, moved=True)
+        return nothing._replace(unread=str(error))
+    except TerminalError as error:
+        # Without the permission to look nothing is proved; anything else in the file's place is not the file.
+        text = str(error)
+        return nothing._replace(unread=text) if error.code == "STORE_DENIED" else nothing._replace(unreadable=text)
+    return nothing._replace(moved=True)
 
 
 def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:

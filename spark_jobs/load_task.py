@@ -128,7 +128,7 @@ def _create(written: Iterable[tuple[Path, Written]], target: LoadTarget) -> tupl
     store = open_store(target.zone)
     folder = layout.staging_folder(target.folder, target.footer.generation)
     # Named anew by every attempt, a repeated Spark task included.
-    name = f"{folder}/{target.footer.number:020d}.{uuid4().hex}"
+    name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
     return tuple(
         create_staged(store, f"{name}.{index:04d}", local, one, target.schema, target.keys)
         for index, (local, one) in enumerate(written)

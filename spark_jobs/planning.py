@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -247,21 +246,26 @@ def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str
     """Keys whose newest change is published for certain (``index`` of it, ``logged`` changes), and all other keys."""
     floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     rejected = {key for _, _, key in plan.rejected if key is not None}
-    narrow = changes.select(["key", "order", "op"]).append_column("index", pa.array(range(changes.num_rows)))
-    with duckdb.connect(config={"threads": 1}) as db:
-        db.register("changes", narrow)
-        lines = db.sql(
-            """
-            WITH positions AS (
-                SELECT key, "order", min(index) AS index, count(*) AS times, bool_or(op = $left) AS leaves
-                FROM changes GROUP BY key, "order"
-            )
-            SELECT key, arg_max(index, "order") AS index, count(*) AS logged,
-                   min("order") > $floor AND max(times) = 1 AND NOT bool_or(leaves) AS certain
-            FROM positions GROUP BY key ORDER BY index
-            """,
-            params={"left": KEY_LEFT, "floor": floor},
-        ).to_arrow_table()
-    certain = pc.and_(lines["certain"], pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
+    narrow = pa.table(
+        {
+            "key": changes["key"],
+            "order": changes["order"],
+            "leaves": pc.equal(changes["op"], KEY_LEFT),
+            "index": pa.array(range(changes.num_rows), pa.int64()),
+        }
+    )
+    aggregates = [("index", "last"), ("order", "first"), ("order", "count"), ("order", "count_distinct")]
+    # One thread: only then are first and last those of the given order.
+    lines = (
+        narrow.take(pc.sort_indices(narrow["order"]))
+        .group_by("key", use_threads=False)
+        .aggregate([*aggregates, ("leaves", "any")])
+        .rename_columns({"index_last": "index", "order_count": "logged"})
+        .sort_by("index")
+    )
+    once = pc.equal(lines["logged"], lines["order_count_distinct"])
+    above = pc.greater(lines["order_first"], floor)
+    certain = pc.and_(pc.and_(once, above), pc.invert(lines["leaves_any"]))
+    certain = pc.and_(certain, pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
     doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())
     return lines.filter(certain).select(["index", "logged"]), doubtful

@@ -145,7 +145,7 @@ class PublicationDriver:
         return self._ledger.acquire(group)
 
     def _establish(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        return self._ledger.establish({t: request.version for t, request in group.items()})
+        return self._ledger.establish({t: (request.version, request.marker_etag) for t, request in group.items()})
 
     def _intend(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
         replies = self._ledger.intend({t: (request.version, request.intent) for t, request in group.items()})

@@ -108,7 +108,7 @@ class _Rejects:
     """What the driver must know of dead letters: those without a table, and those that hide a table's key."""
 
     def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
-        self._tables = tables
+        self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
         self._keyless: dict[str, dict[str, Any]] = {}
 
@@ -118,7 +118,7 @@ class _Rejects:
                 continue
             if row.tbl is None:
                 self._homeless += 1
-            elif row.key is None and self._tables[row.tbl].key:
+            elif row.key is None and self._has_key[row.tbl]:
                 at = f"{row.origin}:{row.place}"
                 self._keyless.setdefault(row.tbl, {"code": row.code, "reason": row.reason, "at": at})
 

@@ -28,7 +28,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.log_check import LogRecord, check_log
@@ -81,14 +81,15 @@ def reconcile_deep(
     chosen = [source for source in sorted(ids) if only is None or source in only]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
     reader = LedgerReader(ledger, mirror.name)
-    known = _look(mirror, reader)
+    known = _look(mirror, ledger, reader)
     found = [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
     contents = _read_files(mirror, spark, [known.states[source] for source in chosen], known.records)
     for source in chosen:
         found += check_table(known.records[source], contents[source])
     verdicts |= _record(mirror, ledger, known, verdicts, found)
     for finding in found:
-        log.error("%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
+        level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
+        log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
     if unread := sorted({str(finding.table) for finding in found if finding.code == v.FILE_UNREAD}):
         raise TransientError(
             "FILES_UNREAD", f"the store failed under files of {unread}", way_out="look after the store, and check again"
@@ -113,16 +114,19 @@ class _Known:
     records: Mapping[str, TableRecord]
     manifests: Mapping[int, Manifest]
     contents: Mapping[str, Sequence[BatchContents]]
+    waiting: Mapping[str, int]
 
 
-def _look(mirror: Mirror, reader: LedgerReader) -> _Known:
+def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
     """Everything of one moment: read until nothing moved meanwhile (I22)."""
     for _ in range(_LOOKS):
         committed, states = reader.mirror().committed, reader.tables()
         logged = reader.contents(dict.fromkeys(states, 0), committed)
         contents = {source: logged.get(source, []) for source in states}
         records = {source: _table(mirror, reader, state, contents[source]) for source, state in states.items()}
-        known = _Known(committed, states, records, reader.manifests(), contents)
+        fragments = ExtractLedger(ledger, mirror.name).open_fragments()
+        waiting = {fragment.identity: fragment.since_batch for fragment in fragments}
+        known = _Known(committed, states, records, reader.manifests(), contents, waiting)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
             return known
     raise TransientError("TABLE_BUSY", "the ledger kept changing while it was read", way_out="try again")
@@ -145,11 +149,11 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
 
 
 def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known: _Known) -> list[DeepFinding]:
-    state = read_log_state(mirror.resolve(mirror.change_log), spark)
+    state = read_log_state(mirror.resolve(mirror.change_log), spark, known.waiting.keys())
     # Read after the log: what it holds beyond this was never given out by this ledger.
     now = reader.mirror()
     newest = max(now.committed, now.open_batch or 0)
-    return check_log(LogRecord(known.committed, newest, known.manifests, known.contents), state)
+    return check_log(LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting), state)
 
 
 def _read_files(
@@ -185,11 +189,13 @@ def _cut(zone: ZoneAddress, files: Sequence[tuple[CheckedTable, ListedFile]], co
     share = max(1, sum(listed.size for _, listed in files) // (_TASKS_PER_CORE * cores))
     tasks: list[CheckTask] = []
     current: list[tuple[CheckedTable, ListedFile]] = []
+    weight = 0
     for entry in files:
         current.append(entry)
-        if sum(listed.size for _, listed in current) >= share:
+        weight += entry[1].size
+        if weight >= share:
             tasks.append(CheckTask(zone, tuple(current)))
-            current = []
+            current, weight = [], 0
     return [*tasks, CheckTask(zone, tuple(current))] if current else tasks
 
 
@@ -201,7 +207,11 @@ def _record(
     for finding in found:
         state = None if finding.table is None else known.states[finding.table]
         table_id, generation = (None, 0) if state is None else (state.id, state.row.generation)
-        entries.append(FoundInDepth(table_id, finding.table, generation, *finding[1:], finding.stops))
+        entries.append(
+            FoundInDepth(
+                table_id, finding.table, generation, finding.code, finding.what, finding.evidence, finding.stops
+            )
+        )
     stopped = record_deep_findings(ledger, mirror.name, entries)
     decided: dict[str, Finding] = {}
     for finding in found:

@@ -61,7 +61,7 @@ def status_text(status: MirrorStatus) -> str:
         f"  change log        batch {status.committed_batch}, {last}"
         + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
         f"  open fragments    {status.open_fragments} split messages wait for pieces",
-        f"  messages          {_counts(status.recent)} in the last {status.recent_batches} batches",
+        f"  last {status.recent_batches:>3} batches  {_counts(status.recent)}",
     ]
     if status.at_risk:
         lines.append(
@@ -183,8 +183,8 @@ def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> li
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    present = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
-    return ", ".join(present) or "no messages"
+    parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
+    return ": ".join([f"{counts.get('messages', 0)} messages", ", ".join(parts)]) if parts else "no messages"
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -20,7 +20,8 @@ from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import decode_key
 from spark_jobs.change_log_schema import DELETE, KEY_LEFT
-from spark_jobs.sources.sql_server_types import converter, landing_type
+from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
+from spark_jobs.sources.sql_server_types import converter, key_converter, landing_type, type_of_key_text
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
@@ -102,11 +103,11 @@ def _deletes(
     failures: list[Failure],
 ) -> pa.Table:
     key_values = [decode_key(key) for key in rows["key"].to_pylist()]
-    # A key's canonical text is written in its own type's spelling, so the type known now reads it.
+    # A key's canonical text is written in its type's spelling, so the type known now reads it.
     by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
     bad: dict[int, Failure] = {}
     arrays = [
-        typed_column(by_key[field.name], types[field.name], field, index, bad)
+        typed_column(by_key[field.name], type_of_key_text(types[field.name]), field, index, bad)
         if field.name in by_key
         else pa.nulls(len(index), field.type)
         for field in list(schema)[:-1]
@@ -159,7 +160,9 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
 
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    read = converter(sql_type)
+    # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
+    is_key_text = not field.nullable and pa.types.is_string(field.type)
+    read = key_converter(sql_type) if is_key_text else converter(sql_type)
     values: list[Any] = []
     for at, text in enumerate(texts.to_pylist()):
         try:
@@ -208,23 +211,56 @@ def _cast_bit(texts: pa.Array, _sql_type: str, _kind: pa.DataType) -> pa.Array |
     return pc.equal(texts, "1") if _matches(texts, "^[01]$") else None
 
 
+_WHOLE_NUMBER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
+_DECIMAL = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
+
+
+def _cast_integer(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    array = _WHOLE_NUMBER(texts, sql_type, kind)
+    # A tinyint lands in more bytes than it has: what fits those need not fit it.
+    _, low, high = INTEGERS[read_type(sql_type).name]
+    return array if array is not None and _within(array, low, high) else None
+
+
+def _cast_decimal(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    array = _DECIMAL(texts, sql_type, kind)
+    money = MONEY.get(read_type(sql_type).name)
+    return array if array is not None and (money is None or _within(array, 1 - money[2], money[2] - 1)) else None
+
+
+def _within(array: pa.Array, low: Any, high: Any) -> bool:
+    bounds = pc.min_max(array).as_py()
+    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
+
+
+def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    parsed = read_type(sql_type)
+    if parsed.name == "datetimeoffset":
+        return None
+    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
+    fraction = rf"[0-9]{{1,{digits}}}0{{0,{7 - digits}}}" if digits else "0{1,7}"
+    pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
+    return _guarded(pattern, _wall_clock)(texts, sql_type, kind)
+
+
 def _wall_clock(texts: pa.Array) -> pa.Array:
     # Digits beyond the sixth are cut, never rounded (C-82); the wall clock is read as UTC.
     return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
 
 
-_INTEGER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
-_FLOAT = _guarded(r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64()))
 _CASTS: dict[str, _Cast] = {
     "string": _cast_text,
     "bool": _cast_bit,
-    "int16": _INTEGER,
-    "int32": _INTEGER,
-    "int64": _INTEGER,
-    "double": _FLOAT,
-    "decimal128": _guarded(r"^-?[0-9]+(\.[0-9]+)?$"),
-    "timestamp": _guarded(r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,7})?$", _wall_clock),
-    "date32": _guarded(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+    "int16": _cast_integer,
+    "int32": _cast_integer,
+    "int64": _cast_integer,
+    "double": _guarded(
+        r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
+    ),
+    "decimal128": _cast_decimal,
+    "timestamp": _cast_timestamp,
+    "date32": _guarded(rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"),
 }
 
 

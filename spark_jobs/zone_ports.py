@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from uuid import uuid4
 
 from open_mirroring import publishing as protocol
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
+from open_mirroring.landing_zone.incarnation import read_marker
 from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
 from open_mirroring.ledger.reading import TableState
 
@@ -33,17 +35,15 @@ class ZonePorts:
         folder = table.folder
         match request:
             case protocol.CreateMarker(incarnation):
-                self._store.create(f"{folder}/{layout.INCARNATION_FILE}", layout.incarnation_document(incarnation))
+                self._create_whole(table, layout.INCARNATION_FILE, layout.incarnation_document(incarnation))
                 return protocol.Answered()
             case protocol.ReadMarker():
-                marker = self._store.read(f"{folder}/{layout.INCARNATION_FILE}")
-                return protocol.Marker(None if marker is None else layout.incarnation_of(marker))
+                return protocol.Marker(*read_marker(self._store, folder))
             case protocol.CreateMetadata():
-                self._create_metadata(table)
+                self._create_whole(table, layout.METADATA_FILE, layout.metadata_document(table.keys))
                 return protocol.Answered()
             case protocol.ReadMetadata():
-                metadata = self._store.read(f"{folder}/{layout.METADATA_FILE}")
-                return protocol.Metadata(metadata is not None and layout.key_columns_of(metadata) == table.keys)
+                return protocol.Metadata(_names_keys(self._store.read(f"{folder}/{layout.METADATA_FILE}"), table.keys))
             case protocol.Rename(number, file):
                 final = f"{folder}/{layout.file_name(number)}"
                 renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
@@ -59,13 +59,16 @@ class ZonePorts:
             case _:
                 raise ValueError(f"{request} is no request to a store")
 
-    def _create_metadata(self, table: TableState) -> None:
-        # By a name that is ignored and a rename, so that the service never reads half a file (X-06).
-        staged = f"{table.folder}/_new{layout.METADATA_FILE}.{table.row.incarnation}"
-        self._store.create(staged, layout.metadata_document(table.keys))
-        info = self._store.stat(staged)
-        if info is not None:
-            self._store.rename(staged, f"{table.folder}/{layout.METADATA_FILE}", source_etag=info.etag)
+    def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
+        """Create a file of the folder if it is absent; nobody ever reads half of it (X-06)."""
+        # Under a name of this attempt's own and by a rename: what a crash leaves behind is never taken for whole, and
+        # lies in staging under a number below every other, where it is swept.
+        staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
+        info = self._store.create(staged, content)
+        if info is None:
+            raise TransientError("NAME_TAKEN", f"{staged!r} is there already", way_out="another name is tried")
+        if self._store.rename(staged, f"{table.folder}/{name}", source_etag=info.etag) is Renamed.REFUSED:
+            self._store.delete(staged)
 
     def _probe(self, folder: str, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
         if place is protocol.Place.SOURCE:
@@ -95,6 +98,16 @@ class ZonePorts:
 
     def _sweep(self, folder: str, generation: int, confirmed: int) -> None:
         for info in self._store.list(layout.staging_folder(folder, generation)):
+            # What a crash left of an object begins with the object's name, so that it is swept like the object.
             first_number = info.path.rpartition("/")[2].partition(".")[0]
-            if first_number.isdigit() and int(first_number) <= confirmed:
+            if first_number.isascii() and first_number.isdigit() and int(first_number) <= confirmed:
                 self._store.delete(info.path)
+
+
+def _names_keys(metadata: bytes | None, keys: tuple[str, ...]) -> bool:
+    if metadata is None:
+        return False
+    try:
+        return layout.key_columns_of(metadata) == keys
+    except TerminalError:
+        return False  # not what we wrote: this table stops, the others go on

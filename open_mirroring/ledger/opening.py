@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.tables import metadata
 
 _BUSY_SECONDS = 60
+_UPGRADE = threading.Lock()  # alembic keeps the upgrade that is under way in module state: one at a time per process
 _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per PostgreSQL database
 
 
@@ -26,7 +29,8 @@ def open_ledger(url: str) -> Engine:
 
     Raises:
         TransientError: ``LEDGER_UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_NEWER`` when the ledger was written by a newer version of this product.
+        TerminalError: ``LEDGER_NEWER`` when the ledger was written by a newer version of this product;
+            ``LEDGER_FOREIGN`` when the database belongs to something else.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -73,17 +77,26 @@ def _migrate(engine: Engine) -> None:
         current = MigrationContext.configure(connection).get_current_revision()
         if current == head:
             return
+        ours = inspect(connection).has_table("mirrored_table")
+        if current is not None and not ours:
+            raise _foreign("its revision table `alembic_version` counts another product's revisions")
         if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
             raise TerminalError(
                 "LEDGER_NEWER",
                 f"the ledger has revision {current}, which this version does not know",
                 way_out="install the version of open_mirroring that wrote it, or a newer one",
             )
-        if current is None and inspect(connection).has_table("mirror"):
-            raise TerminalError(
-                "LEDGER_FOREIGN",
-                "the database has a table `mirror` that is not a ledger's",
-                way_out="give the ledger a database or schema of its own",
-            )
+        taken = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
+        if current is None and taken:
+            raise _foreign(f"it has tables of our names that are not a ledger's: {', '.join(taken)}")
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        with _UPGRADE:
+            command.upgrade(config, "head")
+
+
+def _foreign(why: str) -> TerminalError:
+    return TerminalError(
+        "LEDGER_FOREIGN",
+        f"the database is not a ledger: {why}",
+        way_out="give the ledger a database or schema of its own",
+    )

@@ -97,9 +97,11 @@ class PublishLedger:
             db.execute(t.mirrored_table.update().where(c.id.in_(ids)).values(version=c.version + 1))
             return self._owned(db, ids)
 
-    def establish(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
-        """The folders with marker and metadata are in place."""
-        return self._each({id_: (version, {"established": True}) for id_, version in versions.items()})
+    def establish(self, markers: Mapping[str, tuple[int, str]]) -> dict[str, Owned | Lost]:
+        """The folders with metadata and marker, by its ETag, are in place."""
+        return self._each(
+            {id_: (version, {"established": True, "marker_etag": etag}) for id_, (version, etag) in markers.items()}
+        )
 
     def intend(self, intents: Mapping[str, tuple[int, Intent]]) -> dict[str, Owned | Lost]:
         """Open an intent per table; refused where one is open."""
@@ -109,17 +111,15 @@ class PublishLedger:
             c.intent.is_(None) & c.stop_code.is_(None),
         )
 
-    def seal(
-        self, manifests: Mapping[str, tuple[int, Sequence[StagedFile], StagedDetails]]
-    ) -> dict[str, Owned | Lost]:
-        """Bind the staged objects to the numbers of the open intents."""
+    def seal(self, manifests: Mapping[str, tuple[int, Sequence[StagedFile], StagedDetails]]) -> dict[str, Owned | Lost]:
+        """Bind the staged objects to the numbers of the open intents; refused where they are bound already."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             opened = dict(db.execute(sa.select(c.id, c.intent).where(c.id.in_(manifests))).tuples().all())
             writes: dict[str, tuple[int, dict[str, Any]]] = {}
             for table_id, (version, files, details) in manifests.items():
                 intent = _intent_of(opened[table_id])
-                if intent is not None:
+                if intent is not None and intent.manifest is None:
                     sealed = replace(intent, manifest=tuple(files))
                     writes[table_id] = (version, {"intent": _intent_json(sealed, details)})
             owned = self._write(db, writes, sa.true())
@@ -194,6 +194,7 @@ def table_row(row: Any) -> TableRow:
         published_batch=row.published_batch,
         intent=_intent_of(row.intent),
         stop=row.stop_code,
+        marker_etag=row.marker_etag,
     )
 
 

@@ -95,6 +95,8 @@ mirrored_table = Table(
     Column("generation", Integer, nullable=False, default=1),
     Column("incarnation", String(36), nullable=False),
     Column("established", Boolean, nullable=False, default=False),
+    # ETag of the marker object in the folder that the table was established with; empty until then.
+    Column("marker_etag", String(200), nullable=False, default=""),
     Column("confirmed", BigInteger, nullable=False, default=0),
     Column("published_batch", BigInteger, nullable=False, default=0),
     Column("intent", Text),

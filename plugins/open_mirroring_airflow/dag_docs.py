@@ -54,8 +54,8 @@ table is loaded its changes are logged and wait: `${mirror}__replicate` shows it
 RECONCILE = Template(
     """
 The deep check of the mirror **$mirror**: footers, rows and digests of all files in the table's folders against ledger
-and log, per table and batch. It changes nothing; it **fails** naming the tables that do not agree, with code and way
-out. The quick check, without reading files, ends every run of `${mirror}__replicate`.
+and log, per table and batch. It changes no file. A table that does not agree is stopped in the ledger, and the run
+**fails** naming it with its code. The quick check, without reading files, ends every run of `${mirror}__replicate`.
 """
 )
 

@@ -79,7 +79,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             if not hook.exit_code:
                 raise
             return self._judge(hook, hook.exit_code, error)
-        return hook.report
+        return short(hook.report)
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.
@@ -119,7 +119,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
-            return self.tables_stopped(hook.report)
+            return self.tables_stopped(short(hook.report))
         if exit_code == _ON_HOLD:
             raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
         self._fail(hook, exit_code, error)
@@ -172,8 +172,8 @@ class PublishingOperator(OpenMirroringSparkOperator):
         kwargs: those of :class:`OpenMirroringSparkOperator`.
 
     Raises:
-        AirflowSkipException: the gate let no table pass, or gave no answer; the mirror as a whole is stopped (then
-            the task before it failed saying why).
+        AirflowSkipException: the gate let no table pass, or gave no answer.
+        TerminalError: also with the mirror's own code, when it is stopped as a whole.
     """
 
     def __init__(self, *, gate_task_id: str | None = None, **kwargs: Any) -> None:
@@ -187,8 +187,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
         stop = ledger.mirror()
         if stop.stop_code is not None:
-            raise AirflowSkipException(
-                f"The mirror is stopped, nothing is published: {stop.stop_code}: {stop.stop_what}"
+            raise TerminalError(
+                stop.stop_code,
+                f"the mirror is stopped, nothing is published: {stop.stop_what}",
+                where=f"mirror {mirror.name}",
+                way_out="see the runbook's section of this code",
             )
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, _tables_argument(mirror, tables), context)
@@ -224,6 +227,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         events = context["outlet_events"][asset_alias(mirror.name)]
         for published in published_since(ledger, before, assets):
             events.add(assets[published.table], extra={"mirror": mirror.name, **published._asdict()})
+
+
+def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What of a job's report other tasks may want: names, numbers, counts and codes; no lists of findings."""
+    return None if report is None else {name: value for name, value in report.items() if not isinstance(value, list)}
 
 
 def stopped_text(report: dict[str, Any] | None) -> str:

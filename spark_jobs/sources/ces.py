@@ -123,7 +123,7 @@ class CesDecoder:
         data: Data | None = None
         try:
             data = read_data(event.data)
-            table = self._table_of(data)
+            table = self.table_of(data)
             if table is None:
                 return Outcome(())
             _check_position(event, data)
@@ -137,7 +137,12 @@ class CesDecoder:
                 row = row._replace(tbl=table.source, key=key, bucket=bucket(key))
             return Outcome((row,))
 
-    def _table_of(self, data: Data) -> SourceTable | None:
+    def table_of(self, data: Data) -> SourceTable | None:
+        """The mirrored table of an event; None when it is not mirrored.
+
+        Raises:
+            Refusal: ``DATA_MALFORMED`` when the name has a period.
+        """
         source = data.eventsource
         if self.settings.database is not None and source.db != self.settings.database:
             return None

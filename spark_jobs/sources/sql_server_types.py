@@ -35,7 +35,7 @@ from spark_jobs.sources.sql_server_type_text import (
     read_type,
 )
 
-__all__ = ["BinaryText", "canonical_text", "converter", "is_large", "key_converter", "landing_type", "parse_value"]
+__all__ = ["BinaryText", "canonical_text", "converter", "is_large", "key_converter", "landing_type", "parse_value", "type_of_key_text"]
 
 BinaryText = Literal["hex", "base64"]
 """How binary values are spelled: ``0x…`` or bare hexadecimal, or base64."""
@@ -235,6 +235,16 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
         "uniqueidentifier": lambda value: value.upper(),
     }
     return spellings.get(name, str)
+
+
+def type_of_key_text(sql_type: str) -> str:
+    """The type as whose value a :func:`canonical_text` reads back; only that of an instant has lost its offset.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+    """
+    parsed = read_type(sql_type)
+    return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
 
 
 def _decimal_text(value: Decimal | int, precision: int, scale: int) -> str:

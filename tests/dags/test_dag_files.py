@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -190,3 +192,19 @@ def test_provider_metadata_is_what_airflow_accepts() -> None:
 
     schema = json.loads((Path(providers_manager.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(get_provider_info(), schema)
+
+
+def test_the_command_line_lists_exactly_the_dags_and_no_import_error(mirrors: Path) -> None:
+    """As an operator asks, in processes of their own, one after the other."""
+    shutil.copy(EXAMPLE, mirrors)
+
+    def airflow(*words: str) -> str:
+        command = [sys.executable, "-m", "airflow", "dags", *words]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")])}
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    airflow("reserialize")
+    assert "No data found" in airflow("list-import-errors")
+    assert sorted(dag["dag_id"] for dag in json.loads(airflow("list", "-o", "json"))) == IDS

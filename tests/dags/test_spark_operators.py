@@ -185,7 +185,8 @@ ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.job: "
 def test_the_report_of_a_job_is_what_its_task_returns(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
-    fake_spark.answers(output=f"26/01/05 WARN x\n{json.dumps(REPORT)}\n{{not a report\n{{}}")
+    said = REPORT | {"findings": [{"code": "GAP"}]}
+    fake_spark.answers(output=f"26/01/05 WARN x\n{json.dumps(said)}\n{{not a report\n{{}}")
     assert _operator(mirror_file).execute(task_context) == REPORT
 
 
@@ -283,8 +284,9 @@ def test_nothing_is_published_for_a_mirror_that_is_stopped_as_a_whole(
         stopped = {"name": "shop", "stop_code": "LOG_BEHIND", "stop_what": "another log", "homeless_rejects": 0}
         db.execute(sa.insert(tables.mirror).values(version=1, committed=3, **stopped))
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders")
-    with pytest.raises(AirflowSkipException, match="LOG_BEHIND"):
-        _publish(mirror_file).execute(task_context)
+    for gate in ("gate", None):
+        with pytest.raises(TerminalError, match="LOG_BEHIND"):
+            _publish(mirror_file, gate).execute(task_context)
     assert fake_spark.calls == []
 
 

@@ -35,7 +35,7 @@ class StagesOutside(Store):
     """Staging lies beside the table's folder and survives its deletion."""
 
     def folder_deleted(self, life: int, zone: Zone) -> Zone:
-        return Zone(life, None, False, zone.staged)
+        return Zone(life, None, False, zone.staged, made=zone.made + 1)
 
 
 class LinksThenUnlinks(Store):
@@ -52,13 +52,6 @@ class CreatesMarkerInPlace(Store):
 
     def torn_marker(self, zone: Zone) -> Zone | None:
         return zone._replace(marker="") if zone.marker is None else None
-
-
-class BindsMarkerEtag(Store):
-    """Not an ablation: an established table accepts only the marker object that it was established with."""
-
-    def marker(self, zone: Zone, row: p.TableRow) -> str | None:
-        return zone.marker if zone.marker_bound or not row.established else None
 
 
 class SealsNothing(PublishMachine):
@@ -78,8 +71,17 @@ class SkipsMarker(PublishMachine):
     def step(self, state: Any, reply: p.Reply) -> Any:
         after = p.step(state, reply)
         if isinstance(after.request, p.ReadMarker) and after.row.established:
-            return p.step(after, p.Marker(after.row.incarnation))
+            return p.step(after, p.Marker(after.row.incarnation, after.row.marker_etag))
         return after
+
+
+class IgnoresMarkerEtag(PublishMachine):
+    """The folder is known by the id in its marker alone, whichever object holds it."""
+
+    def step(self, state: Any, reply: p.Reply) -> Any:
+        if isinstance(reply, p.Marker) and state.row.established:
+            reply = replace(reply, etag=state.row.marker_etag)
+        return p.step(state, reply)
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,10 @@ class ReadsMarkerBeforeStagingOnly(SkipsMarker):
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         if isinstance(state, Checking):
+            row = state.inner.row
+            assert row is not None
             match reply:
-                case p.Marker(incarnation) if self.real(state).row.incarnation == incarnation:  # type: ignore[union-attr]
+                case p.Marker(incarnation, etag) if (row.incarnation, row.marker_etag) == (incarnation, etag):
                     return state.inner
                 case p.Marker():
                     return replace(state.inner, request=p.Stop(1, p.INCARNATION_CHANGED, "read before staging"))

@@ -51,8 +51,13 @@ class Zone(NamedTuple):
     """Staged objects, and whether they still have the ETag they were created with."""
     files: tuple[tuple[Content, int] | None, ...] = ()
     """Per number, from 1: the file that was ever visible in this folder, and where it is now."""
-    marker_bound: bool = False
-    """The marker is the very object that was there when the table was established."""
+    made: int = 1
+    """How often the folder was made. A marker is created at most once in each, so this tells markers apart too."""
+
+    @property
+    def marker_etag(self) -> str:
+        """The marker object's ETag; empty when there is none."""
+        return "" if self.marker is None else f"marker of folder {self.made}"
 
     def file(self, number: int) -> tuple[Content, int] | None:
         """What was ever visible under a number."""
@@ -108,13 +113,9 @@ class Store:
         """What a crash in the middle of creating the marker leaves behind; None because there is no middle."""
         return None
 
-    def marker(self, zone: Zone, row: p.TableRow) -> str | None:
-        """The incarnation id that a reader finds."""
-        return zone.marker
-
     def folder_deleted(self, life: int, zone: Zone) -> Zone:
         """Folder deleted and made anew: all that was in it is gone, staged objects included."""
-        return Zone(life, None, False)
+        return Zone(life, None, False, made=zone.made + 1)
 
 
 class Ledger:
@@ -130,8 +131,8 @@ class Ledger:
         match request:
             case p.Acquire():
                 return row
-            case p.Establish():
-                return replace(row, established=True)
+            case p.Establish(_, marker_etag):
+                return replace(row, established=True, marker_etag=marker_etag)
             case p.Intend(_, intent):
                 return replace(row, intent=intent)
             case p.Seal(_, manifest):

@@ -56,8 +56,8 @@ class PublishWorld:
     def initial(self) -> State:
         """Writers that know nothing, an empty table."""
         b = self.bounds
-        row = p.TableRow(CURRENT, 1, incarnation(1), b.established, 0, 0)
         zone = Zone(1, incarnation(1) if b.established else None, b.established)
+        row = p.TableRow(CURRENT, 1, incarnation(1), b.established, 0, 0, marker_etag=zone.marker_etag)
         left = Left(b.late, b.duplicated_uploads, b.deleted_objects, b.foreign_folders, b.foreign_files, b.resets)
         return State(self.rows.number(row), (self._begin,) * b.writers, (), zone, (), (), left)
 
@@ -159,7 +159,7 @@ class PublishWorld:
                 zone = zone if zone.marker is not None else zone._replace(marker=marker)
                 return state._replace(zone=zone), p.Answered()
             case p.ReadMarker():
-                return state, p.Marker(self._store.marker(zone, self.rows[state.row]))
+                return state, p.Marker(zone.marker, zone.marker_etag)
             case p.CreateMetadata():
                 return state._replace(zone=zone._replace(metadata=True)), p.Answered()
             case p.ReadMetadata():
@@ -195,8 +195,6 @@ class PublishWorld:
             self._rules.confirmed(state, row)
         elif isinstance(request, p.Stop) and writer is not None:
             self._rules.stopped(state, self.machine.real(self.writers[writer]), request.code)
-        if isinstance(request, p.Establish):
-            state = state._replace(zone=state.zone._replace(marker_bound=state.zone.marker is not None))
         return self._row_moved(state, written)._replace(bound=bound), p.Owned(written)
 
     def _row_moved(self, state: State, row: p.TableRow) -> State:

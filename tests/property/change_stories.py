@@ -74,12 +74,12 @@ class Story(NamedTuple):
 _KEYS = st.sampled_from("123")
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["set", "set", "set", "delete", "move", "swap", "commit", "commit", "epoch"]),
+        st.sampled_from(["set", "set", "set", "set", "delete", "move", "move", "swap", "commit", "epoch"]),
         _KEYS,
         _KEYS,
         st.integers(0, 9),
     ),
-    min_size=1,
+    min_size=6,
     max_size=25,
 )
 
@@ -101,12 +101,12 @@ def stories(draw: st.DrawFn, *, bad: bool = False, conflicts: bool = False, keyl
     lateness = draw(st.sampled_from([0, 3, 1000]))
     delays = draw(st.lists(st.integers(0, lateness), min_size=len(deliveries), max_size=len(deliveries)))
     arrived = [message for _, message in sorted(zip(delays, deliveries, strict=True), key=lambda d: d[0] + d[1][1])]
-    cuts = sorted(draw(st.lists(st.integers(0, len(arrived)), max_size=7)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(arrived)), min_size=1, max_size=7)))
     bounds = [0, *cuts, len(arrived)]
     batches = [
         [message for message, _ in arrived[low:high]] for low, high in zip(bounds, bounds[1:], strict=False)
     ]
-    chosen = draw(st.lists(st.booleans(), min_size=len(batches), max_size=len(batches)))
+    chosen = draw(st.lists(st.sampled_from([True, True, False]), min_size=len(batches), max_size=len(batches)))
     published = sorted({number for number, yes in enumerate(chosen, 1) if yes} | {len(batches)})
     return Story(batches, published, history.state)
 

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from open_mirroring.deep_check import FileContent
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.inspection import inspect_mirror
 from open_mirroring.landing_zone.data_file import read_footer, write_data_file
 from open_mirroring.landing_zone.layout import READY_TO_DELETE_FOLDER, file_name
 from open_mirroring.verdicts import Verdict
+from spark_jobs import reconcile_sequence
 from spark_jobs.reconcile_sequence import CHANGE_LOG, Reconciled, main, reconcile_deep
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render
@@ -148,7 +150,7 @@ def test_a_whole_history_is_found_whole(pipeline: Pipeline, check: Any, capsys: 
 def test_only_the_chosen_tables_are_read(pipeline: Pipeline, check: Any) -> None:
     with altered(path_of(pipeline, 1), b"PAR1"):
         assert check(only=[CUSTOMERS]) == Reconciled({CUSTOMERS: "PASS"}, {CUSTOMERS: 3}, [], {}, {})
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN: .*dbo.nothing"):
+    with pytest.raises(TerminalError, match=r"TABLE_UNKNOWN: .*nothing"):
         check(only=["dbo.nothing"])
 
 
@@ -282,13 +284,43 @@ def test_a_log_that_cannot_be_opened_does_not_hinder_the_files(pipeline: Pipelin
     assert codes(result, ORDERS) == ["CONTENT_CHANGED"]
 
 
-def test_a_failing_store_is_told_and_tried_again(pipeline: Pipeline, check: Any) -> None:
-    """What cannot be read proves nothing: the others are judged, and the run asks to be repeated."""
+def test_a_link_in_a_files_place_hinders_nobody(pipeline: Pipeline, check: Any) -> None:
+    """A store refuses to follow it: that is a finding on its table, not the end of the check."""
     path = path_of(pipeline, 1)
     with taken_away(path):
         path.symlink_to(path)
         try:
-            with pytest.raises((TransientError, TerminalError)):
-                check()
+            result = check()
         finally:
             path.unlink()
+    assert codes(result, ORDERS) == ["CONTENT_CHANGED"]
+    assert result.verdicts == {CUSTOMERS: "PASS", ORDERS: "STOP"}
+
+
+def test_a_failing_store_proves_nothing(pipeline: Pipeline, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found in other files is recorded, and the scheduler tries again."""
+    ids = {source: table.id for source, table in pipeline.reader.tables().items()}
+    contents = [
+        (ids[CUSTOMERS], FileContent(1, "customers/1", unread="STORE_IO: Input/output error")),
+        (ids[ORDERS], FileContent(1, "orders/1", unreadable="torn")),
+    ]
+    monkeypatch.setattr(reconcile_sequence, "run_job", lambda *_: [contents])
+    with pytest.raises(TransientError, match=r"FILES_UNREAD: .*customers"):
+        check()
+    tables = pipeline.reader.tables()
+    assert (tables[CUSTOMERS].stop_code, tables[ORDERS].stop_code) == (None, "CONTENT_CHANGED")
+
+
+def test_a_table_that_began_anew_meanwhile_is_left_alone(
+    pipeline: Pipeline, check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12: what was found belongs to the life before."""
+
+    def resetting(*_: Any) -> list[Any]:
+        edit(pipeline, "UPDATE mirrored_table SET generation = 2 WHERE source = ?", ORDERS)
+        return [[(table_id, FileContent(1, "orders/1", unreadable="torn"))]]
+
+    table_id = pipeline.reader.tables()[ORDERS].id
+    monkeypatch.setattr(reconcile_sequence, "run_job", resetting)
+    assert codes(check(), ORDERS) == ["CONTENT_CHANGED"]
+    assert pipeline.reader.tables()[ORDERS].stop_code is None

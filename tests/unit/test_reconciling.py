@@ -167,6 +167,19 @@ def test_another_incarnation_stops(marker: str | None) -> None:
     assert (finding.verdict, finding.code) == (Verdict.STOP, "INCARNATION_CHANGED")
 
 
+@pytest.mark.parametrize("etag", ["", "e-late"])
+def test_another_object_with_our_id_is_another_incarnation(etag: str) -> None:
+    """I12: a creation that arrived late can put our id into somebody else's folder, never the same object."""
+    known = facts(1, item(1, F))
+    known = replace(known, row=replace(known.row, marker_etag="e-first"), marker_etag="e-first")
+    assert reconcile(known).code == "OK"
+    finding = reconcile(replace(known, marker_etag=etag))
+    assert (finding.verdict, finding.code) == (Verdict.STOP, "INCARNATION_CHANGED")
+    assert finding.evidence["expected_etag"] == "e-first"
+    unbound = replace(known.row, established=False, marker_etag="")
+    assert reconcile(replace(known, row=unbound, marker_etag=etag)).code == "OK", "bound when it is established"
+
+
 @pytest.mark.parametrize("matches", [None, False])
 def test_changed_or_vanished_metadata_stops(matches: bool | None) -> None:
     """F-13, I23: keys never change."""
@@ -377,6 +390,7 @@ def any_facts(draw: st.DrawFn) -> TableFacts:
         published={n: r for n, r in known.published.items() if n not in draw(st.sets(numbers, max_size=1))},
         row=replace(known.row, established=draw(st.booleans())),
         marker=draw(st.sampled_from(["g1", "g1", None, "g0"])),
+        marker_etag=draw(st.sampled_from(["", "", "e-late"])),
         metadata_matches=draw(st.sampled_from([True, True, None, False])),
         settled=draw(st.integers(0, 3)),
         load_pending=draw(st.booleans()),
@@ -400,6 +414,7 @@ def test_more_trouble_never_makes_a_verdict_milder(known: TableFacts) -> None:
         replace(known, items=(*known.items, item(9, F))),
         replace(known, items=(*known.items, item(9, P))),
         replace(known, marker="g0"),
+        replace(known, marker_etag="e-late"),
         replace(known, metadata_matches=False),
         replace(known, row=replace(known.row, stop="CONFLICT")),
         replace(known, load_pending=True),

@@ -1,0 +1,59 @@
+"""What to do about a dead letter, by its code.
+
+A dead letter is a message that could not be read, or a change whose values do not fit their columns. It is kept with
+its coordinates and its reason, and nothing else waits for it. If its table and key are known, that key keeps the state
+before it until a later change of it arrives; if not even its table is known, any table of the mirror may lack it.
+"""
+
+from __future__ import annotations
+
+_FORMAT = "compare the message with the published format of change event streaming; if the source has a newer one, "
+_AGAIN = "deliver a sound copy of it: copies of what was read already are dropped"
+_KEY = (
+    "compare `key` in the mirror file with the table's primary key, in names and spelling; the table is stopped, for "
+    "which of its rows was meant is not known"
+)
+_LATER_ROW = "until a later change of its key arrives, the target shows the row as it was before"
+_ROW = f"find out what wrote the row; {_LATER_ROW}; touching the row at the source sends such a change"
+_PIECES = "deliver all pieces again together: complete ones are joined"
+
+WAYS_OUT = {
+    # The transport found no message in the bytes.
+    "CAPTURE_DAMAGED": "look whether the Capture file is complete at the source, and copy it again under its name: a "
+    "longer file is read anew as a whole, and what was read already is dropped",
+    "LINES_DAMAGED": "look whether the file is complete at the source, and deliver it again under a new name: what was "
+    "read already is dropped",
+    "WRAPPER_MALFORMED": "see that every line is a JSON object with topic, partition, offset and value, or say "
+    "`layout: bare` in the mirror file if lines are messages; then deliver the lines again in a new file",
+    # The message is none of the format.
+    "BODY_MISSING": "find out who sends messages without content to this stream; a change is in none of them",
+    "BODY_NOT_UTF8": f"find out what altered the message on its way; {_AGAIN}",
+    "JSON_MALFORMED": f"find out what cut or altered the message on its way; {_AGAIN}",
+    "AVRO_MALFORMED": f"find out what cut or altered the message on its way; {_AGAIN}",
+    "FRAMING_UNKNOWN": "see that only change event streaming writes to this stream; messages framed by a schema "
+    "registry or a converter have to reach it as they were sent",
+    "ENVELOPE_INVALID": f"{_FORMAT}update this product; else find out who else writes to this stream",
+    "TYPE_VERSION_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
+    "CONTENT_TYPE_UNKNOWN": "set the stream's encoding to JSON or Avro at the source, and deliver the messages again",
+    "DATA_MISSING": f"{_FORMAT}update this product; else find out what emptied the message",
+    "DATA_MALFORMED": f"{_FORMAT}update this product; else find out what altered the message; {_AGAIN}",
+    "LOGICALID_INVALID": f"{_FORMAT}update this product; without its logicalid a change has no place in the order",
+    "OPERATION_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
+    "POSITION_MISMATCH": "find out what altered the message: logicalid and transaction block have to say the same; "
+    + _AGAIN,
+    "TOO_LARGE": "find out what wrote so long a message: the source sends 1 MB at most and cuts longer events",
+    # The row in it is none of its table.
+    "COLUMNS_INVALID": f"compare the message's columns with the table; {_LATER_ROW}",
+    "ROW_MALFORMED": _ROW,
+    "KEY_MISSING": _KEY,
+    "KEY_INVALID": f"{_KEY}; a key type that loses digits in the target, such as datetime2(7), cannot be mirrored",
+    # Its pieces do not come together.
+    "FRAGMENT_CONFLICT": f"see that only one stream group feeds this path; {_PIECES}",
+    "FRAGMENTS_INCOMPLETE": f"look whether a partition or a file is missing at the source; {_PIECES}; raise "
+    "`fragment_timeout_hours` if they only come late",
+    # Its values do not fit when they are typed.
+    "VALUE_INVALID": f"compare the value with its column's type at the source; {_LATER_ROW}; touching the row at the "
+    "source sends such a change, or list `columns` without this one and reset the table",
+    "KEY_NULL": f"give the table a `key` of columns that are never NULL; {_LATER_ROW}",
+}
+"""What to do, by code; the reason beside the code says what exactly was found."""

@@ -1,0 +1,30 @@
+"""What to do about a table that extraction or planning stopped, by the code of the stop.
+
+Such a stop concerns one table: its changes are still read and logged, and the other tables go on.
+"""
+
+from __future__ import annotations
+
+_RESET = "reset the table, which loads it anew"
+
+WAYS_OUT = {
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {_RESET}; or list `columns` without "
+    "it, which is a reset too",
+    "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
+    "lift the stop, or rename it at the source",
+    "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
+    "file and lift the stop, or rename one at the source",
+    "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
+    "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
+    "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {_RESET}",
+    "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {_RESET}: a "
+    "change of an unknown row is missing",
+    "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates do carry "
+    "whole rows, say `full_rows: true` in the mirror file and lift the stop",
+    "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
+    f"the two values is true cannot be decided from the events: {_RESET}",
+    "EPOCH_UNKNOWN": f"{_RESET} with a load made after the new stream began; or, if nothing changed at the source in "
+    "between, accept the stream: `open-mirroring accept-epoch`",
+    "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {_RESET}",
+}
+"""What to do, by code; what was found stands beside the code."""

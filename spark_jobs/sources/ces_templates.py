@@ -1,0 +1,199 @@
+"""Templates of CES messages: what all messages look like that are like one which the exact decoder took.
+
+A template is that message, byte by byte, except in its few variable places. Some have a fixed length (ids, times,
+positions), others have not (key values, the sequence number, the rows): a message is a chain of *blocks*, the same in
+all of them wherever they are not variable, with *gaps* between. Names, spaces, the order of members, the column list:
+all that is part of the blocks, and so proven by being the same as in a message that was proven before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.sources.text_buffer import Flags, Places, TextBuffer
+
+Spans = dict[str, tuple[Places, Places]]
+"""Where the variable places of messages begin and end: ``epoch``, ``lsn``, ``sequence``, ``old``, ``current``, keys."""
+
+_S, _E = r"[ \t\r\n]*", r"(?: |\\[trn])*"  # spaces of a message, and spaces of its data, which is a text in a text
+_PLAIN = r'[^"\\\x00-\x1f\x7f-\xff]*'
+_TEXT = r'"(?:[^"\\\x00-\x1f]|\\/)*"'
+
+
+def _member(name: str, value: str, quote: str = '"', space: str = _S) -> str:
+    return f"{quote}{name}{quote}{space}:{space}{value}{space}"
+
+
+def _inner(name: str, value: str) -> str:
+    return _member(name, value, r'\\"', _E)
+
+
+_ENVELOPE = f",{_S}".join(
+    [
+        *(_member(name, _TEXT) for name in ("specversion", "type", "source")),
+        _member("id", f'"(?P<id>{_PLAIN})"'),
+        _member("logicalid", '"(?P<epoch>[0-9A-Fa-f-]{36}):(?P<lsn>[0-9A-F]{20}):(?P<sequence>00[0-9]{18})"'),
+        _member("time", f'"(?P<time>{_PLAIN})"'),
+        _member("datacontenttype", _TEXT),
+        _member("operation", '"(?P<operation>INS|UPD|DEL)"'),
+        f"(?:{_member('segmentindex', '0')},{_S}{_member('finalsegment', 'true')}"
+        f"|{_member('splitindex', '0')},{_S}{_member('splittotalcnt', '[01]')})",
+    ]
+)
+_QUOTED = rf'\\"{_PLAIN}\\"'
+_KEY_PART = rf"\{{{_E}{_inner('columnname', _QUOTED)},{_E}{_inner('value', _QUOTED)}\}}{_E}"
+_TRANSACTION = f",{_E}".join(
+    [
+        _inner("commitlsn", r'\\"(?P<commitlsn>[0-9A-F]{8}:[0-9A-F]{8}:[0-9A-F]{4})\\"'),
+        _inner("beginlsn", rf'\\"(?P<beginlsn>{_PLAIN})\\"'),
+        _inner("sequencenumber", r"(?P<number>0|[1-9][0-9]{0,17})"),
+        f"(?:{_inner('finalevent', '(?:true|false)')},{_E})?" + _inner("committime", rf'\\"(?P<committime>{_PLAIN})\\"'),
+    ]
+)
+_MESSAGE = re.compile(
+    rf'{_S}\{{{_S}{_ENVELOPE},{_S}"data"{_S}:{_S}"(?P<data>)\{{{_E}\\"eventsource\\"{_E}:{_E}\{{.*?,{_E}'
+    rf'\\"pkkey\\"{_E}:{_E}\[{_E}(?P<pkkey>(?:{_KEY_PART}(?:,{_E}{_KEY_PART})*)?)\]{_E}'
+    rf'(?:,{_E}\\"transaction\\"{_E}:{_E}\{{{_E}{_TRANSACTION}\}}{_E})?\}}{_E},{_E}\\"eventrow\\"{_E}:{_E}\{{{_E}'
+    rf'\\"old\\"{_E}:{_E}(?P<old>\\".*?\\"){_E},{_E}\\"current\\"{_E}:{_E}(?P<current>\\".*?\\"){_E}'
+    rf'\}}{_E}\}}{_E}"{_S}\}}{_S}'.encode(),
+    re.DOTALL,
+)
+_KEY_VALUE = re.compile(
+    rf'\\"columnname\\"{_E}:{_E}\\"({_PLAIN})\\"{_E},{_E}\\"value\\"{_E}:{_E}\\"({_PLAIN})\\"'.encode()
+)
+_NO_ROW = rb"\"{}\""
+
+
+def _bytes(pattern: str) -> npt.NDArray[np.bool_]:
+    """Which bytes a character class has."""
+    return np.array([re.fullmatch(pattern.encode(), bytes([byte]), re.DOTALL) is not None for byte in range(256)])
+
+
+def _each(classes: str) -> npt.NDArray[np.bool_]:
+    """Which bytes may stand at each position: ``h`` hexadecimal in capitals, ``x`` in any case, ``d`` digit."""
+    named = {"h": _bytes("[0-9A-F]"), "x": _bytes("[0-9A-Fa-f]"), "d": _bytes("[0-9]")}
+    return np.array([named[c] if c in named else _bytes(re.escape(c)) for c in classes])
+
+
+_ALLOWED = {
+    "epoch": _each("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"),
+    "lsn": _each("h" * 20),
+    "sequence": _each("00" + "d" * 18),
+    "commitlsn": _each("hhhhhhhh:hhhhhhhh:hhhh"),
+}
+_PLAIN_BYTES = _bytes(r'[^"\\\x00-\x1f\x7f-\xff]')
+# A key value may hold any character that stands for itself; that it is UTF-8, and the row's, is proven with the row.
+_STOPS = {"key": _bytes(r'["\\\x00-\x1f]'), "number": ~_bytes("[0-9]")}
+_LONGEST = {"key": 512, "number": 19}
+_POWERS = 10 ** np.arange(17, -1, -1, dtype=np.int64)
+
+
+class _Block(NamedTuple):
+    """*fixed* is 255 where a byte must be the template's; *fields*: name, start and end of what varies in it."""
+
+    text: bytes
+    fixed: npt.NDArray[np.uint8]
+    fields: Sequence[tuple[str, int, int]]
+
+
+class Template:
+    """What messages like *sample* look like.
+
+    Attributes:
+        operation: ``INS``, ``UPD`` or ``DEL``.
+        data: where the data begins in each such message.
+        keys: the columns that ``pkkey`` announces, in its order; the spans of their values are ``key0``, ``key1``, …
+    """
+
+    def __init__(self, found: re.Match[bytes]) -> None:
+        sample = found.string
+        self.operation = found["operation"].decode()
+        self.data = found.start("data")
+        places = {name: found.span(name) for name in ("old", "current")}
+        free = {name: place for name, place in places.items() if found[name] != _NO_ROW}
+        names = [name for name in (*_ALLOWED, "id", "time", "beginlsn", "committime") if found[name] is not None]
+        fields = {name: found.span(name) for name in names}
+        fields |= {name: place for name, place in places.items() if name not in free}
+        parts = list(_KEY_VALUE.finditer(sample, *found.span("pkkey")))
+        self.keys = tuple(part[1].decode() for part in parts)
+        free |= {f"key{at}": part.span(2) for at, part in enumerate(parts)}
+        if found["number"] is not None:
+            free["number"] = found.span("number")
+        self._gaps = sorted(free, key=lambda name: free[name])
+        cuts = [0, *(cut for name in self._gaps for cut in free[name]), len(sample)]
+        self._blocks = [_block(sample, *cuts[at : at + 2], fields) for at in range(0, len(cuts), 2)]
+        self._operation_at = found.start("operation")
+
+    def match(self, buffer: TextBuffer, chosen: Places) -> tuple[Places, Spans]:
+        """Those of the chosen messages (indexes) that are like this template, and where their variable places are."""
+        is_operation = buffer.equal(buffer.starts[chosen] + self._operation_at, self.operation.encode())
+        chosen = chosen[is_operation]
+        starts, ends = buffer.starts[chosen], buffer.ends[chosen]
+        spans: Spans = {}
+        like, at = np.ones(len(chosen), dtype=bool), starts
+        for index, block in enumerate(self._blocks):
+            like &= _is(block, buffer, at, spans)
+            at = at + len(block.text)
+            if index < len(self._gaps):
+                name = self._gaps[index]
+                after = self._blocks[index + 1].text
+                is_last = index + 2 == len(self._blocks)
+                end = ends - len(after) if is_last else _gap_end(name, buffer, at, np.where(like, ends, at), after)
+                like &= end >= at
+                end = np.where(like, end, at)
+                spans[name] = (at, end)
+                at = end
+        like &= at == ends
+        if "number" in spans:
+            like &= _position_agrees(buffer, spans)
+        return chosen[like], {name: (start[like], end[like]) for name, (start, end) in spans.items()}
+
+
+def template_of(message: bytes) -> Template | None:
+    """The template of a message that the exact decoder took as a change; None where its form has none."""
+    found = _MESSAGE.fullmatch(message)
+    return None if found is None else Template(found)
+
+
+def _block(sample: bytes, start: int, end: int, fields: Mapping[str, tuple[int, int]]) -> _Block:
+    inside = [(name, low - start, high - start) for name, (low, high) in fields.items() if start <= low and high <= end]
+    fixed = np.full(end - start, 255, dtype=np.uint8)
+    for name, low, high in inside:
+        if name not in ("old", "current"):  # without a row these are `{}`, in every message
+            fixed[low:high] = 0
+    return _Block(sample[start:end], fixed, inside)
+
+
+def _is(block: _Block, buffer: TextBuffer, at: Places, spans: Spans) -> Flags:
+    like = buffer.equal(at, block.text, block.fixed)
+    for name, low, high in block.fields:
+        spans[name] = (at + low, at + high)
+        if name not in ("old", "current"):
+            allowed = _ALLOWED.get(name)
+            like &= buffer.all_in(at + low, np.tile(_PLAIN_BYTES, (high - low, 1)) if allowed is None else allowed)
+    return like
+
+
+def _gap_end(name: str, buffer: TextBuffer, at: Places, ends: Places, after: bytes) -> Places:
+    kind = "key" if name.startswith("key") else name
+    if kind in _STOPS:
+        return buffer.until(at, _STOPS[kind], _LONGEST[kind])
+    return buffer.find(after, at, ends)
+
+
+def _position_agrees(buffer: TextBuffer, spans: Spans) -> Flags:
+    """The transaction block says the same as ``logicalid`` (C-30)."""
+    commit = np.delete(buffer.window(spans["commitlsn"][0], 22), [8, 17], axis=1)
+    agrees: Flags = (commit == buffer.window(spans["lsn"][0], 20)).all(axis=1)
+    start, end = spans["number"]
+    digits = buffer.window(np.maximum(end - 18, 0), 18) - np.uint8(48)
+    digits[np.arange(18) < 18 - (end - start)[:, None]] = 0
+    sequence = buffer.window(spans["sequence"][0] + 2, 18) - np.uint8(48)
+    # A number does not begin with a zero unless it is zero: else it is no JSON.
+    plain = (end > start) & ((end - start == 1) | (buffer.window(start, 1)[:, 0] != 48))
+    return agrees & plain & (end - start <= 18) & (digits @ _POWERS == sequence @ _POWERS)

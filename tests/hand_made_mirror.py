@@ -1,0 +1,92 @@
+"""A mirror whose ledger is filled by hand: what status, decisions and the command line are tested on, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table
+
+from open_mirroring.config import load_mirror
+from open_mirroring.inspection import declare_tables
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.reading import LedgerReader, TableState
+
+MIRROR_FILE = """\
+mirror: shop
+source: {format: sqlserver-ces, transport: files, path: source}
+landing_zone: {store: local, path: zone}
+ledger: sqlite:///ledger.db
+change_log: log
+tables:
+  - {source: dbo.orders, target: dbo/orders, key: [order_id]}
+  - {source: dbo.customers, target: dbo/customers, key: [customer_id]}
+"""
+GUID, OTHER_GUID = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
+
+
+class HandMadeMirror:
+    """The mirror ``shop`` below a folder; its ledger has the tables of :data:`MIRROR_FILE` and one committed batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "mirrors" / "shop.yaml"
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text(MIRROR_FILE, encoding="utf-8")
+        (folder / "source").mkdir()
+        self.mirror = load_mirror(self.file)
+        self.ledger = open_ledger(self.mirror.ledger_url())
+        self.ids = declare_tables(self.mirror, self.ledger)
+        self.insert(t.mirror, name="shop", committed=0)
+
+    @property
+    def reader(self) -> LedgerReader:
+        return LedgerReader(self.ledger, "shop")
+
+    def table(self, source: str) -> TableState:
+        return self.reader.tables()[source]
+
+    def insert(self, table: Table, **values: Any) -> None:
+        with self.ledger.begin() as db:
+            db.execute(table.insert().values(**values))
+
+    def set_mirror(self, **values: Any) -> None:
+        with self.ledger.begin() as db:
+            db.execute(t.mirror.update().values(**values))
+
+    def set_table(self, source: str, **values: Any) -> None:
+        with self.ledger.begin() as db:
+            db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == source).values(**values))
+
+    def stop(self, source: str, code: str, what: str = "it was seen") -> None:
+        self.set_table(source, stop_code=code, stop_what=what, stopped_at=datetime(2026, 1, 5, 9, 0, tzinfo=UTC))
+
+    def accept(self, source: str, epoch: str, ordinal: int) -> None:
+        self.insert(t.stream_epoch, table_id=self.ids[source], epoch=epoch, ordinal=ordinal)
+
+    def commit(
+        self,
+        number: int,
+        contents: Mapping[str, tuple[int, str]],
+        *,
+        epoch: str = GUID,
+        counts: Mapping[str, int] | None = None,
+        at: datetime = datetime(2026, 1, 5, 10, 0, tzinfo=UTC),
+    ) -> None:
+        """A committed batch; *contents*: table → (rows, highest position)."""
+        manifest = json.dumps({"files": [], "counts": dict(counts or {})})
+        times = {"bound_at": at, "committed_at": at}
+        self.insert(t.log_batch, mirror="shop", number=number, ranges="[]", manifest=manifest, **times)
+        for source, (rows, position) in contents.items():
+            bounds = {"min_pos": position, "max_pos": position, "files": "[]"}
+            self.insert(t.batch_table, mirror="shop", source=source, batch=number, epoch=epoch, rows=rows, **bounds)
+        self.set_mirror(committed=number)
+
+    def audit(self) -> list[tuple[str | None, str, dict[str, Any]]]:
+        """The audit's entries in order: source, event, detail."""
+        with self.ledger.connect() as db:
+            rows = db.execute(t.audit.select().order_by(t.audit.c.id))
+            return [(row.source, row.event, json.loads(row.detail)) for row in rows]

@@ -1,0 +1,227 @@
+"""The initial load over JDBC, from a real PostgreSQL: exact values, every row once, no secret anywhere (G-08, I6)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.errors import TransientError
+from open_mirroring.ledger.load_ledger import LoadPlan
+from tests.pipeline import ROOT, Pipeline
+from tests.postgres import PostgresServer
+
+HOSTILE_TABLE, HOSTILE_COLUMN = 'or"ders]; --', "na'me\"]); DROP TABLE x; --"
+
+
+@pytest.fixture
+def source(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
+    """The server, with a clean schema `shop` and a connection `shop_db` that names it."""
+    postgres.execute("DROP SCHEMA IF EXISTS shop CASCADE", "CREATE SCHEMA shop")
+    connect(monkeypatch, postgres, postgres.port)
+    return postgres
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, server: PostgresServer, port: int) -> None:
+    content = {
+        "conn_type": "postgres",
+        "host": "127.0.0.1",
+        "port": port,
+        "login": server.user,
+        "password": server.password,
+        "schema": server.database,
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(content))
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def mirror_of(folder: Path, spark: Any, *tables: dict[str, Any], **settings: Any) -> Pipeline:
+    described = []
+    for table in tables:
+        load = {"format": "jdbc", "connection": "shop_db", **table.pop("load", {})}
+        described.append({"key": ["id"], "target": table["source"].replace(".", "/"), **table, "initial_load": load})
+    return Pipeline(folder, spark, described, **settings)
+
+
+def load(pipeline: Pipeline, only: list[str] | None = None) -> Any:
+    from spark_jobs.initial_load import load as run
+
+    return run(pipeline.mirror, pipeline.ledger, pipeline._spark, only)
+
+
+def test_every_type_arrives_exactly(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """G-06: read as exact texts, typed as the stream types; hostile names are names. F-41 for the empty table."""
+    table, column = quoted(HOSTILE_TABLE), quoted(HOSTILE_COLUMN)
+    source.execute(
+        f"CREATE TABLE shop.{table} (id bigint PRIMARY KEY, {column} text, n numeric(38,10), d date, "
+        "at timestamp, instant timestamptz, f double precision, r real, b boolean, raw bytea, u uuid, t time(3), s smallint)",
+        f"INSERT INTO shop.{table} VALUES (9223372036854775807, 'ü''\"', 1234567890123456789012345678.0123456789, "
+        "'0001-01-01', '9999-12-31 23:59:59.999999', '2024-07-01 12:00:00.123456+02', 0.1, 0.1, true, '\\x00ff', "
+        "'a1b2c3d4-0000-4000-8000-00000000abcd', '01:02:03.5', -32768), (2)",
+        "CREATE TABLE shop.empty (id int PRIMARY KEY, name text)",
+        "CREATE TABLE shop.lists (id int PRIMARY KEY, l int[])",
+        "CREATE TABLE shop.big (id int PRIMARY KEY, f float)",
+        "INSERT INTO shop.big VALUES (1, 'Infinity')",
+    )
+    pipeline = mirror_of(
+        tmp_path,
+        spark,
+        {"source": f'shop."{HOSTILE_TABLE.replace(chr(34), chr(34) * 2)}"', "target": "shop/hostile"},
+        {"source": "shop.empty"},
+        {"source": "shop.lists"},
+        {"source": "shop.big"},
+        {"source": "shop.nothing"},
+    )
+    loaded = load(pipeline)
+    assert {table: what.partition(":")[0] for table, what in loaded.stopped.items()} == {
+        "shop.lists": "TYPE_UNSUPPORTED",
+        "shop.big": "VALUE_INVALID",
+        "shop.nothing": "TABLE_NOT_FOUND",
+    }
+    assert "column 'f'" in loaded.stopped["shop.big"] and "row 1" in loaded.stopped["shop.big"]
+    pipeline.service.poll()
+    assert pipeline.mirrored("shop", "empty") == []
+    rows = {row["id"]: row for row in pipeline.mirrored("shop", "hostile")}
+    assert {name for name, value in rows[2].items() if value is not None} == {"id"}
+    assert rows[2**63 - 1] == {
+        "id": 2**63 - 1,
+        HOSTILE_COLUMN: "ü'\"",
+        "n": Decimal("1234567890123456789012345678.0123456789"),
+        "d": date(1, 1, 1),
+        "at": datetime(9999, 12, 31, 23, 59, 59, 999999),
+        "instant": datetime(2024, 7, 1, 10, 0, 0, 123456, UTC).replace(tzinfo=None),
+        "f": 0.1,
+        "r": pytest.approx(0.1, rel=1e-7),
+        "b": True,
+        "raw": b"\x00\xff",
+        "u": "A1B2C3D4-0000-4000-8000-00000000ABCD",
+        "t": "01:02:03.5",
+        "s": -32768,
+    }
+
+
+def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """I6: by key, and by a column with NULLs whose chunks prove their keys unique only together."""
+    source.execute(
+        "CREATE TABLE shop.keyed (id int PRIMARY KEY, v text)",
+        "INSERT INTO shop.keyed SELECT i, 'v' || i FROM generate_series(1, 1000) i",
+        "CREATE TABLE shop.dated (id int PRIMARY KEY, day date)",
+        "INSERT INTO shop.dated SELECT i, CASE WHEN i % 3 > 0 THEN date '2024-01-01' + i END FROM generate_series(1, 90) i",
+        "CREATE TABLE shop.twice (id int, part int)",
+        "INSERT INTO shop.twice VALUES (1, 1), (2, 50), (1, 100)",
+        "CREATE TABLE shop.texts (id text PRIMARY KEY)",
+    )
+    pipeline = mirror_of(
+        tmp_path,
+        spark,
+        {"source": "shop.keyed", "load": {"split_column": "id", "chunks": 3}},
+        {"source": "shop.dated", "load": {"split_column": "day", "chunks": 4}},
+        {"source": "shop.twice", "load": {"split_column": "part", "chunks": 2}},
+        {"source": "shop.texts", "load": {"split_column": "id", "chunks": 2}},
+        publish={"max_rows_per_file": 300},
+    )
+    loaded = load(pipeline)
+    assert loaded.stopped["shop.twice"].startswith("KEY_DUPLICATE: two rows have the same key: chunk 1, row 1 as read")
+    assert loaded.stopped["shop.texts"].startswith("SPLIT_UNSUPPORTED")
+    assert loaded.rows == {"shop.keyed": 1000, "shop.dated": 90}
+    # 1000 rows in three chunks of a third each: none of them fits into one file of 300.
+    assert (loaded.files["shop.keyed"], len(loaded.files["shop.dated"])) == ([1, 2, 3, 4, 5, 6], 4)
+    pipeline.service.poll()
+    assert sorted(row["id"] for row in pipeline.mirrored("shop", "keyed")) == list(range(1, 1001))
+    assert sorted(row["id"] for row in pipeline.mirrored("shop", "dated")) == list(range(1, 91))
+    assert load(pipeline, ["shop.keyed"]).files == {}
+
+
+def test_the_password_stands_nowhere(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """Not in output, log, ledger or zone: neither when all is well nor when the login is refused."""
+    source.execute("CREATE TABLE shop.t (id int PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
+    pipeline = mirror_of(tmp_path, spark, {"source": "shop.t"})
+    wrong = json.dumps({**json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]), "password": f"no{source.password}"})
+    told = []
+    for content in (wrong, os.environ["AIRFLOW_CONN_SHOP_DB"]):
+        environment = {
+            **os.environ,
+            "AIRFLOW_CONN_SHOP_DB": content,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        }
+        command = [sys.executable, "-m", "spark_jobs.initial_load", str(pipeline.file)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
+        told.append((done.returncode, done.stdout + done.stderr))
+    assert [code for code, _ in told] == [3, 0]
+    assert "SOURCE_REFUSED" in told[0][1] and "password authentication failed" in told[0][1]
+    assert [text for _, text in told if source.password in text] == []
+    secret = source.password.encode()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_bytes()] == []
+
+
+class Cable:
+    """A connection to the server that can be cut: forwards bytes until so many came back."""
+
+    def __init__(self, port: int, cut_after: int | None) -> None:
+        self._target, self._left = port, cut_after
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Cable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                threading.Thread(target=self._forward, args=(near, far, False), daemon=True).start()
+                threading.Thread(target=self._forward, args=(far, near, True), daemon=True).start()
+
+    def _forward(self, origin: socket.socket, target: socket.socket, counted: bool) -> None:
+        with closing(origin), closing(target), suppress(OSError):
+            while content := origin.recv(65_536):
+                if counted and self._left is not None:
+                    self._left -= len(content)
+                    if self._left < 0:
+                        target.shutdown(socket.SHUT_RDWR)
+                        return
+                target.sendall(content)
+
+
+def test_a_dropped_connection_is_worth_another_try(
+    tmp_path: Path, spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D14: transient; what was loaded stays, another table is loaded, the next run reads the rest."""
+    source.execute(
+        "CREATE TABLE shop.wide (id int PRIMARY KEY, v text)",
+        "INSERT INTO shop.wide SELECT i, repeat('x', 1000) FROM generate_series(1, 3000) i",
+    )
+    pipeline = mirror_of(tmp_path, spark, {"source": "shop.wide", "load": {"split_column": "id", "chunks": 2}})
+    with Cable(source.port, cut_after=1_500_000) as cable, caplog.at_level(logging.INFO):
+        connect(monkeypatch, source, cable.port)
+        with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as failure:
+            load(pipeline)
+    assert source.password not in caplog.text + str(failure.value)
+    assert failure.value.__cause__ is None and failure.value.__context__ is None
+    state = pipeline.reader.tables()["shop.wide"]
+    assert (state.row.confirmed, state.stop_code) == (0, None)
+    connect(monkeypatch, source, source.port)
+    assert load(pipeline).rows == {"shop.wide": 3000}
+    assert LoadPlan.from_document(pipeline.reader.tables()["shop.wide"].load_plan or {}).remaining == ()
+    files = [pipeline.zone / "shop.schema" / "wide" / f"{number:020d}.parquet" for number in (1, 2)]
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 3000

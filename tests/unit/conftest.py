@@ -1,0 +1,19 @@
+"""An empty database for a ledger, in each dialect that a ledger speaks."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database of the test's own that holds nothing yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'new' / 'ledger.db'}"
+    server = request.getfixturevalue("postgres")
+    name = f"ledger_{secrets.token_hex(8)}"
+    server.execute(f"CREATE DATABASE {name}")
+    return f"postgresql+psycopg2://{server.user}:{server.password}@127.0.0.1:{server.port}/{name}"

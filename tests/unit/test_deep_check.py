@@ -1,0 +1,207 @@
+"""The deep check of a table's files and publications: a whole table gives nothing, each break its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.deep_check import DeepFinding, FileContent, TableRecord, check_table
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.ledger.reading import BatchContents, Publication, PublishedFile
+
+T0 = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+
+
+def publication(version: int, batch_from: int, batch_to: int, *, kind: str = "changes", **counts: int) -> Publication:
+    return Publication(version, kind, batch_from, batch_to, counts, T0 + timedelta(minutes=version))
+
+
+def published(number: int, of: Publication, rows: int) -> PublishedFile:
+    bounds = ("", "") if of.kind == "load" else (f"0:{of.batch_from}:0", f"0:{of.batch_to}:1")
+    digest = f"{number:032x}"
+    return PublishedFile(
+        number, f"e{number}", digest, rows, 100 + number, *bounds, of.kind, of.batch_from, of.batch_to, of.confirmed_at
+    )
+
+
+LOADS = [publication(2, 0, 0, kind="load"), publication(4, 0, 0, kind="load")]
+CHANGES = [
+    publication(6, 3, 4, changes=7, published=5, compacted=1, in_load=1),
+    publication(9, 4, 6, changes=4, duplicates=2, superseded=2),
+    publication(12, 6, 7, changes=3, published=2, rejected=1),
+]
+WHOLE = TableRecord(
+    mirror="shop",
+    source="dbo.orders",
+    table_id="t1",
+    generation=2,
+    confirmed=6,
+    first_batch=3,
+    published_batch=7,
+    published=[
+        published(1, LOADS[0], 10),
+        published(2, LOADS[0], 10),
+        published(3, LOADS[1], 9),
+        published(4, CHANGES[0], 3),
+        published(5, CHANGES[0], 2),
+        published(6, CHANGES[2], 2),
+    ],
+    publications=[*LOADS, *CHANGES],
+    contents=[
+        BatchContents(2, "e", 5, "0", "1", ()),  # before the hand-over, and so in the load
+        BatchContents(4, "e", 6, "2", "3", ()),
+        BatchContents(4, "f", 1, "2", "3", ()),
+        BatchContents(5, "e", 1, "4", "5", ()),
+        BatchContents(6, "e", 3, "4", "5", ()),
+        BatchContents(7, "e", 3, "6", "7", ()),
+        BatchContents(8, "e", 1, "8", "8", ()),  # logged since, not published yet
+    ],
+)
+FIRST_NUMBERS = {1: 1, 2: 1, 3: 3, 4: 4, 5: 4, 6: 6}
+
+
+def content(number: int) -> FileContent:
+    sealed = WHOLE.published[number - 1]
+    footer = Footer(
+        "shop",
+        "t1",
+        2,
+        FIRST_NUMBERS[number],
+        sealed.batch_from,
+        sealed.batch_to,
+        "load" if sealed.kind == "load" else "changes",
+        sealed.first_position,
+        sealed.last_position,
+        sealed.rows,
+        sealed.digest,
+    )
+    return FileContent(number, f"orders/{number}", sealed.size, sealed.rows, sealed.digest, 3 + number // 4, footer)
+
+
+FILES = [content(number) for number in FIRST_NUMBERS]
+
+
+def codes(findings: Sequence[DeepFinding]) -> list[str]:
+    return [finding.code for finding in findings]
+
+
+def test_a_whole_table_gives_nothing() -> None:
+    """Also while newer numbers than K lie in the folder, in whatever order the files come, and when some are purged."""
+    newer = content(6)._replace(number=7, digest="0" * 32)
+    assert check_table(WHOLE, [*reversed(FILES), newer]) == []
+    assert check_table(WHOLE, FILES[3:]) == []
+    assert check_table(WHOLE, [*FILES, content(6)]) == [], "a file seen in two places is judged twice, not doubled"
+    empty = replace(WHOLE, confirmed=0, published=[], publications=[], published_batch=0, contents=[], first_batch=0)
+    assert check_table(empty, []) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        ({"digest": "f" * 32}, "CONTENT_CHANGED", "published was"),
+        ({"size": 1}, "CONTENT_CHANGED", "1 bytes, published were 105"),
+        ({"rows": 99}, "CONTENT_CHANGED", "99 rows, published were 2"),
+        ({"unreadable": "torn", "digest": None, "rows": None, "footer": None}, "CONTENT_CHANGED", "torn"),
+        ({"footer": None}, "FOOTER_MISMATCH", "no footer of ours"),
+        ({"unfit": "NULL in the key"}, "FILE_UNFIT", "NULL in the key"),
+        ({"columns": 3}, "FILE_UNFIT", "3 columns, while number 4 before it has 4"),
+        ({"unread": "I/O error"}, "FILE_UNREAD", "I/O error"),
+        ({"moved": True}, "FILE_MOVED", "moved away"),
+    ],
+)
+def test_a_file_that_is_not_the_published_one(change: dict[str, object], code: str, text: str) -> None:
+    """I8, I9, I13, I26, F-83: the finding names number, place, what is there and what was published."""
+    (finding,) = check_table(WHOLE, [*FILES[:4], FILES[4]._replace(**change), FILES[5]])
+    assert (finding.table, finding.code) == ("dbo.orders", code)
+    assert finding.what.startswith("number 5 (orders/5): ")
+    assert text in finding.what
+    assert finding.stops is (code not in ("FILE_UNREAD", "FILE_MOVED"))
+
+
+@pytest.mark.parametrize("member", list(Footer.__dataclass_fields__))
+def test_every_member_of_the_footer_counts(member: str) -> None:
+    """I9, I12: a file of another mirror, table, life, publication, range or content."""
+    footer = FILES[4].footer
+    assert footer is not None
+    other: object = "load" if member == "kind" else "x" if isinstance(getattr(footer, member), str) else 77
+    damaged = FILES[4]._replace(footer=replace(footer, **{member: other}))
+    (finding,) = check_table(WHOLE, [*FILES[:4], damaged])
+    assert finding.code == "FOOTER_MISMATCH"
+    assert f"its footer says {member} {other!r}" in finding.what
+
+
+def test_the_more_important_finding_comes_first_and_long_lists_are_cut() -> None:
+    bad = [file._replace(digest="f" * 32, footer=None, unfit="unfit") for file in FILES]
+    findings = check_table(replace(WHOLE, publications=WHOLE.publications[:-1]), bad)
+    assert codes(findings) == ["CONTENT_CHANGED", "FOOTER_MISMATCH", "FILE_UNFIT", "PUBLICATION_GAP"]
+    assert findings[0].what.endswith("; and 3 more")
+    assert findings[0].evidence["count"] == 6
+
+
+def record(**changes: object) -> TableRecord:
+    return replace(WHOLE, **changes)  # type: ignore[arg-type]
+
+
+def recounted(place: int, **counts: int) -> TableRecord:
+    publications = list(WHOLE.publications)
+    publications[place] = publications[place]._replace(counts={**publications[place].counts, **counts})
+    return record(publications=publications)
+
+
+def without(place: int) -> TableRecord:
+    return record(publications=[*WHOLE.publications[:place], *WHOLE.publications[place + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("broken", "code", "text"),
+    [
+        (
+            lambda: record(published=WHOLE.published[:3]),
+            "PUBLICATION_GAP",
+            "no record of the confirmed numbers 4, 5, 6",
+        ),
+        (lambda: record(confirmed=5), "PUBLICATION_GAP", "numbers never confirmed: 6"),
+        (lambda: record(confirmed=7), "PUBLICATION_GAP", "no record of the confirmed numbers 7"),
+        (lambda: record(first_batch=0), "PUBLICATION_GAP", "batches 3 to 4 follows one that ended at batch 0"),
+        (lambda: record(published_batch=8), "PUBLICATION_GAP", "ended at batch 7, the table stands at 8"),
+        (lambda: without(0), "PUBLICATION_GAP", "numbers 1, 2 (load, batches 0 to 0) belong to no publication"),
+        (lambda: without(3), "PUBLICATION_GAP", "batches 6 to 7 follows one that ended at batch 4"),
+        (lambda: record(publications=WHOLE.publications[::-1]), "PUBLICATION_GAP", "the one before ended at 0"),
+        (lambda: recounted(2, compacted=0), "COUNTS_DIFFER", "took 7 changes, 6 have a disposition"),
+        (lambda: recounted(3, changes=5, duplicates=3), "COUNTS_DIFFER", "took 5 changes, its batches hold 4"),
+        (lambda: recounted(4, published=3, rejected=0), "COUNTS_DIFFER", "published 3 rows, its files hold 2"),
+        (lambda: record(contents=WHOLE.contents[:2]), "COUNTS_DIFFER", "took 7 changes, its batches hold 6"),
+    ],
+)
+def test_publications_that_do_not_add_up(broken: Callable[[], TableRecord], code: str, text: str) -> None:
+    """I1, I7: batches and numbers follow each other without gap, and every logged change has one disposition."""
+    findings = check_table(broken(), [])
+    assert code in codes(findings)
+    assert text in "; ".join(str(finding.evidence["problems"]) for finding in findings)
+    assert all(finding.stops for finding in findings)
+
+
+COUNTED = [(place, name) for place, one in enumerate(CHANGES, len(LOADS)) for name in one.counts]
+
+
+@given(st.sampled_from(COUNTED), st.integers(-3, 3).filter(bool))
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_no_single_count_can_be_edited_unseen(counted: tuple[int, str], by: int) -> None:
+    """I1: whatever count moves by whatever amount."""
+    place, name = counted
+    broken = recounted(place, **{name: WHOLE.publications[place].counts[name] + by})
+    assert codes(check_table(broken, FILES)) == ["COUNTS_DIFFER"]
+
+
+@given(st.sampled_from(range(len(WHOLE.contents))), st.integers(-3, 3).filter(bool))
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_only_published_batches_count(place: int, by: int) -> None:
+    contents = list(WHOLE.contents)
+    contents[place] = contents[place]._replace(rows=contents[place].rows + by)
+    published_one = WHOLE.first_batch < contents[place].batch <= WHOLE.published_batch
+    assert codes(check_table(record(contents=contents), FILES)) == (["COUNTS_DIFFER"] if published_one else [])

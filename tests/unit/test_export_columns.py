@@ -1,0 +1,176 @@
+"""Exported columns become what the stream will say of them, or are refused; no value is bent (G-02, G-06, C-82)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.export_columns import land_column, landing_column
+from spark_jobs.sources.sql_server_type_text import landing_type
+from spark_jobs.typed_rows import Failure
+from spark_jobs.unique_keys import find_duplicate
+
+
+def landed(values: pa.Array, sql_type: str | None = None, *, key: bool = False) -> tuple[list[Any], dict[int, Failure]]:
+    column = landing_column("c", values.type, sql_type)
+    schema = file_schema([LandingColumn(column.name, column.type)], ["c"] if key else [], marker=False)
+    bad: dict[int, Failure] = {}
+    array = land_column(values, column, schema.field(0), bad)
+    assert array.type == schema.field(0).type
+    return array.to_pylist(), bad
+
+
+@pytest.mark.parametrize(
+    ("kind", "landing"),
+    [
+        (pa.int8(), "int16"),
+        (pa.uint8(), "int16"),
+        (pa.int16(), "int16"),
+        (pa.int32(), "int32"),
+        (pa.int64(), "int64"),
+        (pa.float32(), "float32"),
+        (pa.float64(), "float64"),
+        (pa.decimal128(12, 2), "decimal(12,2)"),
+        (pa.decimal128(38, 38), "decimal(38,38)"),
+        (pa.string(), "string"),
+        (pa.large_string(), "string"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+        (pa.bool_(), "bool"),
+        (pa.date32(), "date"),
+        (pa.timestamp("ns"), "timestamp"),
+        (pa.timestamp("s", tz="Europe/Berlin"), "timestamp"),
+        (pa.binary(), "binary"),
+        (pa.binary(4), "binary"),
+        (pa.uuid(), "string"),
+    ],
+)
+def test_the_arrow_type_decides_where_no_sql_type_is_named(kind: pa.DataType, landing: str) -> None:
+    assert landing_column("c", kind, None) == LoadColumn("c", landing)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int32()), pa.time64("us"), pa.decimal256(40, 2), pa.null(), pa.struct([]), pa.float16()]
+)
+def test_other_types_are_refused_by_name(kind: pa.DataType) -> None:
+    with pytest.raises(TerminalError, match=f"TYPE_UNSUPPORTED: column 'c'"):
+        landing_column("c", kind, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql_type"), [(pa.int32(), "varchar(9)"), (pa.binary(16), "uniqueidentifier"), (pa.float64(), "int")]
+)
+def test_a_sql_type_of_another_kind_is_refused(kind: pa.DataType, sql_type: str) -> None:
+    with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
+        landing_column("c", kind, sql_type)
+
+
+@pytest.mark.parametrize(
+    ("values", "sql_type", "expected"),
+    [
+        (pa.array([255], pa.uint8()), None, [255]),
+        (pa.array([7, None], pa.int64()), "tinyint", [7, None]),
+        (pa.array([Decimal("1.50")], pa.decimal128(38, 10)), "money", [Decimal("1.5000")]),
+        (
+            pa.array(["a1b2c3d4-0000-4000-8000-00000000abcd"]),
+            "uniqueidentifier",
+            ["A1B2C3D4-0000-4000-8000-00000000ABCD"],
+        ),
+        (pa.array(["2024-01-02 03:04:05.1234567"]), "datetime2(7)", [datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)]),
+        (pa.array([None, None]), "int", [None, None]),
+        (pa.array(["x"]).dictionary_encode(), "varchar(1)", ["x"]),
+        (pa.array([b"ab"], pa.large_binary()), "varbinary(2)", [b"ab"]),
+        (pa.array([date(1, 1, 1), date(9999, 12, 31)]), "date", [date(1, 1, 1), date(9999, 12, 31)]),
+    ],
+)
+def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | None, expected: list[Any]) -> None:
+    assert landed(values, sql_type) == (expected, {})
+
+
+def test_a_uuid_is_spelled_as_the_stream_spells_it() -> None:
+    one = uuid.UUID("a1b2c3d4-0000-4000-8000-00000000abcd")
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes, None], pa.binary(16)))
+    assert landed(values, None) == ([str(one).upper(), None], {})
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(-(2**62), 2**62))
+def test_digits_beyond_the_sixth_are_cut_from_the_written_time(nanoseconds: int) -> None:
+    """C-82: also before 1970, where cutting the count would round up."""
+    [value], bad = landed(pa.array([nanoseconds], pa.timestamp("ns")))
+    assert bad == {}
+    passed = value - datetime(1970, 1, 1, tzinfo=UTC)
+    assert (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds == nanoseconds // 1000
+
+
+def test_an_instant_stays_and_a_wall_clock_is_read_as_utc() -> None:
+    instant = datetime(2024, 7, 1, 12, tzinfo=UTC)
+    zoned = pa.array([instant], pa.timestamp("ms", tz="America/New_York"))
+    assert landed(zoned) == ([instant], {})
+    assert landed(pa.array([datetime(2024, 7, 1, 12)], pa.timestamp("us"))) == ([instant], {})
+
+
+@pytest.mark.parametrize(
+    ("values", "sql_type"),
+    [
+        (pa.array([0, 256], pa.int32()), "tinyint"),
+        (pa.array([0, 2**31], pa.int64()), "int"),
+        (pa.array([Decimal(0), Decimal("0.005")]), "decimal(5,2)"),
+        (pa.array([Decimal(0), Decimal("214748.3648")]), "smallmoney"),
+        (pa.array(["", "toolong"]), "nvarchar(3)"),
+        (pa.array(["1", "one"]), "int"),
+        (pa.array([b"", b"abc"]), "varbinary(2)"),
+        (pa.array([0.0, float("nan")]), "float"),
+        (pa.array([0.0, 1e300]), "real"),
+        (pa.array([0, 1], pa.timestamp("us")), "datetime2(3)"),
+        (pa.array([0, 2**61], pa.timestamp("us")), None),
+        (pa.array([0, 2**62], pa.timestamp("s")), None),
+        (pa.array([0, 4_000_000], pa.date32()), None),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_its_row(values: pa.Array, sql_type: str | None) -> None:
+    _, bad = landed(values, sql_type)
+    assert [(failure.index, failure.code) for failure in bad.values()] == [(1, "VALUE_INVALID")]
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (pa.array([1, None], pa.int32()), "KEY_NULL"),
+        (pa.array(["x", "a1b2c3d4-0000-4000-8000-00000000abcd"]), "KEY_AMBIGUOUS"),
+    ],
+)
+def test_a_key_that_the_stream_could_not_find_again_is_refused(values: pa.Array, code: str) -> None:
+    """G-02: a guid in small letters as text would be another key than the stream's."""
+    _, bad = landed(values, key=True)
+    assert bad[1].code == code
+    assert landed(values)[1] == {}
+
+
+def test_every_sql_type_lands_as_the_stream_lands_it() -> None:
+    for sql_type in ("int", "decimal(9,3)", "datetime2(7)", "uniqueidentifier", "time(3)", "varbinary(8)", "bit"):
+        assert landing_column("c", pa.string(), sql_type).type == landing_type(sql_type)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["", "a", "b'\""])), max_size=12), st.integers(1, 5))
+def test_a_key_is_found_twice_wherever_its_rows_are(keys: list[tuple[int, str]], cut: int) -> None:
+    """I6: exact over all tables, however they are cut; the places are those of two equal keys."""
+    kinds = pa.schema([pa.field('n"; --', pa.int32()), pa.field("s", pa.string())])
+    tables = [
+        pa.table([[k[0] for k in part], [k[1] for k in part]], schema=kinds)
+        for part in (keys[at : at + cut] for at in range(0, len(keys), cut))
+    ]
+    found = find_duplicate(tables, kinds)
+    assert (found is None) == (len(set(keys)) == len(keys))
+    if found is not None:
+        assert found[0] < found[1] and keys[found[0]] == keys[found[1]]

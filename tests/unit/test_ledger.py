@@ -1,0 +1,345 @@
+"""The ledger's compare-and-set: whoever comes late changes nothing (I19, I20), in every dialect that a ledger speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.extracting import Batch
+from open_mirroring.extracting import Lost as ExtractLost
+from open_mirroring.extracting import Owned as ExtractOwned
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
+from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+
+DECLARED = TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)
+OTHER = TableDeclaration("dbo.b", "dbo.schema/b", ("id", "name"), False)
+SCHEMA = TableSchema((LandingColumn("id", "int64"), LandingColumn("name", "string")))
+REJECT = {
+    "epoch": "s",
+    "pos": "0003",
+    "key": '["7"]',
+    "batch": 2,
+    "code": "VALUE_INVALID",
+    "reason": "not a number",
+    "origin": "a.json",
+    "place": 17,
+}
+
+
+def staged(number: int) -> StagedFile:
+    return StagedFile(f"stage/{number}", f"e{number}", f"{number:032x}", 10, 100, f"p{number}", f"q{number}")
+
+
+FILES = (staged(1), staged(2))
+DETAILS = StagedDetails(SCHEMA, {"changes": 20, "upserts": 20}, [REJECT])
+INTENT = Intent(1, 0, Work("changes", 3))
+
+
+def manifest(**more: Any) -> Manifest:
+    """A batch of two files: table a in both, a table that the mirror does not have in the second."""
+    files = [
+        {"path": "b1/1.parquet", "rows": 2, "bytes": 9, "tables": {"dbo.a": {"s": [2, "0001", "0002"]}}},
+        {
+            "path": "b1/2.parquet",
+            "rows": 2,
+            "bytes": 9,
+            "tables": {"dbo.a": {"s": [1, "0000", "0000"]}, "dbo.x": {"s": [1, "0009", "0009"]}},
+        },
+    ]
+    return Manifest(files=files, counts={"messages": 4, "changes": 4}, **more)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Engine]:
+    engine = open_ledger(ledger_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def extracting(ledger: Engine) -> ExtractLedger:
+    return ExtractLedger(ledger, "m")
+
+
+@pytest.fixture
+def publishing(ledger: Engine) -> PublishLedger:
+    return PublishLedger(ledger, "m")
+
+
+@pytest.fixture
+def table(publishing: PublishLedger) -> str:
+    return publishing.declare([DECLARED])["dbo.a"]
+
+
+@pytest.fixture
+def reader(ledger: Engine) -> LedgerReader:
+    return LedgerReader(ledger, "m")
+
+
+def row_of(replies: Any) -> TableRow:
+    (reply,) = replies.values()
+    assert isinstance(reply, Owned), reply
+    return reply.row
+
+
+def acquired(publishing: PublishLedger, table: str) -> int:
+    return row_of(publishing.acquire([table])).version
+
+
+def sealed(publishing: PublishLedger, table: str, intent: Intent = INTENT) -> TableRow:
+    """A table whose intent is open and sealed."""
+    version = acquired(publishing, table)
+    version = row_of(publishing.intend({table: (version, intent)})).version
+    return row_of(publishing.seal({table: (version, FILES, DETAILS)}))
+
+
+def bound(extracting: ExtractLedger, number: int = 1) -> int:
+    """The version after binding a batch."""
+    reply = extracting.bind(extracting.acquire().row.version, Batch(number, f"r{number}"), [BoundRange("f", 0, 10)])
+    assert isinstance(reply, ExtractOwned)
+    return reply.row.version
+
+
+def completed(extracting: ExtractLedger, content: Manifest, number: int = 1) -> None:
+    reply = extracting.seal(bound(extracting, number), content.to_json())
+    assert isinstance(reply, ExtractOwned)
+    assert isinstance(extracting.complete(reply.row.version), ExtractOwned)
+
+
+# --- extracting -----------------------------------------------------------------------------------------------
+
+
+def test_an_extractor_that_another_followed_changes_nothing(extracting: ExtractLedger) -> None:
+    late = extracting.acquire().row.version
+    owner = extracting.acquire().row
+    assert owner.version > late
+    assert extracting.bind(late, Batch(1, "late"), [BoundRange("f", 0, 99)]) == ExtractLost()
+    assert extracting.bound() == {}, "a lost write leaves no part of it"
+    version = bound(extracting)
+    for write in (
+        lambda: extracting.seal(owner.version, manifest().to_json()),
+        lambda: extracting.complete(owner.version),
+        lambda: extracting.stop(owner.version, "CODE", "what"),
+    ):
+        assert write() == ExtractLost()
+    assert extracting.seal(version, manifest().to_json()) != ExtractLost()
+
+
+def test_a_batch_is_bound_sealed_and_completed_once(extracting: ExtractLedger, reader: LedgerReader) -> None:
+    """I29: a manifest never replaces another one, and only a sealed batch is completed."""
+    version = bound(extracting)
+    again = extracting.bind(version, Batch(2, "r2"), [])
+    assert again == ExtractLost(), "one batch at a time"
+    assert extracting.complete(version) == ExtractLost(), "not sealed yet"
+    version = bound_version(extracting.seal(version, manifest().to_json()))
+    assert extracting.seal(version, Manifest([], {}).to_json()) == ExtractLost()
+    reply = extracting.complete(version)
+    assert isinstance(reply, ExtractOwned)
+    assert (reply.row.committed, reply.row.batch) == (1, None)
+    assert extracting.complete(reply.row.version) == ExtractLost()
+    assert extracting.bound() == {"f": 10}
+    (contents,) = reader.contents({"dbo.a": 0}, 1)["dbo.a"]
+    assert (contents.rows, contents.lowest, contents.highest) == (3, "0000", "0002")
+    assert contents.files == ("b1/1.parquet", "b1/2.parquet")
+
+
+def bound_version(reply: Any) -> int:
+    assert isinstance(reply, ExtractOwned), reply
+    return reply.row.version
+
+
+def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
+    extracting: ExtractLedger, publishing: PublishLedger, table: str, reader: LedgerReader
+) -> None:
+    """A change whose key nobody can read stops its table in the transaction that records the batch."""
+    version = acquired(publishing, table)
+    reject = {"code": "KEY_INVALID", "reason": "no number", "at": "a.json:7"}
+    completed(extracting, manifest(keyless_rejects={"dbo.a": reject, "dbo.x": reject}, homeless_rejects=2))
+    state = reader.tables()["dbo.a"]
+    assert (state.row.stop, state.row.version) == ("KEY_UNKNOWN", version + 1)
+    assert "no number at a.json:7" in (state.stop_what or "")
+    assert reader.mirror().homeless_rejects == 2
+    assert publishing.intend({table: (version, INTENT)}) == {table: Lost()}
+    # A later batch brings a stream that nobody accepted: the first reason stands.
+    unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
+    completed(extracting, Manifest(unknown, {}), number=2)
+    assert reader.tables()["dbo.a"].row == state.row
+
+
+def test_a_stream_that_begins_anew_stops_its_table(
+    extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
+) -> None:
+    """G-01: the first incarnation is number 0; the order of others is nobody's to guess."""
+    completed(extracting, manifest())
+    assert reader.tables()["dbo.a"].row.stop is None
+    unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
+    completed(extracting, Manifest(unknown, {}), number=2)
+    assert reader.tables()["dbo.a"].row.stop == "EPOCH_UNKNOWN"
+    with ledger.connect() as db:
+        epochs = db.execute(sa.select(t.stream_epoch.c.epoch, t.stream_epoch.c.ordinal)).tuples().all()
+    assert epochs == [("s", 0)]
+
+
+# --- publishing -----------------------------------------------------------------------------------------------
+
+LATE_WRITES: dict[str, Callable[[PublishLedger, str, int], Any]] = {
+    "establish": lambda ledger, table, version: ledger.establish({table: (version, "e")}),
+    "intend": lambda ledger, table, version: ledger.intend({table: (version, INTENT)}),
+    "seal": lambda ledger, table, version: ledger.seal({table: (version, FILES, DETAILS)}),
+    "confirm": lambda ledger, table, version: ledger.confirm({table: version}),
+    "stop": lambda ledger, table, version: ledger.stop({table: (version, "CODE", "what")}),
+}
+
+
+@pytest.mark.parametrize("write", LATE_WRITES)
+@pytest.mark.parametrize("situation", ["new", "intended", "sealed"])
+def test_a_publisher_that_another_followed_changes_nothing(
+    publishing: PublishLedger, table: str, reader: LedgerReader, situation: str, write: str
+) -> None:
+    version = acquired(publishing, table)
+    if situation != "new":
+        version = row_of(publishing.intend({table: (version, INTENT)})).version
+    if situation == "sealed":
+        version = row_of(publishing.seal({table: (version, FILES, DETAILS)})).version
+    acquired(publishing, table)
+    before = reader.tables()
+    assert LATE_WRITES[write](publishing, table, version) == {table: Lost()}
+    assert reader.tables() == before
+    assert reader.published(table, 1) == []
+
+
+def test_a_table_is_established_with_its_marker(publishing: PublishLedger, table: str, reader: LedgerReader) -> None:
+    """I12: the ETag of the marker object comes back with every row."""
+    fresh = row_of(publishing.acquire([table]))
+    assert (fresh.established, fresh.marker_etag) == (False, "")
+    row = row_of(publishing.establish({table: (fresh.version, "e-marker")}))
+    assert (row.established, row.marker_etag, row.version) == (True, "e-marker", fresh.version + 1)
+    assert row_of(publishing.acquire([table])).marker_etag == "e-marker"
+    assert reader.tables()["dbo.a"].row.marker_etag == "e-marker"
+
+
+def test_one_lost_write_does_not_hinder_the_others(publishing: PublishLedger, reader: LedgerReader) -> None:
+    ids = publishing.declare([DECLARED, OTHER])
+    versions = {table: reply.row.version for table, reply in publishing.acquire(ids.values()).items()}
+    acquired(publishing, ids["dbo.a"])
+    replies = publishing.intend({table: (version, INTENT) for table, version in versions.items()})
+    assert replies[ids["dbo.a"]] == Lost()
+    assert isinstance(replies[ids["dbo.b"]], Owned)
+    assert {source: state.row.intent for source, state in reader.tables().items()} == {"dbo.a": None, "dbo.b": INTENT}
+
+
+def test_one_intent_is_open_at_a_time_and_none_in_a_stopped_table(publishing: PublishLedger, table: str) -> None:
+    version = row_of(publishing.intend({table: (acquired(publishing, table), INTENT)})).version
+    assert publishing.intend({table: (version, INTENT)}) == {table: Lost()}
+    version = row_of(publishing.seal({table: (version, FILES, DETAILS)})).version
+    version = row_of(publishing.confirm({table: version})).version
+    stopped = row_of(publishing.stop({table: (version, "CONFLICT", "seen")}))
+    assert stopped.stop == "CONFLICT"
+    assert publishing.intend({table: (stopped.version, INTENT)}) == {table: Lost()}
+
+
+def test_an_intent_is_sealed_once(publishing: PublishLedger, table: str, reader: LedgerReader) -> None:
+    """I9: neither a late nor a mistaken second seal replaces the first, not even by the row's owner."""
+    row = sealed(publishing, table)
+    for version in (row.version - 1, row.version):
+        assert publishing.seal({table: (version, (staged(7),), DETAILS)}) == {table: Lost()}
+    assert reader.tables()["dbo.a"].row == row
+    assert row.intent is not None
+    assert row.intent.manifest == FILES
+
+
+def test_nothing_is_sealed_or_confirmed_without_an_intent(publishing: PublishLedger, table: str) -> None:
+    version = acquired(publishing, table)
+    assert publishing.seal({table: (version, FILES, DETAILS)}) == {table: Lost()}
+    assert publishing.confirm({table: version}) == {table: Lost()}
+    version = row_of(publishing.intend({table: (version, INTENT)})).version
+    assert publishing.confirm({table: version}) == {table: Lost()}, "not sealed yet"
+
+
+def test_confirming_moves_the_numbers_and_records_the_files(
+    publishing: PublishLedger, table: str, reader: LedgerReader, ledger: Engine
+) -> None:
+    """I22: numbers, published batch, columns, counts and rejects move on in one transaction, once."""
+    row = sealed(publishing, table)
+    done = row_of(publishing.confirm({table: row.version}))
+    assert (done.confirmed, done.published_batch, done.intent) == (2, 3, None)
+    assert publishing.confirm({table: row.version}) == {table: Lost()}
+    assert publishing.confirm({table: done.version}) == {table: Lost()}
+    files = reader.published(table, 1)
+    assert [(f.number, f.etag, f.digest, f.rows, f.size) for f in files] == [
+        (1, "e1", f"{1:032x}", 10, 100),
+        (2, "e2", f"{2:032x}", 10, 100),
+    ]
+    assert [(f.first_position, f.last_position, f.kind, f.batch_from, f.batch_to) for f in files] == [
+        ("p1", "q1", "changes", 0, 3),
+        ("p2", "q2", "changes", 0, 3),
+    ]
+    (publication,) = reader.publications(table, 1)
+    assert publication.counts == {"changes": 20, "upserts": 20}
+    assert reader.tables()["dbo.a"].columns == SCHEMA
+    with ledger.connect() as db:
+        (reject,) = db.execute(sa.select(t.rejected_change)).all()
+    assert (reject.table_id, reject.pos, reject.key, reject.place) == (table, "0003", '["7"]', 17)
+
+
+def test_an_empty_publication_moves_the_batch_and_no_number(
+    publishing: PublishLedger, table: str, reader: LedgerReader
+) -> None:
+    version = row_of(publishing.intend({table: (acquired(publishing, table), INTENT)})).version
+    version = row_of(publishing.seal({table: (version, (), DETAILS._replace(rejected=()))})).version
+    done = row_of(publishing.confirm({table: version}))
+    assert (done.confirmed, done.published_batch) == (0, 3)
+    assert reader.published(table, 1) == []
+    assert len(reader.publications(table, 1)) == 1
+
+
+# --- declaring ------------------------------------------------------------------------------------------------
+
+
+def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: LedgerReader) -> None:
+    ids = publishing.declare([DECLARED])
+    row = reader.tables()["dbo.a"].row
+    assert publishing.declare([DECLARED, OTHER])["dbo.a"] == ids["dbo.a"]
+    assert reader.tables()["dbo.a"].row == row
+    assert reader.tables()["dbo.b"].keys == ("id", "name")
+    assert reader.tables()["dbo.b"].row.incarnation != row.incarnation
+
+
+@pytest.mark.parametrize(
+    "changed", [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a"), DECLARED._replace(keys=("ID",))]
+)
+def test_another_key_or_folder_of_a_mirrored_table_is_refused(
+    publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
+) -> None:
+    """F-13: keys never change; nothing of the declaration is kept, new tables included."""
+    with pytest.raises(TerminalError) as refused:
+        publishing.declare([OTHER, changed])
+    assert refused.value.code == "TABLE_REDECLARED"
+    assert reader.tables().keys() == {"dbo.a"}
+
+
+def test_a_mirrored_table_that_is_no_longer_named_is_refused(
+    publishing: PublishLedger, table: str, reader: LedgerReader
+) -> None:
+    with pytest.raises(TerminalError, match=r"dbo\.a") as refused:
+        publishing.declare([OTHER])
+    assert refused.value.code == "TABLE_UNDECLARED"
+    assert reader.tables().keys() == {"dbo.a"}
+
+
+def test_mirrors_in_one_ledger_do_not_know_each_other(ledger: Engine, publishing: PublishLedger, table: str) -> None:
+    other = PublishLedger(ledger, "other")
+    assert other.declare([DECLARED])["dbo.a"] != table
+    ExtractLedger(ledger, "other").acquire()
+    assert LedgerReader(ledger, "m").mirror().committed == 0
+    assert publishing.declare([DECLARED]) == {"dbo.a": table}

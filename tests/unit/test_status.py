@@ -1,0 +1,201 @@
+"""The status says the four marks apart, what is behind, what is at risk, and what to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.status import RECENT_BATCHES, MirrorStatus, TableStatus, mirror_status
+from open_mirroring.verdicts import Backlog, Finding, Verdict
+from spark_jobs.reporting import age, columns, shown, status_text
+from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
+
+NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+LOW, HIGH = "0000000A:01:1", "0000000B:02:1"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMadeMirror:
+    return HandMadeMirror(tmp_path)
+
+
+def finding(verdict: Verdict = Verdict.PASS, code: str = "OK", **more: Any) -> Finding:
+    return Finding(verdict, code, "what was found", {}, applied=0, **{"backlog": Backlog(), **more})
+
+
+def status_of(made: HandMadeMirror, findings: dict[str, Finding] | None = None, failed: str = "") -> MirrorStatus:
+    if findings is None:
+        findings = {"dbo.orders": finding(), "dbo.customers": finding()}
+    stops = open_stops(made.ledger, "shop")
+    return mirror_status(made.mirror, made.reader, stops, findings, now=NOW, inspection_failed=failed)
+
+
+def orders(status: MirrorStatus) -> TableStatus:
+    return next(table for table in status.tables if table.source == "dbo.orders")
+
+
+def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (3, LOW)})
+    made.commit(2, {"dbo.orders": (4, HIGH), "dbo.customers": (1, LOW)})
+    made.insert(t.bound_range, mirror="shop", name="a.jsonl", bound_to=700, batch=1)
+    made.insert(t.bound_range, mirror="shop", name="b.jsonl", bound_to=300, batch=2)
+    made.set_table("dbo.orders", published_batch=1, confirmed=5)
+    status = status_of(made)
+    marks = orders(status).marks
+    assert (marks.bound_offsets.places, marks.bound_offsets.total) == (2, 1000)
+    assert marks.highest_position == f"0:{HIGH}"
+    assert marks.complete_position == "none: this source has none"
+    assert marks.published_batch == 1
+    assert orders(status).confirmed == 5
+    assert (orders(status).waiting_batches, orders(status).waiting_rows) == (1, 4)
+    assert status.bound_offsets == {"a.jsonl": 700, "b.jsonl": 300}
+
+
+def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:
+    """G-01: a later stream is above an earlier one whatever its positions say; an unknown one has no place yet."""
+    made.accept("dbo.orders", GUID, 0)
+    made.accept("dbo.orders", OTHER_GUID, 1)
+    made.commit(1, {"dbo.orders": (1, HIGH)})
+    made.commit(2, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
+    made.commit(3, {"dbo.orders": (1, HIGH)}, epoch="00000000-0000-0000-0000-000000000000")
+    assert orders(status_of(made)).marks.highest_position == f"1:{LOW}"
+
+
+def test_a_table_without_changes_has_no_highest_position(made: HandMadeMirror) -> None:
+    assert orders(status_of(made)).marks.highest_position is None
+    assert status_of(made).last_commit_age is None
+
+
+def test_a_stop_in_the_ledger_goes_before_a_passing_inspection(made: HandMadeMirror) -> None:
+    made.stop("dbo.orders", "PARTIAL_ROWS", "updates carry 2 of 3 columns")
+    status = status_of(made, {"dbo.orders": finding(), "dbo.customers": finding()})
+    table = orders(status)
+    assert (table.verdict, table.code, table.what) == ("STOP", "PARTIAL_ROWS", "updates carry 2 of 3 columns")
+    assert "open-mirroring resume" in table.way_out
+    assert table.since == datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+    assert status.stopped == ("dbo.orders",)
+
+
+@pytest.mark.parametrize(
+    ("code", "way_out"),
+    [("SCHEMA_CHANGED", "reset the table"), ("EPOCH_UNKNOWN", "accept-epoch"), ("CONFLICT", "reset the table")],
+)
+def test_the_way_out_is_that_of_the_code(made: HandMadeMirror, code: str, way_out: str) -> None:
+    made.stop("dbo.orders", code)
+    assert way_out in orders(status_of(made)).way_out
+
+
+def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
+    backlog = Backlog(7, 2_500_000, NOW - timedelta(hours=3))
+    held = finding(Verdict.HOLD, "BACKLOG", backlog=backlog, notes=("a note",))
+    status = status_of(made, {"dbo.orders": held, "dbo.customers": finding()})
+    table = orders(status)
+    assert (table.backlog_files, table.backlog_bytes, table.backlog_oldest) == backlog
+    assert status.stopped == (), "a hold passes by itself"
+    text = status_text(status)
+    assert "7 files, 2.5 MB, 3 h 0 min" in text
+    assert "dbo.orders: HOLD BACKLOG: what was found" in text
+    assert "a note" in text
+
+
+def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMadeMirror) -> None:
+    common = {"table_id": made.ids["dbo.orders"], "epoch": GUID, "batch": 1, "code": "VALUE_INVALID"}
+    for place, key in enumerate(["[1]", "[1]", "[2]"]):
+        details = {"pos": f"0A:{place}:1", "key_digest": str(place), "key": key}
+        made.insert(t.rejected_change, **common, **details, reason="no", origin="f", place=place)
+    since = {"since_batch": 1, "since": NOW, "files": "[]"}
+    made.insert(t.open_fragment, mirror="shop", identity="x", epoch=GUID, pos=LOW, **since)
+    made.set_mirror(homeless_rejects=2)
+    status = status_of(made)
+    assert orders(status).stale_keys == 2
+    assert (status.open_fragments, status.homeless_rejects, status.at_risk) == (1, 2, True)
+    assert "AT RISK" in status_text(status)
+
+
+def test_a_mirror_without_homeless_dead_letters_is_not_at_risk(made: HandMadeMirror) -> None:
+    assert not status_of(made).at_risk
+    assert "AT RISK" not in status_text(status_of(made))
+
+
+def test_messages_are_counted_over_the_newest_batches_only(made: HandMadeMirror) -> None:
+    for number in range(1, RECENT_BATCHES + 3):
+        made.commit(number, {}, counts={"messages": 2, "rejected": 1}, at=NOW - timedelta(minutes=5))
+    status = status_of(made)
+    assert (status.recent_batches, status.recent["rejected"]) == (RECENT_BATCHES, RECENT_BATCHES)
+    assert status.last_commit_age == timedelta(minutes=5)
+
+
+def test_what_runs_left_unfinished_is_named(made: HandMadeMirror) -> None:
+    intent = {"first_number": 4, "batch_from": 1, "work": {"kind": "changes", "batch_to": 2, "chunk": ""}}
+    made.set_table("dbo.orders", intent=json.dumps({**intent, "manifest": None}))
+    made.set_mirror(open_number=3, open_ranges="[]")
+    status = status_of(made)
+    assert orders(status).open_intent == "changes from number 4, up to batch 2, not sealed"
+    assert status.open_batch == 3
+    assert "batch 3 is open" in status_text(status)
+
+
+def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
+    made.set_table("dbo.orders", load_state="pending", load_plan=json.dumps({"chunks": [1, 2, 3], "done": [1]}))
+    status = status_of(made)
+    assert (orders(status).load_state, orders(status).load_chunks) == ("pending", (1, 3))
+    assert "pending, 1 of 3 chunks" in status_text(status)
+
+
+def test_without_inspection_the_ledger_speaks_and_the_reason_is_shown(made: HandMadeMirror) -> None:
+    made.stop("dbo.customers", "GAP")
+    status = status_of(made, {}, failed="TABLE_REDECLARED: the key changed")
+    assert (orders(status).verdict, orders(status).code) == (None, "NOT_INSPECTED")
+    assert status.stopped == ("dbo.customers",)
+    assert "TABLE_REDECLARED: the key changed" in status_text(status)
+
+
+def test_a_stopped_mirror_is_first_among_the_stopped(made: HandMadeMirror) -> None:
+    made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
+    made.stop("dbo.orders", "GAP")
+    status = status_of(made)
+    assert status.stopped == ("shop", "dbo.orders")
+    assert "LOG_CONFLICT: other files" in status_text(status)
+
+
+def test_the_document_is_plain_json(made: HandMadeMirror) -> None:
+    made.commit(1, {"dbo.orders": (1, LOW)})
+    made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
+    document = json.loads(json.dumps(status_of(made).document()))
+    assert document["last_commit_age"] == 7200.0
+    assert document["taken_at"] == "2026-01-05T12:00:00+00:00"
+    assert document["stop"] == {"source": None, "code": "LOG_CONFLICT", "what": "other files", "since": None}
+    assert document["tables"][0]["marks"]["complete_position"] == "none: this source has none"
+
+
+def test_foreign_text_cannot_play_with_the_terminal(made: HandMadeMirror) -> None:
+    made.stop("dbo.orders", "FOREIGN_ITEM", "a\x1b[2Jb\u202ec\nd")
+    text = status_text(status_of(made))
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "a\\x1b[2Jb\\u202ec\\nd" in text
+
+
+def test_columns_are_aligned_numbers_to_the_right() -> None:
+    assert columns(("name", "n"), [("a", 5), ("long", 123)]).splitlines() == ["name    n", "a       5", "long  123"]
+    assert shown("ä\t") == "ä\\t"
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (None, "never"),
+        (timedelta(seconds=-1), "0 s"),
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(minutes=60), "1 h 0 min"),
+        (timedelta(days=3, hours=4, minutes=5), "3 d 4 h"),
+    ],
+)
+def test_ages_have_the_two_parts_that_matter(length: timedelta | None, text: str) -> None:
+    assert age(length) == text
