@@ -99,7 +99,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(MAKE) uv
 	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 1.2 GB)"
 	@test -x $(RUN) || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
-	@$(UV) pip sync --quiet --python $(RUN) --require-hashes requirements.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(RUN) --require-hashes requirements.lock
 	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -17,7 +17,7 @@ from demo.processes import Service, free_ports
 
 USER = "admin"
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-_START_LIMIT = 600.0
+_START_LIMIT = 900.0
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For jobs of seconds on few cores: no second compiler, no parallel collector. Half the time of a short job."""
 
@@ -110,6 +110,8 @@ def airflow_environment(
         # A machine that is busy with other things is slow, not broken.
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
+        # The API server's first answer to a task takes seconds; with the default of 5 s the task would be killed.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "120",
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(follows_schedules),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
         "OPEN_MIRRORING_MIRRORS": str(place.mirrors),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from open_mirroring import verdicts as v
@@ -58,7 +58,7 @@ class LogState:
 
     counts: Sequence[LogCount] = ()
     pieces: Sequence[PieceCount] = ()
-    files: Mapping[str, LogFile] | None = None
+    files: Mapping[str, LogFile] = field(default_factory=dict)
     unreadable: str = ""
 
 
@@ -105,7 +105,7 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
         _check_changes(record, committed, whole, tables)
         _check_other_rows(record, committed, whole)
         _check_pieces(record, log.pieces, whole)
-        _check_files(record, log.files or {}, whole)
+        _check_files(record, log.files, whole)
     return [finding for problems in (*tables.values(), whole) for finding in problems.findings()]
 
 

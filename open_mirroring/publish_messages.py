@@ -286,6 +286,7 @@ class Seen:
 
     @property
     def there(self) -> bool:
+        """Whether anything is at the place."""
         return self.etag is not None
 
 

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from open_mirroring.config import Mirror
-from open_mirroring.ledger import decisions
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
@@ -25,6 +24,7 @@ RECENT_BATCHES = 100
 """Counts of messages are given over so many of the newest batches."""
 NO_COMPLETE_POSITION = "none: this source has none"
 """Change event streaming spreads a table over partitions and tells nowhere that nothing older can come (C-31)."""
+_RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 _NOT_INSPECTED = "the landing zone was not inspected"
 
 
@@ -229,7 +229,7 @@ def _verdict(
 ) -> tuple[str | None, str, str, str]:
     if stop is not None:
         # The ledger's stop goes before anything that the inspection found.
-        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code) or decisions.way_out(stop.code)
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, _RESUME)
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
     return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""

@@ -19,8 +19,8 @@ WAYS_OUT = {
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {_RESET}",
     "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {_RESET}: a "
     "change of an unknown row is missing",
-    "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates do carry "
-    "whole rows, say `full_rows: true` in the mirror file and lift the stop",
+    "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
+    "carry whole rows, say `full_rows: true` in the mirror file and lift the stop",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {_RESET}",
     "EPOCH_UNKNOWN": f"{_RESET} with a load made after the new stream began; or, if nothing changed at the source in "

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import duckdb
 from deltalake import DeltaTable
 
+from open_mirroring.dead_letters import WAYS_OUT
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.change_log_schema import CHANGE, REJECTED
@@ -41,6 +42,11 @@ class DeadLetter(NamedTuple):
     position: str | None
     code: str
     reason: str
+
+    @property
+    def way_out(self) -> str:
+        """What to do about it."""
+        return WAYS_OUT.get(self.code, "find out from its contents what it is: `--raw`")
 
 
 class Listed(NamedTuple):
@@ -153,4 +159,5 @@ _KINDS = {"unreadable": REJECTED, "untyped": CHANGE}
 def _log_files(log_root: Path) -> list[str]:
     if not DeltaTable.is_deltatable(str(log_root)):
         return []
-    return [str(uri).removeprefix("file://") for uri in DeltaTable(str(log_root)).file_uris()]
+    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
+    return [str(log_root.joinpath(*uri.split("/")[-2:])) for uri in DeltaTable(str(log_root)).file_uris()]

@@ -88,9 +88,7 @@ class _Extraction:
         # By the name in events, where nothing is quoted. A table with a period in its name is never streamed (C-74),
         # and must not stand in the way of one that is spelled alike: [a.b].c goes before a.[b.c].
         by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
-        self._tables = {
-            ".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period
-        }
+        self._tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
         self._bound = False
         self._current: tuple[int, Manifest] | None = None
         self.completed: int | None = None

@@ -21,7 +21,7 @@ def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) ->
     A file that is gone or damaged holds no rows: what is missing then is found by comparing, table by table.
     """
     if not DeltaTable.is_deltatable(str(root)):
-        return LogState(files={})
+        return LogState()
     try:
         table = DeltaTable(str(root))
         actions = table.get_add_actions(flatten=True)
@@ -30,7 +30,9 @@ def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) ->
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
     rows = _rows(root, table.version(), spark)
-    counted = rows.groupBy("batch", "kind", "tbl", "epoch").agg(f.count("*"), f.min("pos"), f.max("pos"))
+    # No row of ours lacks its batch; one of somebody else's is told as batch 0, which nobody ever bound.
+    batch = f.coalesce(f.col("batch"), f.lit(0)).alias("batch")
+    counted = rows.groupBy(batch, "kind", "tbl", "epoch").agg(f.count("*"), f.min("pos"), f.max("pos"))
     counts = [LogCount(*line) for line in counted.collect()]
     return LogState(counts, _pieces(rows, waiting), files)
 

@@ -93,6 +93,7 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     makes the result independent of where batches were cut (G-09).
 
     Args:
+        plan: the table and what is known of it.
         new: the table's changes in the new batches.
         read_history: given keys, their changes in *history_files*.
 

@@ -36,6 +36,7 @@ class LogTarget:
     task: int
 
     def writer(self) -> LogWriter:
+        """A writer of this task's log files."""
         return LogWriter(self.root, self.batch, self.attempt, self.task)
 
 

@@ -82,10 +82,9 @@ def reconcile_deep(
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
     reader = LedgerReader(ledger, mirror.name)
     known = _look(mirror, ledger, reader)
-    found = [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
     contents = _read_files(mirror, spark, [known.states[source] for source in chosen], known.records)
-    for source in chosen:
-        found += check_table(known.records[source], contents[source])
+    found = [finding for source in chosen for finding in check_table(known.records[source], contents[source])]
+    found += [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
     verdicts |= _record(mirror, ledger, known, verdicts, found)
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING

@@ -174,7 +174,9 @@ def dead_letters_text(listed: Listed) -> str:
         for letter in listed.letters
     ]
     text = columns(("batch", "kind", "table", "coordinates", "code", "reason"), rows)
-    return text + ("\nThere are more: raise --limit." if listed.more else "")
+    ways_out = {letter.code: letter.way_out for letter in listed.letters}
+    lines = [text, *(f"{code}: {shown(way_out)}" for code, way_out in ways_out.items())]
+    return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
 
 
 def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> list[str]:

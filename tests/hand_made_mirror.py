@@ -21,7 +21,7 @@ mirror: shop
 source: {format: sqlserver-ces, transport: files, path: source}
 landing_zone: {store: local, path: zone}
 ledger: sqlite:///ledger.db
-change_log: log
+change_log: change log
 tables:
   - {source: dbo.orders, target: dbo/orders, key: [order_id]}
   - {source: dbo.customers, target: dbo/customers, key: [customer_id]}

@@ -28,18 +28,6 @@ NEEDS_RESET = {
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 
 
-def way_out(code: str) -> str:
-    """What an operator does about a stop of this code."""
-    if code in NEEDS_RESET:
-        return f"reset the table: {NEEDS_RESET[code]}"
-    if code == EPOCH_UNKNOWN:
-        return (
-            "reset the table with a load made after the new stream began; or, if nothing changed at the source in "
-            "between, accept the stream: `open-mirroring accept-epoch`"
-        )
-    return "mend the cause that the message names, then `open-mirroring resume`"
-
-
 class Reason(NamedTuple):
     """Who decides, and why; both go into the audit."""
 

@@ -85,7 +85,8 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
         lines = write_raw(arguments.raw, log_root, listed.letters)
         print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
     if arguments.json:
-        print(json_text({"dead_letters": [letter._asdict() for letter in listed.letters], "more": listed.more}))
+        letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
+        print(json_text({"dead_letters": letters, "more": listed.more}))
     else:
         print(dead_letters_text(listed))
     return Exit.DONE

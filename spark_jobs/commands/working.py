@@ -32,9 +32,11 @@ def tick(arguments: argparse.Namespace) -> Exit:
 
 def initial_load(arguments: argparse.Namespace) -> Exit:
     """The first rows of every table that has an initial load; goes on where it stopped."""
-    from spark_jobs.initial_load import initial_load as run
+    from spark_jobs.initial_load import load as run
 
-    return _reported(_run(run, arguments), arguments)
+    loaded = _run(run, arguments)
+    done = _reported(loaded, arguments)
+    return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
 def reconcile(arguments: argparse.Namespace) -> Exit:

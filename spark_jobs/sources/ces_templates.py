@@ -89,7 +89,7 @@ _ALLOWED = {
 _PLAIN_BYTES = _bytes(r'[^"\\\x00-\x1f\x7f-\xff]')
 # A key value may hold any character that stands for itself; that it is UTF-8, and the row's, is proven with the row.
 _STOPS = {"key": _bytes(r'["\\\x00-\x1f]'), "number": ~_bytes("[0-9]")}
-_LONGEST = {"key": 512, "number": 19}
+_LONGEST = {"key": 128, "number": 19}
 _POWERS = 10 ** np.arange(17, -1, -1, dtype=np.int64)
 
 

@@ -35,7 +35,16 @@ from spark_jobs.sources.sql_server_type_text import (
     read_type,
 )
 
-__all__ = ["BinaryText", "canonical_text", "converter", "is_large", "key_converter", "landing_type", "parse_value", "type_of_key_text"]
+__all__ = [
+    "BinaryText",
+    "canonical_text",
+    "converter",
+    "is_large",
+    "key_converter",
+    "landing_type",
+    "parse_value",
+    "type_of_key_text",
+]
 
 BinaryText = Literal["hex", "base64"]
 """How binary values are spelled: ``0x…`` or bare hexadecimal, or base64."""

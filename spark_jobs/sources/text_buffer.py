@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ _VIEW = np.dtype(
         "offsets": [0, 4, 8, 12],
     }
 )
-_ROWS_AT_ONCE = 512  # what is compared at once stays inside the processor's cache
+_AT_ONCE = 1 << 16
+"""So many bytes are compared at once: they stay in the processor's cache, and their memory is used again."""
 
 
 class TextBuffer:
@@ -36,37 +38,39 @@ class TextBuffer:
 
     def window(self, places: Places, length: int) -> npt.NDArray[np.uint8]:
         """The *length* bytes at each place; what would reach beyond the buffer is taken from its end."""
-        size = max(1, len(self.content) - length + 1)
-        windows = np.ndarray((size, min(length, len(self.content))), np.uint8, self._buffer, strides=(1, 1))
-        found: npt.NDArray[np.uint8] = windows[np.minimum(places, size - 1)]
-        return found
+        length = min(length, len(self.content))
+        size = len(self.content) - length + 1
+        # One item is one window, so that each is copied as a whole and not byte by byte.
+        windows = np.ndarray((size,), np.dtype((np.void, length)), self._buffer, strides=(1,))
+        return windows[np.minimum(places, size - 1)].view(np.uint8).reshape(len(places), length)
 
     def equal(self, places: Places, wanted: bytes, fixed: npt.NDArray[np.uint8] | None = None) -> Flags:
         """Whether *wanted* stands at each place, except where *fixed* is zero (255 elsewhere)."""
-        result = np.zeros(len(places), dtype=bool)
         pattern = np.frombuffer(wanted, np.uint8)
-        inside = places + len(wanted) <= len(self.content)
-        for start in range(0, len(places), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            differing = self.window(places[rows], len(wanted))
-            differing ^= pattern
+
+        def compare(window: npt.NDArray[np.uint8]) -> Flags:
+            window ^= pattern
             if fixed is not None:
-                differing &= fixed
-            result[rows] = ~differing.any(axis=1)
-        return result & inside
+                window &= fixed
+            return ~window.any(axis=1)
+
+        return self._each(places, len(wanted), compare) & (places + len(wanted) <= len(self.content))
 
     def all_in(self, places: Places, allowed: npt.NDArray[np.bool_]) -> Flags:
         """Whether the byte at each position behind each place is allowed there: ``allowed[position, byte]``."""
-        length = len(allowed)
-        found: Flags = allowed[np.arange(length), self.window(places, length)].all(axis=1)
-        return found & (places + length <= len(self.content))
+        position = np.arange(len(allowed))
+        found = self._each(places, len(allowed), lambda window: allowed[position, window].all(axis=1))
+        return found & (places + len(allowed) <= len(self.content))
 
-    def until(self, places: Places, ends_with: npt.NDArray[np.bool_], limit: int) -> Places:
-        """Where behind each place the first of some bytes stands; -1 where none of the next *limit* bytes is one."""
-        stops = ends_with[self.window(places, limit)]
-        first = stops.argmax(axis=1)
-        found = stops[np.arange(len(places)), first] & (places + first < len(self.content))
-        return np.where(found, places + first, -1)
+    def until(self, places: Places, stops: npt.NDArray[np.bool_], limit: int) -> Places:
+        """Where behind each place the first of the bytes *stops* stands; -1 where none is within *limit* bytes."""
+        first = self._each(places, limit, lambda window: np.where((at := stops[window]).any(1), at.argmax(1), -1))
+        return np.where((first >= 0) & (places + first < len(self.content)), places + first, -1)
+
+    def _each(self, places: Places, length: int, look: Callable[[npt.NDArray[np.uint8]], npt.NDArray[Any]]) -> Any:
+        rows = max(1, _AT_ONCE // max(1, length))
+        parts = [look(self.window(places[start : start + rows], length)) for start in range(0, len(places), rows)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
     def find(self, wanted: bytes, places: Places, ends: Places) -> Places:
         """Where *wanted* begins first between place and end; -1 where it does not."""

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -103,9 +104,7 @@ def stories(draw: st.DrawFn, *, bad: bool = False, conflicts: bool = False, keyl
     arrived = [message for _, message in sorted(zip(delays, deliveries, strict=True), key=lambda d: d[0] + d[1][1])]
     cuts = sorted(draw(st.lists(st.integers(0, len(arrived)), min_size=1, max_size=7)))
     bounds = [0, *cuts, len(arrived)]
-    batches = [
-        [message for message, _ in arrived[low:high]] for low, high in zip(bounds, bounds[1:], strict=False)
-    ]
+    batches = [[message for message, _ in arrived[low:high]] for low, high in pairwise(bounds)]
     chosen = draw(st.lists(st.sampled_from([True, True, False]), min_size=len(batches), max_size=len(batches)))
     published = sorted({number for number, yes in enumerate(chosen, 1) if yes} | {len(batches)})
     return Story(batches, published, history.state)

@@ -77,7 +77,9 @@ class Target:
 
     def _plan(self, old: Sequence[Change]) -> TablePlan:
         newest = max((change.place for change in old), default=None)
-        highest = None if newest is None else LogPosition(newest[0], f"{newest[1]:020X}", f"{newest[2]:020d}", newest[3])
+        highest = (
+            None if newest is None else LogPosition(newest[0], f"{newest[1]:020X}", f"{newest[2]:020d}", newest[3])
+        )
         return TablePlan(
             table_id="t", source=TABLE, keys=self._keys, batch_from=self.batch, new_files=(), history_files=(),
             highest=highest, epochs=ORDINALS, stream_from=None, rejected=frozenset(self.rejected), columns=COLUMNS,
@@ -118,9 +120,14 @@ def test_any_delivery_ends_in_the_fold_of_what_has_arrived_and_at_last_in_the_so
         assert_accounted(planned, new)
         assert target.rows == fold(target.changes(0, up_to))
         # The definition, given the whole log of every key, says the same change by change.
-        assert {str(key) for key in planned.rows["id"].to_pylist()} == {key for key, plan in decisions.items() if plan.publish}
+        assert {str(key) for key in planned.rows["id"].to_pylist()} == {
+            key for key, plan in decisions.items() if plan.publish
+        }
         for name in ("duplicates", "superseded", "compacted"):
-            assert planned.counts.get(name, 0) == sum(getattr(plan, name) for plan in decisions.values()), (name, published)
+            assert planned.counts.get(name, 0) == sum(getattr(plan, name) for plan in decisions.values()), (
+                name,
+                published,
+            )
         assert planned.rejected == []
     assert target.rows == story.state
 

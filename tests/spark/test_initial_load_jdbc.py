@@ -69,7 +69,8 @@ def test_every_type_arrives_exactly(tmp_path: Path, spark, source: PostgresServe
     table, column = quoted(HOSTILE_TABLE), quoted(HOSTILE_COLUMN)
     source.execute(
         f"CREATE TABLE shop.{table} (id bigint PRIMARY KEY, {column} text, n numeric(38,10), d date, "
-        "at timestamp, instant timestamptz, f double precision, r real, b boolean, raw bytea, u uuid, t time(3), s smallint)",
+        "at timestamp, instant timestamptz, f double precision, r real, b boolean, raw bytea, u uuid, t time(3), "
+        "s smallint)",
         f"INSERT INTO shop.{table} VALUES (9223372036854775807, 'ü''\"', 1234567890123456789012345678.0123456789, "
         "'0001-01-01', '9999-12-31 23:59:59.999999', '2024-07-01 12:00:00.123456+02', 0.1, 0.1, true, '\\x00ff', "
         "'a1b2c3d4-0000-4000-8000-00000000abcd', '01:02:03.5', -32768), (2)",
@@ -121,7 +122,8 @@ def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServ
         "CREATE TABLE shop.keyed (id int PRIMARY KEY, v text)",
         "INSERT INTO shop.keyed SELECT i, 'v' || i FROM generate_series(1, 1000) i",
         "CREATE TABLE shop.dated (id int PRIMARY KEY, day date)",
-        "INSERT INTO shop.dated SELECT i, CASE WHEN i % 3 > 0 THEN date '2024-01-01' + i END FROM generate_series(1, 90) i",
+        "INSERT INTO shop.dated SELECT i, CASE WHEN i % 3 > 0 THEN date '2024-01-01' + i END "
+        "FROM generate_series(1, 90) i",
         "CREATE TABLE shop.twice (id int, part int)",
         "INSERT INTO shop.twice VALUES (1, 1), (2, 50), (1, 100)",
         "CREATE TABLE shop.texts (id text PRIMARY KEY)",

@@ -29,7 +29,7 @@ def published(number: int, of: Publication, rows: int) -> PublishedFile:
     )
 
 
-LOADS = [publication(2, 0, 0, kind="load"), publication(4, 0, 0, kind="load")]
+LOADS = [publication(2, 0, 0, kind="load", loaded=20), publication(4, 0, 0, kind="load", loaded=9)]
 CHANGES = [
     publication(6, 3, 4, changes=7, published=5, compacted=1, in_load=1),
     publication(9, 4, 6, changes=4, duplicates=2, superseded=2),
@@ -175,6 +175,7 @@ def without(place: int) -> TableRecord:
         (lambda: recounted(2, compacted=0), "COUNTS_DIFFER", "took 7 changes, 6 have a disposition"),
         (lambda: recounted(3, changes=5, duplicates=3), "COUNTS_DIFFER", "took 5 changes, its batches hold 4"),
         (lambda: recounted(4, published=3, rejected=0), "COUNTS_DIFFER", "published 3 rows, its files hold 2"),
+        (lambda: recounted(1, loaded=8), "COUNTS_DIFFER", "published 8 rows, its files hold 9"),
         (lambda: record(contents=WHOLE.contents[:2]), "COUNTS_DIFFER", "took 7 changes, its batches hold 6"),
     ],
 )
@@ -186,7 +187,7 @@ def test_publications_that_do_not_add_up(broken: Callable[[], TableRecord], code
     assert all(finding.stops for finding in findings)
 
 
-COUNTED = [(place, name) for place, one in enumerate(CHANGES, len(LOADS)) for name in one.counts]
+COUNTED = [(place, name) for place, one in enumerate([*LOADS, *CHANGES]) for name in one.counts]
 
 
 @given(st.sampled_from(COUNTED), st.integers(-3, 3).filter(bool))

@@ -1,4 +1,4 @@
-"""The ledger's compare-and-set: whoever comes late changes nothing (I19, I20), in every dialect that a ledger speaks."""
+"""The ledger's compare-and-set: whoever comes late changes nothing (I19, I20), in every dialect."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def found(findings: Sequence[DeepFinding]) -> list[tuple[str | None, str]]:
 def test_a_whole_log_gives_nothing() -> None:
     """Also with a batch under way, a batch without rows, and an epoch of its own."""
     assert check_log(RECORD, LOG) == []
-    assert check_log(LogRecord(0, 0, {}, {ORDERS: []}, {}), LogState(files={})) == []
+    assert check_log(LogRecord(0, 0, {}, {ORDERS: []}, {}), LogState()) == []
 
 
 def log(**changes: Any) -> LogState:

@@ -1,0 +1,456 @@
+"""Bad input, all of it in one batch with good events: each a dead letter or the stop of its own table, nothing else.
+
+Every case is asserted by code, coordinates, reason and way out. A second table in the same batch ends exactly equal,
+numbers go on unbroken, and the counts add up: nothing is lost without a trace (G-06, I1, C-74).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from open_mirroring import dead_letters
+from open_mirroring.inspection import inspect_mirror
+from open_mirroring.verdicts import Verdict
+from tests.ces_messages import COLS, GUID, avro_event, event, lsn, payload, split
+from tests.pipeline import Pipeline, in_order
+from workload_generator.transports import EVENT_DATA
+
+ACCOUNTS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected")
+DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
+TOPIC = "bad'; --/0"
+
+
+def row(key: int, name: str | None = "Ada", price: str | None = "1.50") -> dict[str, Any]:
+    return {"id": str(key), "name": name, "price": price}
+
+
+def landed(key: int, name: str | None = "Ada", price: str | None = "1.50") -> dict[str, Any]:
+    return {"id": key, "name": name, "price": None if price is None else Decimal(price)}
+
+
+def wrapped(bodies: Sequence[bytes | None], first: int = 0, partition: int = 0) -> bytes:
+    """Lines whose coordinates are ``TOPIC`` and the place in *bodies* from *first* on."""
+    topic = TOPIC.rsplit("/", 1)[0]
+    lines = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": first + at,
+            "encoding": "base64",
+            "value": None if body is None else base64.b64encode(body).decode(),
+        }
+        for at, body in enumerate(bodies)
+    ]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+class Bad(NamedTuple):
+    """A message that becomes a dead letter; *table* and *key* where the message still tells them."""
+
+    name: str
+    body: bytes | None
+    code: str
+    words: str
+    table: str | None = None
+    key: str | None = None
+
+
+def with_source(**sources: Any) -> bytes:
+    data = payload(row(7), commit=90)
+    data["eventsource"] |= sources
+    return event(commit=90, replaced={"data": json.dumps(data)})
+
+
+KEY_9 = {"pkkey": {"id": 9}}
+BAD = [
+    Bad("no body", None, "BODY_MISSING", "no body"),
+    Bad("empty body", b"", "BODY_MISSING", "empty"),
+    Bad("not utf-8", event().replace(b'"/"', b'"\xff"', 1), "BODY_NOT_UTF8", "0xff"),
+    Bad("cut json", event()[:-20], "JSON_MALFORMED", ""),
+    Bad("cut avro", avro_event()[:-1], "AVRO_MALFORMED", "ChangeEvent"),
+    Bad("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "neither JSON nor Avro"),
+    Bad("deep", b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}", "JSON_MALFORMED", "recursion"),
+    Bad("newer type", event(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "TYPE_VERSION_UNKNOWN", "V2"),
+    Bad("other type", avro_event(replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'"),
+    Bad("newer CloudEvents", event(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0"),
+    Bad("no operation", event(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`"),
+    Bad("field of another type", event(replaced={"segmentindex": "0"}), "ENVELOPE_INVALID", "$.segmentindex"),
+    Bad("other content", event(replaced={"datacontenttype": "text/xml"}), "CONTENT_TYPE_UNKNOWN", "xml"),
+    Bad("no data", event(replaced={"data": ...}), "DATA_MISSING", "no data"),
+    Bad("data of another type", event(replaced={"data": 5}), "DATA_MALFORMED", "$.data"),
+    Bad("no table", with_source(tbl=None), "DATA_MALFORMED", "tbl"),
+    Bad("a period in the table's name", event(tbl="../evil"), "DATA_MALFORMED", "period"),
+    Bad("logicalid", event(replaced={"logicalid": "'; DROP TABLE x"}), "LOGICALID_INVALID", "guid:lsn:sequence"),
+    Bad("operation", event(replaced={"operation": "MERGE"}), "OPERATION_UNKNOWN", "MERGE"),
+    Bad("two positions", with_source(transaction={"commitlsn": lsn(91), "sequencenumber": 1}, **{
+        "pkkey": [{"columnname": "id", "value": "9"}]}), "POSITION_MISMATCH", lsn(91), "dbo.orders", '["9"]'),
+    # A table without key cannot be stopped for an unknown one: its dead letter is one of many.
+    Bad("columns twice", event("INS", row(9), commit=70, tbl="log", cols=[*COLS, ("name", "int")]),
+        "COLUMNS_INVALID", "'name'", "dbo.log"),
+    Bad("row that is no object", event("INS", "[]", commit=71, **KEY_9), "ROW_MALFORMED", "no JSON object",
+        "dbo.orders", '["9"]'),
+    Bad("value that is an object", event("INS", '{"id":"9","name":{}}', commit=72, **KEY_9), "ROW_MALFORMED",
+        "'name'", "dbo.orders", '["9"]'),
+    Bad("unknown column", event("INS", {**row(9), "x": "1"}, commit=73, **KEY_9), "ROW_MALFORMED", "'x'",
+        "dbo.orders", '["9"]'),
+    Bad("insert with old row", event("INS", row(9), row(9), commit=74), "ROW_MALFORMED", "old row", "dbo.orders",
+        '["9"]'),
+]  # fmt: skip
+
+UNTYPABLE = {
+    10: (row(10, price="cheap"), "price", "no decimal number"),
+    11: (row(11, price="1000000.00"), "price", "before the point"),
+    12: (row(12, name="x" * 51), "name", "longer than 50"),
+    13: (row(13, price=""), "price", "no decimal number"),
+}
+"""Rows of dbo.orders whose newest change does not fit, by key; 10 and 11 have an older row that does."""
+
+
+class Stopped(NamedTuple):
+    """A table that has to stop, alone; *events* lie in the batch, *reset* says whether only a reset mends it."""
+
+    table: str
+    events: list[bytes]
+    code: str
+    words: str
+    key: tuple[str, ...] = ("id",)
+
+
+OTHER_GUID = f"00000000-0000-0000-0000-000000000001:{lsn(40).replace(':', '')}:{1:020d}"
+HALF = [("id", "int"), ("price", "decimal(8,2)")]
+STOPS = [
+    Stopped("keyed", [event("INS", {**row(1), "id": "one"}, commit=40, tbl="keyed")], "KEY_UNKNOWN", "'one'"),
+    Stopped("unkeyed", [event("INS", row(1), commit=40, tbl="unkeyed")], "KEY_UNKNOWN", "'nr'", ("nr",)),
+    Stopped("partial", [
+        event("INS", row(1), commit=40, tbl="partial"),
+        event("UPD", {"id": "1", "price": "2.00"}, commit=41, tbl="partial", cols=HALF),
+    ], "PARTIAL_ROWS", "@include_all_columns"),
+    Stopped("conflict", [
+        event("INS", row(1), commit=40, tbl="conflict"),
+        event("INS", row(1, "Eve"), commit=40, tbl="conflict"),
+    ], "IDENTITY_CONFLICT", "differ"),
+    Stopped("reborn", [
+        event("INS", row(1), commit=40, tbl="reborn"),
+        event("INS", row(2), commit=40, tbl="reborn", replaced={"logicalid": OTHER_GUID}),
+    ], "EPOCH_UNKNOWN", GUID),
+    Stopped("retyped", [
+        event("INS", row(1), commit=40, tbl="retyped"),
+        event("INS", row(2), commit=41, tbl="retyped",
+              cols=[("id", "int"), ("name", "nvarchar(50)"), ("price", "bit")]),
+    ], "SCHEMA_CHANGED", "'price'"),
+    Stopped("append", [
+        event("INS", row(1), commit=40, tbl="append"),
+        event("UPD", row(1, "Eve"), row(1), commit=41, tbl="append"),
+    ], "KEYLESS_CHANGE", TOPIC, ()),
+    Stopped("unappended", [event("DEL", None, row(1), commit=40, tbl="unappended")], "KEYLESS_CHANGE", TOPIC, ()),
+    Stopped("marker", [event("INS", {"id": "1", "__ROWMARKER__": "1"}, commit=40, tbl="marker",
+                             cols=[("id", "int"), ("__ROWMARKER__", "int")])], "COLUMN_RESERVED", "__ROWMARKER__"),
+    Stopped("cases", [event("INS", {"id": "1", "ID": "1"}, commit=40, tbl="cases",
+                            cols=[("id", "int"), ("ID", "int")])],
+            "COLUMN_CASE", "'ID'"),
+    Stopped("exotic", [event("INS", {"id": "1", "at": "POINT (1 1)"}, commit=40, tbl="exotic",
+                             cols=[("id", "int"), ("at", "geography")])], "TYPE_UNKNOWN", "geography"),
+]  # fmt: skip
+
+HOSTILE_TABLES = {
+    "dbo.a'; DROP TABLE x;--": ("dbo", "a'; DROP TABLE x;--", "hostile/drop"),
+    "[we.ird].[na]]me $(rm)]": ("we.ird", "na]me $(rm)", "hostile/weird"),
+    'dbo."größe ""\n%2e%2e/\u202e"': ("dbo", 'größe "\n%2e%2e/\u202e', "hostile/größe"),
+}
+HOSTILE_COLUMNS = [
+    "it's",
+    'q"q',
+    "[x]",
+    "x\ny",
+    "$",
+    "größe",
+    "a.b",
+    "{v}",
+    "; DROP TABLE t;--",
+    "../up",
+    "😀",
+    "a,b (c)=d",
+]
+
+
+def hostile_row(key: int, text: str) -> dict[str, Any]:
+    return {"id": key, **{name: f"{text} {name}" for name in HOSTILE_COLUMNS}}
+
+
+def hostile_event(operation: str, current: Mapping[str, Any] | None, commit: int, schema: str, tbl: str) -> bytes:
+    cols = [("id", "int"), *((name, "nvarchar(100)") for name in HOSTILE_COLUMNS)]
+    image = None if current is None else {name: str(value) for name, value in current.items()}
+    return event(operation, image, commit=commit, schema=schema, tbl=tbl, cols=cols)
+
+
+class Delivered(NamedTuple):
+    """The one batch with everything in it, extracted, published and applied."""
+
+    pipeline: Pipeline
+    counts: Mapping[str, int]
+    places: dict[str, int]
+    messages: int
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[Delivered]:
+    tables = [
+        {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]},
+        {"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]},
+        {"source": "dbo.gone", "target": "dbo/gone", "key": ["id"]},
+        {"source": "dbo.log", "target": "dbo/log", "key": []},
+        *({"source": f"dbo.{s.table}", "target": f"dbo/{s.table}", "key": list(s.key)} for s in STOPS),
+        *({"source": name, "target": parts[2], "key": ["id"]} for name, parts in HOSTILE_TABLES.items()),
+        {"source": "dbo.[../evil]", "target": "hostile/evil", "key": ["id"]},
+    ]
+    pipeline = Pipeline(tmp_path_factory.mktemp("bad"), spark, tables)
+    bodies: list[bytes | None] = [event("INS", row(1), commit=1, tbl="clean"), event("INS", row(1), commit=1)]
+    places: dict[str, int] = {}
+    for at, bad in enumerate(BAD):
+        places[bad.name] = len(bodies)
+        bodies.append(bad.body)
+        bodies.append(event("UPD", row(1, f"n{at}"), row(1), commit=2 + at, tbl="clean"))
+    bodies += [event("INS", row(key, "old"), commit=50) for key in (10, 11)]
+    for key, (values, _, _) in UNTYPABLE.items():
+        places[f"untypable {key}"] = len(bodies)
+        bodies.append(event("INS", values, commit=50 + key))
+    bodies += [event("DEL", None, row(3), commit=60, tbl="gone"), event("INS", row(1), commit=61, tbl="log")]
+    bodies += [body for stop in STOPS for body in stop.events]
+    for schema, tbl, _ in HOSTILE_TABLES.values():
+        bodies.append(hostile_event("INS", hostile_row(1, "old"), 40, schema, tbl))
+        bodies.append(hostile_event("INS", hostile_row(2, "two"), 41, schema, tbl))
+        bodies.append(hostile_event("UPD", hostile_row(1, "new"), 42, schema, tbl))
+    pieces = split(event("INS", row(8), commit=95), [100, 200])
+    other = split(event("INS", row(8, "Eve"), commit=95, indent=1), [100, 200])
+    places["pieces"] = len(bodies)
+    bodies += [pieces[0], other[0], pieces[1]]
+    pipeline.deliver("it's #1 %2e\n.jsonl", wrapped(bodies) + b'{"topic": "t"}\nno json\n')
+    extracted, _ = pipeline.tick()
+    yield Delivered(pipeline, extracted.counts, places, len(bodies) + 2)
+
+
+def letters(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The dead letters of the log, read as anybody can read them."""
+    rows = pa.table(DeltaTable(str(pipeline.log)).scan()).to_pylist()
+    return [line for line in rows if line["kind"] == "rejected"]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_an_unreadable_message_is_one_dead_letter(bad: Bad, delivered: Delivered) -> None:
+    """G-06: code, coordinates, reason, the bytes as they came, and a way out."""
+    found = [x for x in letters(delivered.pipeline) if (x["origin"], x["place"]) == (TOPIC, delivered.places[bad.name])]
+    assert [(x["code"], x["tbl"], x["key"], x["raw"]) for x in found] == [(bad.code, bad.table, bad.key, bad.body)]
+    assert bad.words in found[0]["reason"]
+    assert dead_letters.WAYS_OUT[bad.code]
+
+
+def test_lines_that_wrap_no_message_are_dead_letters_at_their_byte(delivered: Delivered) -> None:
+    found = [line for line in letters(delivered.pipeline) if line["code"] == "WRAPPER_MALFORMED"]
+    content = (delivered.pipeline.source / "it's #1 %2e\n.jsonl").read_bytes()
+    assert [(line["origin"], line["raw"]) for line in found] == [
+        ("it's #1 %2e\n.jsonl", b'{"topic": "t"}'),
+        ("it's #1 %2e\n.jsonl", b"no json"),
+    ]
+    assert [content[line["place"] :].splitlines()[0] for line in found] == [line["raw"] for line in found]
+
+
+def test_pieces_that_contradict_each_other_are_one_dead_letter(delivered: Delivered) -> None:
+    (found,) = [line for line in letters(delivered.pipeline) if line["code"] == "FRAGMENT_CONFLICT"]
+    assert (found["origin"], found["place"]) == (TOPIC, delivered.places["pieces"])
+    assert found["fragment_of"].startswith(GUID)
+    assert delivered.pipeline.reader.open_fragment_count() == 0
+
+
+def test_every_message_has_one_disposition(delivered: Delivered) -> None:
+    """I1, and what is not known to belong to a table puts the whole mirror at risk."""
+    counts = delivered.counts
+    assert counts["messages"] == delivered.messages == sum(counts.get(name, 0) for name in DISPOSITIONS)
+    stopped_rejects = 2  # the two of KEY_UNKNOWN
+    assert counts["rejected"] == len(BAD) + 2 + stopped_rejects
+    homeless = [line for line in letters(delivered.pipeline) if line["tbl"] is None]
+    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 10
+    assert counts.get("ignored", 0) == 0
+
+
+def test_a_second_table_in_the_same_batch_is_exactly_equal(delivered: Delivered) -> None:
+    assert delivered.pipeline.mirrored("dbo", "clean") == [landed(1, f"n{len(BAD) - 1}")]
+    assert delivered.pipeline.numbers("dbo.schema/clean") == [1]
+
+
+@pytest.mark.parametrize("key", UNTYPABLE)
+def test_a_value_that_does_not_fit_is_a_dead_letter_of_its_change_and_its_key_stays_as_it_was(
+    key: int, delivered: Delivered
+) -> None:
+    """G-06, never a NULL: the ledger holds code, reason and coordinates; the key shows its last typable row."""
+    reader = delivered.pipeline.reader
+    state = reader.tables()["dbo.orders"]
+    assert state.stop_code is None
+    (found,) = [r for r in reader.rejected([state.id])[state.id] if r["key"] == f'["{key}"]']
+    _, column, words = UNTYPABLE[key]
+    assert (found["code"], found["origin"], found["place"], found["batch"]) == (
+        "VALUE_INVALID", TOPIC, delivered.places[f"untypable {key}"], 1,
+    )  # fmt: skip
+    assert f"column '{column}'" in found["reason"] and words in found["reason"]
+    mirrored = {line["id"]: line for line in delivered.pipeline.mirrored("dbo", "orders")}
+    assert mirrored.get(key) == (landed(key, "old") if key in (10, 11) else None)
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
+def test_what_must_stop_a_table_stops_it_alone_and_says_the_way_out(stop: Stopped, delivered: Delivered) -> None:
+    pipeline = delivered.pipeline
+    state = pipeline.reader.tables()[f"dbo.{stop.table}"]
+    assert (state.stop_code, state.row.published_batch, state.row.confirmed) == (stop.code, 0, 0)
+    assert stop.words in (state.stop_what or "")
+    finding = inspect_mirror(pipeline.mirror, pipeline.ledger, record=False)[f"dbo.{stop.table}"]
+    assert (finding.verdict, finding.code) == (Verdict.STOP, stop.code)
+    assert len(finding.way_out.split()) > 5 and "do what the message says" not in finding.way_out
+    assert pipeline.numbers(f"dbo.schema/{stop.table}") == []
+
+
+def test_only_those_tables_are_stopped(delivered: Delivered) -> None:
+    stopped = {name for name, state in delivered.pipeline.reader.tables().items() if state.stop_code}
+    assert stopped == {f"dbo.{stop.table}" for stop in STOPS}
+
+
+@pytest.mark.parametrize("source", HOSTILE_TABLES)
+def test_hostile_names_are_only_names(source: str, delivered: Delivered) -> None:
+    """X-14: quoted names are found again, and no name becomes a path or a statement."""
+    schema, table = HOSTILE_TABLES[source][2].split("/")
+    rows = in_order(delivered.pipeline.mirrored(schema, table), ["id"])
+    assert rows == in_order([hostile_row(1, "new"), hostile_row(2, "two")], ["id"])
+    assert {path.name for path in delivered.pipeline.folder.iterdir()} <= {
+        "source", "mirrors", "zone", "log", "tables", "ledger.db", "ledger.db-wal", "ledger.db-shm",
+    }  # fmt: skip
+
+
+def test_deletes_of_a_table_that_never_had_a_row_stop_nothing(delivered: Delivered) -> None:
+    """G-05: a delete may come before its insert, across ticks; nothing has to be removed, and it is accounted for."""
+    state = delivered.pipeline.reader.tables()["dbo.gone"]
+    assert (state.stop_code, state.row.published_batch, state.row.confirmed) == (None, 1, 0)
+
+
+def test_after_the_bad_batch_everything_goes_on(delivered: Delivered) -> None:
+    """Numbers unbroken, a later good row heals its key, late rows stay late, accounts add up (I1, I7, G-05, G-09)."""
+    pipeline = delivered.pipeline
+    bodies = [
+        event("UPD", row(1, "last"), row(1), commit=200, tbl="clean"),
+        event("INS", row(3), commit=59, tbl="gone"),
+        event("INS", row(4), commit=62, tbl="gone"),
+        event("INS", row(10, "healed"), commit=201),
+        event("INS", row(11, "between"), commit=52),
+        event("INS", UNTYPABLE[13][0], commit=63),
+    ]
+    pipeline.deliver("next.jsonl", wrapped(bodies, 1000))
+    pipeline.tick()
+    assert pipeline.mirrored("dbo", "clean") == [landed(1, "last")]
+    assert pipeline.mirrored("dbo", "gone") == [landed(4)]
+    orders = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+    assert orders == in_order([landed(1), landed(10, "healed"), landed(11, "between")], ["id"])
+    reader = pipeline.reader
+    for source, state in reader.tables().items():
+        if state.stop_code:
+            continue
+        numbers = pipeline.numbers(state.folder)
+        assert numbers == list(range(1, len(numbers) + 1)), source
+        published = reader.publications(state.id, state.row.generation)
+        assert published or source == "dbo.[../evil]", "only a table that is never streamed has none (C-74)"
+        for publication in published:
+            counts = publication.counts
+            assert counts.get("changes", 0) == sum(counts.get(name, 0) for name in ACCOUNTS), (source, counts)
+    rejected = reader.rejected([reader.tables()["dbo.orders"].id]).popitem()[1]
+    assert sorted(r["key"] for r in rejected) == [f'["{key}"]' for key in sorted(UNTYPABLE)], "recorded once"
+    assert not any(path.is_dir() for path in pipeline.zone.rglob("_stage-*") if any(path.iterdir()))
+
+
+CLEAN = [{"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]},
+         {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}]  # fmt: skip
+
+
+def test_files_of_lines_that_grow_are_cut_or_are_empty(tmp_path: Path, spark: Any) -> None:
+    """Half a line waits for its other half, a zero-byte file for content; a cut archive is read again when whole."""
+    pipeline = Pipeline(tmp_path, spark, CLEAN)
+    growing = wrapped([event("INS", row(key), commit=key, tbl="clean") for key in (1, 2, 3)])
+    half = growing.index(b"\n", growing.index(b"\n") + 1) + 40
+    packed = gzip.compress(
+        wrapped([event("INS", row(key, "x" * key), commit=key) for key in range(1, 40)], 0, 1), mtime=0
+    )
+    pipeline.deliver("growing.jsonl", growing[:half])
+    pipeline.deliver("packed.jsonl.gz", packed[: len(packed) * 2 // 3])
+    pipeline.deliver("empty.jsonl", b"")
+    pipeline.deliver("nothing.jsonl.gz", gzip.compress(b""))
+    extracted, _ = pipeline.tick()
+    assert extracted.waiting_files == ["empty.jsonl"]
+    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2)]
+    damaged = [(x["origin"], x["code"]) for x in letters(pipeline)]
+    assert damaged == [("packed.jsonl.gz", "LINES_DAMAGED")]
+    some = len(pipeline.mirrored("dbo", "orders"))
+    assert 0 < some < 39, "the lines before the damage are good"
+    assert extracted.counts["messages"] == 2 + some + 1
+
+    pipeline.deliver("growing.jsonl", growing)
+    pipeline.deliver("packed.jsonl.gz", packed)
+    pipeline.deliver("empty.jsonl", wrapped([event("INS", row(5), commit=5, tbl="clean")], 100))
+    extracted, _ = pipeline.tick()
+    assert (extracted.waiting_files, extracted.counts["rejected"]) == ([], 0)
+    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2), landed(3), landed(5)]
+    found = {line["id"]: line for line in pipeline.mirrored("dbo", "orders")}
+    assert found == {key: landed(key, "x" * key) for key in range(1, 40)}
+    assert pipeline.numbers("dbo.schema/orders") == [1, 2]
+    assert pipeline.reader.mirror().homeless_rejects == 1, "the damage seen before stays a dead letter"
+
+
+def test_capture_files_that_are_cut_empty_or_filled_later(tmp_path: Path, spark: Any) -> None:
+    """C-93: a longer file is read anew as a whole; what it holds twice is dropped, what was damaged is not lost."""
+    pipeline = Pipeline(tmp_path, spark, CLEAN, source={"transport": "capture", "layout": None})
+    whole = capture([event("INS", row(key, "x" * key), commit=key) for key in range(1, 40)])
+    header_only = capture([])
+    filled = capture([event("INS", row(2), commit=2, tbl="clean")])
+    pipeline.deliver("0/good.avro", capture([event("INS", row(1), commit=1, tbl="clean")]))
+    pipeline.deliver("0/cut.avro", whole[: len(whole) // 2])
+    pipeline.deliver("0/noise.avro", b"Obj\x01 but nothing else")
+    pipeline.deliver("0/later.avro", b"")
+    pipeline.deliver("1/header.avro", header_only)
+    extracted, _ = pipeline.tick()
+    assert extracted.waiting_files == ["0/later.avro"]
+    assert pipeline.mirrored("dbo", "clean") == [landed(1)]
+    found = {line["origin"]: line for line in letters(pipeline)}
+    assert {name: line["code"] for name, line in found.items()} == dict.fromkeys(
+        ["0/cut.avro", "0/noise.avro"], "CAPTURE_DAMAGED"
+    )
+    cut = found["0/cut.avro"]
+    assert whole[: len(whole) // 2][cut["place"] :] == cut["raw"], "the place is the byte where the damage begins"
+
+    pipeline.deliver("0/cut.avro", whole)
+    pipeline.deliver("0/later.avro", filled)
+    extracted, _ = pipeline.tick()
+    assert (extracted.waiting_files, extracted.counts["rejected"]) == ([], 0)
+    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2)]
+    assert {line["id"]: line for line in pipeline.mirrored("dbo", "orders")} == {
+        key: landed(key, "x" * key) for key in range(1, 40)
+    }
+    assert len(letters(pipeline)) == pipeline.reader.mirror().homeless_rejects == 2
+    assert pipeline.extract().batch is None, "a file that did not grow is not read again"
+
+
+def capture(bodies: Sequence[bytes]) -> bytes:
+    """One Capture container, in several blocks where there are several messages."""
+    records = [
+        {"SequenceNumber": at, "Offset": str(at), "EnqueuedTimeUtc": "", "SystemProperties": {}, "Properties": {},
+         "Body": body}
+        for at, body in enumerate(bodies)
+    ]  # fmt: skip
+    stream = io.BytesIO()
+    fastavro.writer(stream, EVENT_DATA, records, codec="deflate", sync_interval=2_000, sync_marker=b"0123456789abcdef")
+    return stream.getvalue()

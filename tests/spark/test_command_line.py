@@ -1,0 +1,95 @@
+"""Ticks by the command line, in process, on a generated history: what they do, say and exit with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs.command_line import main
+from spark_jobs.exit_codes import Exit
+from tests.pipeline import Pipeline
+from workload_generator.ces import CesOptions, encode
+from workload_generator.delivery import Delivery, deliver
+from workload_generator.history import History, random_history
+from workload_generator.transports import json_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS, CUSTOMERS = "dbo.orders", "dbo.customers"
+
+
+def delivered(history: History, *, options: CesOptions, offset: int = 0) -> bytes:
+    """The history's messages as one file of wrapped lines, in order."""
+    pieces = [piece for change in history.changes for piece in encode(change, options)]
+    return json_lines(deliver(pieces, Delivery(partitions=1), first_offsets=[offset]), layout="wrapped")
+
+
+def tables_of(history: History) -> list[dict[str, Any]]:
+    return [
+        {"source": name, "target": name.replace(".", "/"), "key": list(history.tables[name].key)}
+        for name in (ORDERS, CUSTOMERS)
+    ]
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main([str(argument) for argument in argv])
+    return code, *capsys.readouterr()
+
+
+def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tick without new input: no new number, no new version of the log, no staged object."""
+    history = random_history(5, 15)
+    pipeline = Pipeline(tmp_path / "shop", spark, tables_of(history))
+    pipeline.deliver("a.jsonl", delivered(history, options=CesOptions()))
+    code, out, err = run(capsys, "tick", pipeline.file)
+    assert code == Exit.DONE
+    assert "read: batch 1" in out and "published: 2 files for 2 tables" in out
+    assert "Traceback" not in err and "reading the source" in err and "staging 2 tables" in err
+
+    before = sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name)
+    code, out, err = run(capsys, "tick", pipeline.file)
+    assert (code, out.splitlines()[-1]) == (Exit.DONE, "Nothing to do: the target has all that the source has shown.")
+    assert sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name) == before
+
+    code, out, _ = run(capsys, "status", pipeline.file, "--json")
+    assert code == Exit.DONE
+    for table in json.loads(out)["tables"]:
+        assert (table["verdict"], table["confirmed"], table["waiting_batches"]) == ("PASS", 1, 0)
+        assert table["marks"]["published_batch"] == 1
+        assert table["marks"]["highest_position"].startswith("0:")
+
+
+def test_a_tick_names_what_is_stopped_and_held_and_the_operator_lets_it_go_on(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-01: a stream that began anew stops its tables until somebody accepts it; a load not done holds its table."""
+    history = random_history(6, 12)
+    tables = tables_of(history)
+    load = {"format": "parquet", "path": "export", "stream_from": "beginning"}
+    pipeline = Pipeline(tmp_path / "shop", spark, [tables[0], {**tables[1], "initial_load": load}])
+    pipeline.deliver("a.jsonl", delivered(history, options=CesOptions(seed="one")))
+    assert run(capsys, "tick", pipeline.file, "--tables", CUSTOMERS)[0] == Exit.ON_HOLD
+    code, out, _ = run(capsys, "tick", pipeline.file, "--json")
+    ticked = json.loads(out)
+    assert (code, list(ticked["files"]), ticked["waiting"]) == (Exit.DONE, [ORDERS], [CUSTOMERS])
+    assert ticked["held"][CUSTOMERS].startswith("LOAD_PENDING")
+
+    anew = CesOptions(seed="two")
+    pipeline.deliver("b.jsonl", delivered(history, options=anew))
+    code, out, err = run(capsys, "tick", pipeline.file)
+    assert code == Exit.TABLES_STOPPED
+    assert f"STOPPED: {ORDERS}: EPOCH_UNKNOWN" in out and "Traceback" not in err
+    numbers = pipeline.numbers("dbo.schema/orders")
+    again = ["--table", ORDERS, "--why", "nothing changed at the source in between"]
+    assert run(capsys, "resume", pipeline.file, *again)[0] == Exit.TERMINAL
+    assert run(capsys, "accept-epoch", pipeline.file, *again, "--epoch", anew.guid)[0] == Exit.DONE
+    code, out, _ = run(capsys, "tick", pipeline.file, "--tables", ORDERS)
+    assert code == Exit.DONE
+    assert pipeline.numbers("dbo.schema/orders") == [*numbers, len(numbers) + 1]
