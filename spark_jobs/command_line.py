@@ -154,12 +154,19 @@ def _reason(text: str) -> str:
     return text.strip()
 
 
+def _is_for_people(record: logging.LogRecord) -> bool:
+    # py4j logs the trace of every interrupted call; what fails there is raised as well.
+    if record.name.startswith("py4j"):
+        return False
+    return record.levelno >= logging.WARNING or record.name.startswith(_OURS)
+
+
 @contextmanager
 def _progress() -> Iterator[None]:
     """Our own progress, and everybody's warnings, as plain lines on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.startswith(_OURS))
+    handler.addFilter(_is_for_people)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

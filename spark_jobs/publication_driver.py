@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
-from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.opening import open_store
@@ -117,7 +117,21 @@ class PublicationDriver:
             return {table_id: protocol.WorkFound(found.get(table_id)) for table_id in group}
         if kind is protocol.Stage:
             return self._stage(group)
-        return {t: self._ports.answer(self._tables[t], request) for t, request in group.items()}
+        return self._ask_store(group)
+
+    def _ask_store(self, group: Mapping[str, protocol.Request]) -> Mapping[str, protocol.Reply]:
+        replies: dict[str, protocol.Reply] = {}
+        for table_id, request in group.items():
+            try:
+                replies[table_id] = self._ports.answer(self._tables[table_id], request)
+            except TerminalError as error:
+                self._postpone(table_id, error)
+        return replies
+
+    def _postpone(self, table_id: str, error: MirroringError) -> None:
+        source = self._tables[table_id].source
+        log.error("%s is left for a later run: %s", source, error)
+        self.postponed[source] = error
 
     def _stage(self, group: Mapping[str, protocol.Stage]) -> Mapping[str, protocol.Reply]:
         intents = {t: request.row.intent for t, request in group.items()}
@@ -134,9 +148,7 @@ class PublicationDriver:
                 case protocol.CannotStage():
                     replies[table_id] = outcome
                 case _:
-                    source = self._tables[table_id].source
-                    log.error("%s is left for a later run: %s", source, outcome)
-                    self.postponed[source] = outcome
+                    self._postpone(table_id, outcome)
         return replies
 
     # --- ledger ---------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
     Raises:
         TransientError: ledger or store do not answer; what is half done is finished by the next run.
+        TerminalError: ``TABLE_UNKNOWN``; or what the store refused one table, after all others were finished.
     """
     ids = declare_tables(mirror, ledger)
     unknown = sorted(set(only or ()) - ids.keys())
@@ -65,6 +66,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
     driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, reader, spark, verdict.passing))
     driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
+    for error in driver.postponed.values():
+        raise error  # every other table is done
     after = reader.tables()
     files = {
         source: [file.number for file in reader.published(state.id, state.row.generation, before[source].row.confirmed)]
