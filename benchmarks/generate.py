@@ -207,7 +207,8 @@ def _bodies(start: int, end: int, events: int, tables: int) -> str:
     for number, name in enumerate(table_names(tables)):
         columns = TABLES[name.partition("_")[0]]
         cols = ",".join(
-            f'{{"name":"{column}","type":"{kind}","index":{index}}}' for index, (column, (kind, _)) in enumerate(columns.items())
+            f'{{"name":"{column}","type":"{kind}","index":{index}}}'
+            for index, (column, (kind, _)) in enumerate(columns.items())
         )
         cases_cols.append(f"""WHEN {number} THEN '"tbl":"{name}","cols":[{cols}]'""")
         key = key_of(name)

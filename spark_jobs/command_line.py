@@ -155,8 +155,8 @@ def _reason(text: str) -> str:
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
-    # py4j logs the trace of every interrupted call; what fails there is raised as well.
-    if record.name.startswith("py4j"):
+    # py4j logs the trace of every interrupted call, as anybody's; what fails there is raised as well.
+    if "py4j" in Path(record.pathname).parts:
         return False
     return record.levelno >= logging.WARNING or record.name.startswith(_OURS)
 

@@ -69,7 +69,7 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession) -> Extracted:
         raise TerminalError(
             state.request.stopped,
             f"extraction of mirror {mirror.name!r} is stopped",
-            way_out="see the runbook's section of this code; the ledger's audit says what was found",
+            way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
         )
     return Extracted(run.completed, run.counts, run.waiting_files)
 

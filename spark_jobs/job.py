@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
@@ -82,6 +83,10 @@ def job_main(
     except MirroringError as error:
         log.error("%s", error)
         return exit_of(error)
+    except OperationalError as error:
+        # Its text holds the statement and may hold the address: only the kind of failure is told.
+        log.error("LEDGER_UNREACHABLE: the ledger does not answer: %s", type(error.orig).__name__)
+        return Exit.TRANSIENT
     print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
     stopped = getattr(result, "stopped", None)
     return Exit.TABLES_STOPPED if stopped else Exit.DONE

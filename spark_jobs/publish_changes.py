@@ -50,7 +50,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
     Raises:
         TransientError: ledger or store do not answer; what is half done is finished by the next run.
-        TerminalError: ``TABLE_UNKNOWN``; or what the store refused one table, after all others were finished.
+        TerminalError: ``TABLE_UNKNOWN``; the mirror's own stop; or what the store refused one table, after all others
+            were finished.
     """
     ids = declare_tables(mirror, ledger)
     unknown = sorted(set(only or ()) - ids.keys())
@@ -59,6 +60,13 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
             "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
         )
     reader = LedgerReader(ledger, mirror.name)
+    stop = reader.mirror()
+    if stop.stop_code is not None:
+        raise TerminalError(
+            stop.stop_code,
+            f"mirror {mirror.name!r} is stopped: {stop.stop_what}",
+            way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+        )
     before = reader.tables()
     chosen = [source for source in ids if only is None or source in only]
     verdict = gate({s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen})

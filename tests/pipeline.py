@@ -102,7 +102,9 @@ class Pipeline:
         }
         command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file)]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
-        assert ended.returncode == -9, f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
+        assert ended.returncode == -9, (
+            f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
+        )
 
     def mirrored(self, schema: str, table: str) -> list[dict[str, Any]]:
         """The target table's rows, timestamps without their zone (all are UTC)."""

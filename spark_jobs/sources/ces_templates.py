@@ -52,7 +52,8 @@ _TRANSACTION = f",{_E}".join(
         _inner("commitlsn", r'\\"(?P<commitlsn>[0-9A-F]{8}:[0-9A-F]{8}:[0-9A-F]{4})\\"'),
         _inner("beginlsn", rf'\\"(?P<beginlsn>{_PLAIN})\\"'),
         _inner("sequencenumber", r"(?P<number>0|[1-9][0-9]{0,17})"),
-        f"(?:{_inner('finalevent', '(?:true|false)')},{_E})?" + _inner("committime", rf'\\"(?P<committime>{_PLAIN})\\"'),
+        f"(?:{_inner('finalevent', '(?:true|false)')},{_E})?"
+        + _inner("committime", rf'\\"(?P<committime>{_PLAIN})\\"'),
     ]
 )
 _MESSAGE = re.compile(
@@ -88,21 +89,22 @@ _ALLOWED = {
 }
 _PLAIN_BYTES = _bytes(r'[^"\\\x00-\x1f\x7f-\xff]')
 # A key value may hold any character that stands for itself; that it is UTF-8, and the row's, is proven with the row.
-_STOPS = {"key": _bytes(r'["\\\x00-\x1f]'), "number": ~_bytes("[0-9]")}
-_LONGEST = {"key": 128, "number": 19}
+_NO_KEY, _NO_DIGIT = _bytes(r'["\\\x00-\x1f]'), ~_bytes("[0-9]")
+_ROWS = ("old", "current")
+_PLAIN_FIELDS = ("id", "time", "beginlsn", "committime")
 _POWERS = 10 ** np.arange(17, -1, -1, dtype=np.int64)
 
 
 class _Block(NamedTuple):
-    """*fixed* is 255 where a byte must be the template's; *fields*: name, start and end of what varies in it."""
+    """*fixed* is 255 where a byte must be the template's, None for all; *fields*: name, start, end of what varies."""
 
     text: bytes
-    fixed: npt.NDArray[np.uint8]
+    fixed: npt.NDArray[np.uint8] | None
     fields: Sequence[tuple[str, int, int]]
 
 
 class Template:
-    """What messages like *sample* look like.
+    """What messages like one are like.
 
     Attributes:
         operation: ``INS``, ``UPD`` or ``DEL``.
@@ -114,44 +116,45 @@ class Template:
         sample = found.string
         self.operation = found["operation"].decode()
         self.data = found.start("data")
-        places = {name: found.span(name) for name in ("old", "current")}
-        free = {name: place for name, place in places.items() if found[name] != _NO_ROW}
-        names = [name for name in (*_ALLOWED, "id", "time", "beginlsn", "committime") if found[name] is not None]
-        fields = {name: found.span(name) for name in names}
-        fields |= {name: place for name, place in places.items() if name not in free}
+        self._operation_at = found.start("operation")
+        rows = {name: found.span(name) for name in ("old", "current")}
         parts = list(_KEY_VALUE.finditer(sample, *found.span("pkkey")))
         self.keys = tuple(part[1].decode() for part in parts)
-        free |= {f"key{at}": part.span(2) for at, part in enumerate(parts)}
-        if found["number"] is not None:
-            free["number"] = found.span("number")
-        self._gaps = sorted(free, key=lambda name: free[name])
-        cuts = [0, *(cut for name in self._gaps for cut in free[name]), len(sample)]
+        gaps = {name: place for name, place in rows.items() if found[name] != _NO_ROW}
+        gaps |= {f"key{at}": part.span(2) for at, part in enumerate(parts)}
+        gaps |= {"number": found.span("number")} if found["number"] is not None else {}
+        names = [name for name in (*_ALLOWED, *_PLAIN_FIELDS) if found[name] is not None]
+        fields = {name: found.span(name) for name in names} | {n: p for n, p in rows.items() if n not in gaps}
+        # The data begins with the long list of columns, the same in all messages: a block without a field.
+        gaps[""] = (self.data, self.data)
+        self._gaps = sorted(gaps, key=lambda name: gaps[name])
+        cuts = [0, *(cut for name in self._gaps for cut in gaps[name]), len(sample)]
         self._blocks = [_block(sample, *cuts[at : at + 2], fields) for at in range(0, len(cuts), 2)]
-        self._operation_at = found.start("operation")
 
     def match(self, buffer: TextBuffer, chosen: Places) -> tuple[Places, Spans]:
         """Those of the chosen messages (indexes) that are like this template, and where their variable places are."""
         is_operation = buffer.equal(buffer.starts[chosen] + self._operation_at, self.operation.encode())
         chosen = chosen[is_operation]
-        starts, ends = buffer.starts[chosen], buffer.ends[chosen]
+        at, ends = buffer.starts[chosen], buffer.ends[chosen]
         spans: Spans = {}
-        like, at = np.ones(len(chosen), dtype=bool), starts
+        like = np.ones(len(chosen), dtype=bool)
         for index, block in enumerate(self._blocks):
             like &= _is(block, buffer, at, spans)
             at = at + len(block.text)
             if index < len(self._gaps):
-                name = self._gaps[index]
-                after = self._blocks[index + 1].text
-                is_last = index + 2 == len(self._blocks)
-                end = ends - len(after) if is_last else _gap_end(name, buffer, at, np.where(like, ends, at), after)
-                like &= end >= at
-                end = np.where(like, end, at)
-                spans[name] = (at, end)
-                at = end
+                name, after = self._gaps[index], self._blocks[index + 1].text
+                if index + 2 == len(self._blocks):
+                    gap_ends = ends - len(after)
+                else:
+                    gap_ends = _gap_ends(name, buffer, at, np.where(like, ends, at), after)
+                like &= gap_ends >= at
+                gap_ends = np.where(like, gap_ends, at)
+                spans[name] = (at, gap_ends)
+                at = gap_ends
         like &= at == ends
         if "number" in spans:
             like &= _position_agrees(buffer, spans)
-        return chosen[like], {name: (start[like], end[like]) for name, (start, end) in spans.items()}
+        return chosen[like], {name: (start[like], end[like]) for name, (start, end) in spans.items() if name}
 
 
 def template_of(message: bytes) -> Template | None:
@@ -164,26 +167,26 @@ def _block(sample: bytes, start: int, end: int, fields: Mapping[str, tuple[int, 
     inside = [(name, low - start, high - start) for name, (low, high) in fields.items() if start <= low and high <= end]
     fixed = np.full(end - start, 255, dtype=np.uint8)
     for name, low, high in inside:
-        if name not in ("old", "current"):  # without a row these are `{}`, in every message
-            fixed[low:high] = 0
-    return _Block(sample[start:end], fixed, inside)
+        fixed[low:high] = 255 if name in _ROWS else 0  # without a row these are `{}`, in every message
+    return _Block(sample[start:end], None if fixed.all() else fixed, inside)
 
 
 def _is(block: _Block, buffer: TextBuffer, at: Places, spans: Spans) -> Flags:
     like = buffer.equal(at, block.text, block.fixed)
     for name, low, high in block.fields:
         spans[name] = (at + low, at + high)
-        if name not in ("old", "current"):
+        if name not in _ROWS:
             allowed = _ALLOWED.get(name)
             like &= buffer.all_in(at + low, np.tile(_PLAIN_BYTES, (high - low, 1)) if allowed is None else allowed)
     return like
 
 
-def _gap_end(name: str, buffer: TextBuffer, at: Places, ends: Places, after: bytes) -> Places:
-    kind = "key" if name.startswith("key") else name
-    if kind in _STOPS:
-        return buffer.until(at, _STOPS[kind], _LONGEST[kind])
-    return buffer.find(after, at, ends)
+def _gap_ends(name: str, buffer: TextBuffer, at: Places, ends: Places, after: bytes) -> Places:
+    if name in _ROWS:
+        return buffer.find(after, at, ends)
+    if name == "number":
+        return buffer.until(at, _NO_DIGIT, 19)
+    return buffer.until(at, _NO_KEY, 128) if name else at
 
 
 def _position_agrees(buffer: TextBuffer, spans: Spans) -> Flags:
@@ -191,9 +194,10 @@ def _position_agrees(buffer: TextBuffer, spans: Spans) -> Flags:
     commit = np.delete(buffer.window(spans["commitlsn"][0], 22), [8, 17], axis=1)
     agrees: Flags = (commit == buffer.window(spans["lsn"][0], 20)).all(axis=1)
     start, end = spans["number"]
+    length = end - start
     digits = buffer.window(np.maximum(end - 18, 0), 18) - np.uint8(48)
-    digits[np.arange(18) < 18 - (end - start)[:, None]] = 0
+    digits[np.arange(18) < 18 - length[:, None]] = 0
     sequence = buffer.window(spans["sequence"][0] + 2, 18) - np.uint8(48)
     # A number does not begin with a zero unless it is zero: else it is no JSON.
-    plain = (end > start) & ((end - start == 1) | (buffer.window(start, 1)[:, 0] != 48))
-    return agrees & plain & (end - start <= 18) & (digits @ _POWERS == sequence @ _POWERS)
+    plain = (length == 1) | (buffer.window(start, 1)[:, 0] != 48)
+    return agrees & plain & (length >= 1) & (length <= 18) & (digits @ _POWERS == sequence @ _POWERS)

@@ -1,9 +1,9 @@
 """CES messages by columns instead of one by one: the rows of the exact decoder, for a part of its work.
 
 Nothing is taken on trust. That a message is like one which the exact decoder took is proven byte by byte
-(:mod:`spark_jobs.sources.ces_templates`); what varies is proven by one query per table and column list, which also
-unescapes the rows: that they are in the one spelling the log has, with the columns of the list, that the key is its own
-canonical text, and the same in row and announcement. What is not proven goes to
+(:mod:`spark_jobs.sources.ces_templates`); the rows are proven by the query that unescapes them
+(:mod:`spark_jobs.sources.ces_row_query`): that they have the columns of their list in the one spelling of the log, that
+the key is its own canonical text, and the same in row and announcement. What is not proven goes to
 :class:`~spark_jobs.sources.ces.CesDecoder`, which is the definition: messages in pieces, key changes, other spellings,
 damage, and whatever comes too seldom to be worth a query.
 """
@@ -21,18 +21,21 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.change_log_schema import CHANGE, RawMessage
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_changes import NOTHING_NOTICED
-from spark_jobs.sources.ces_envelope import read_data
-from spark_jobs.sources.ces_row_query import Match, RowQuery
+from spark_jobs.sources.ces_envelope import Data, read_data
+from spark_jobs.sources.ces_row_query import Match, RowForm, form_of, read_rows
 from spark_jobs.sources.ces_templates import Template, template_of
 from spark_jobs.sources.decoded import Damage, Decoded, Refusal
 from spark_jobs.sources.text_buffer import Places, TextBuffer
 
 WORTH_A_QUERY = 250
-"""Fewer messages that are alike than this are decoded one by one: planning a query costs as much."""
+"""Fewer messages than this are decoded one by one: planning a query costs as much."""
+WORTH_LEARNING = 50
+"""Fewer messages alike than this are decoded one by one: learning and comparing costs as much."""
 
 _PROBE = 160
 """By so many bytes at the beginning of their data, which name the table, messages find their templates."""
 _MOST_TEMPLATES, _MOST_PLACES = 4096, 4
+
 
 class Block(NamedTuple):
     """Messages decoded: *table* holds the changes that were proven, *rest* all other rows, and the counts of both.
@@ -51,54 +54,58 @@ class VectorisedCesDecoder:
     Args:
         exact: the decoder that defines the result.
         worth_a_query: see :data:`WORTH_A_QUERY`.
+        worth_learning: see :data:`WORTH_LEARNING`.
     """
 
-    def __init__(self, exact: CesDecoder, worth_a_query: int = WORTH_A_QUERY) -> None:
+    def __init__(
+        self, exact: CesDecoder, worth_a_query: int = WORTH_A_QUERY, worth_learning: int = WORTH_LEARNING
+    ) -> None:
         self._exact = exact
-        self._worth_a_query = worth_a_query
+        self._worth_a_query, self._worth_learning = worth_a_query, worth_learning
         self._known: dict[tuple[int, bytes], list[_Known]] = {}
-        self._queries: dict[tuple[str, str], RowQuery | None] = {}
-        self._data_places: list[int] = []
+        self._places: list[int] = []
 
     def decode(self, messages: Sequence[RawMessage | Damage]) -> Block:
         """Decode messages; *table* and *rest* together hold the rows that the exact decoder gives for them."""
         limit = self._exact.settings.max_message_bytes
         bodies = [b"" if isinstance(m, Damage) or m.body is None or len(m.body) > limit else m.body for m in messages]
         buffer = TextBuffer(bodies)
-        tables: list[pa.Table] = []
-        proven = np.zeros(len(messages), dtype=bool)
-        for query, matches in self._alike(buffer, bodies).items():
-            if sum(len(chosen) for _, chosen, _ in matches) >= self._worth_a_query:
-                table, taken = query.rows(buffer, matches, messages)
-                tables.append(table)
-                proven[taken] = True
+        matches = self._matches(buffer, bodies)
+        table, proven = None, np.zeros(len(messages), dtype=bool)
+        if sum(len(match.chosen) for match in matches) >= self._worth_a_query:
+            table, taken = read_rows(buffer, matches, messages)
+            proven[taken] = True
         rest = self._exact.decode([messages[at] for at in np.flatnonzero(~proven)])
-        count = int(proven.sum())
-        counts = rest.counts._replace(messages=len(messages), changes=rest.counts.changes + count)
-        return Block(pa.concat_tables(tables) if count else None, rest._replace(counts=counts))
+        changes = rest.counts.changes + int(proven.sum())
+        return Block(table, rest._replace(counts=rest.counts._replace(messages=len(messages), changes=changes)))
 
-    def _alike(self, buffer: TextBuffer, bodies: Sequence[bytes]) -> dict[RowQuery, list[Match]]:
-        """The messages that are like a template, by query; templates are learned where enough messages ask for one."""
-        alike: dict[RowQuery, list[Match]] = {}
+    def _matches(self, buffer: TextBuffer, bodies: Sequence[bytes]) -> list[Match]:
+        """The messages that are like a template; templates are learned where enough messages ask for one."""
+        matches: list[Match] = []
 
-        def match(known: _Known, rows: Places) -> Places:
+        def left_by(known: _Known, rows: Places) -> Places:
             chosen, spans = known.template.match(buffer, rows)
-            alike.setdefault(known.query, []).append((known.template, chosen, spans))
+            if len(chosen):
+                matches.append(Match(known.form, known.template, chosen, spans))
             return np.setdiff1d(rows, chosen, assume_unique=True)
 
         left = np.flatnonzero(buffer.ends > buffer.starts)
-        for sample in (left[0], left[len(left) // 2]) if len(left) >= self._worth_a_query else ():
-            if not self._data_places:
-                self._learn(bodies[sample])
-        for place in self._data_places:
+        if len(left) < self._worth_a_query:
+            return matches
+        if not self._places:
+            self._learn(bodies[left[0]])
+        for place in self._places:
+            remaining = [left[:0]]
             for probe, rows in _by_probe(buffer, left, place).items():
                 for known in self._known.get((place, probe), ()):
-                    rows = match(known, rows)
-                while len(rows) >= self._worth_a_query and (learned := self._learn(bodies[rows[0]])):
-                    waiting, rows = len(rows), match(learned, rows)
+                    rows = left_by(known, rows)
+                while len(rows) >= self._worth_learning and (learned := self._learn(bodies[rows[0]])):
+                    waiting, rows = len(rows), left_by(learned, rows)
                     if len(rows) == waiting:
                         break
-        return alike
+                remaining.append(rows)
+            left = np.sort(np.concatenate(remaining))
+        return matches
 
     def _learn(self, body: bytes) -> _Known | None:
         """The template of a message, if the exact decoder takes it as a change without a notice."""
@@ -112,24 +119,24 @@ class VectorisedCesDecoder:
             table = self._exact.table_of(data)
             if table is None or [row.kind for row in outcome.rows] != [CHANGE] or outcome.notices != NOTHING_NOTICED:
                 return None
-            columns = table.columns(bytes(data.eventsource.cols))
-            query = self._queries.setdefault((table.source, columns.text), RowQuery.of(table, columns))
+            row = outcome.rows[0]
+            form = form_of(table, table.columns(bytes(data.eventsource.cols)), _old(data), row.row)
         except (Refusal, TerminalError):
             return None
-        if query is None or sorted(template.keys) != sorted(table.key):
+        if form is None or sorted(template.keys) != sorted(table.key):
             return None
         if len(self._known) >= _MOST_TEMPLATES:  # a hostile stream must not fill the memory
             self._known.clear()
-        if template.data not in self._data_places:
-            self._data_places = [*self._data_places, template.data][-_MOST_PLACES:]
-        known = _Known(template, query)
+        if template.data not in self._places:
+            self._places = [*self._places, template.data][-_MOST_PLACES:]
+        known = _Known(template, form)
         self._known.setdefault((template.data, body[template.data :][:_PROBE]), []).append(known)
         return known
 
 
 class _Known(NamedTuple):
     template: Template
-    query: RowQuery
+    form: RowForm
 
 
 def _by_probe(buffer: TextBuffer, chosen: Places, place: int) -> dict[bytes, Places]:
@@ -141,3 +148,8 @@ def _by_probe(buffer: TextBuffer, chosen: Places, place: int) -> dict[bytes, Pla
     order = np.argsort(codes, kind="stable")
     groups = np.split(chosen[order], np.cumsum(np.bincount(codes))[:-1]) if len(codes) else []
     return dict(zip(probes.dictionary.to_pylist(), groups, strict=True))
+
+
+def _old(data: Data) -> str | None:
+    images = data.eventrow or data.eventdata
+    return images.old if images else None

@@ -6,7 +6,6 @@ The password is resolved when it is needed, goes to the driver as a property, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
@@ -28,6 +27,7 @@ from spark_jobs.sources.sql_server_types import parse_value
 from spark_jobs.typed_rows import Failure, typed_column
 
 _FETCH_ROWS = "10000"
+_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 _PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
 """Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
 
@@ -59,8 +59,7 @@ class JdbcTable:
         Raises:
             TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
         """
-        with self._asking("reading its columns"):
-            lines = self._query(self._dialect.columns_query(self._name.schema, self._name.table)).collect()
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = [line.asDict() for line in sorted(lines, key=lambda line: line["place"])]
         if not found:
             raise TerminalError(
@@ -86,8 +85,7 @@ class JdbcTable:
         text = self._dialect.as_text
         name = self._dialect.quote(column)
         query = f"SELECT {text(f'min({name})', sql_type)} AS low, {text(f'max({name})', sql_type)} AS high FROM "
-        with self._asking(f"reading the bounds of {column!r}"):
-            line = self._query(query + self._table()).collect()[0]
+        line = self._query(f"reading the bounds of {column!r}", query + self._table())[0]
         borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
         return SplitColumn(column, kind), ranges(borders)
 
@@ -120,12 +118,13 @@ class JdbcTable:
 
             context = TaskContext.get()
             part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_arrays([[part], [work(part, batches)]], names=["part", "answer"])
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
 
-        with self._asking("reading its rows"):
+        def run() -> list[Row]:
             rows = self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
-            lines = rows.mapInArrow(answer, "part int, answer binary").collect()
-        answers = {line["part"]: bytes(line["answer"]) for line in lines}
+            return rows.mapInArrow(answer, "part int, answer binary").collect()
+
+        answers = {line["part"]: bytes(line["answer"]) for line in self._asked("reading its rows", run)}
         if sorted(answers) != list(range(len(parts))):
             raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(parts)} chunks answered", way_out="run again")
         return [answers[part] for part in range(len(parts))]
@@ -139,27 +138,29 @@ class JdbcTable:
         login = {"user": self._connection.login, "password": self._connection.password}
         return url, properties | {name: value for name, value in login.items() if value is not None}
 
-    def _query(self, query: str) -> DataFrame:
+    def _query(self, doing: str, query: str) -> list[Row]:
         url, properties = self._login()
-        return self._spark.read.jdbc(url, f"({query}) answer", properties=properties)
+        return self._asked(
+            doing, lambda: self._spark.read.jdbc(url, f"({query}) answer", properties=properties).collect()
+        )
 
-    @contextmanager
-    def _asking(self, doing: str) -> Iterator[None]:
-        """Turn what Spark and the driver raise into our errors, without what they may repeat of the login."""
-        failure: MirroringError | None = None
+    def _asked(self, doing: str, ask: Callable[[], list[Row]]) -> list[Row]:
+        """Ask; what Spark and the driver raise becomes our error, without what it may repeat of the login."""
         try:
-            yield
+            return ask()
         except (PySparkException, Py4JError) as error:
             failure = self._failure(doing, error)
-        if failure is not None:
-            # Raised outside, so that the original, which may hold values and addresses, is not chained to it.
-            raise failure
+        # Raised out here, so that the original, which may hold values and addresses, is not chained to it.
+        raise failure
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
-        state, what = _sql_error(self._spark, error)
+        state, what = _origin_of(self._spark, error)
         if self._connection.password:
             what = what.replace(self._connection.password, "***")
         where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
+        if state is None:
+            way_out = "this is no answer of the database: report it"
+            return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         if state.startswith(_PERMANENT):
             return TerminalError(
                 "SOURCE_REFUSED",
@@ -228,13 +229,14 @@ def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _sql_error(spark: SparkSession, error: Exception) -> tuple[str, str]:
-    """SQLSTATE (empty when unknown) and first line of the driver's own error, or of the innermost other one."""
+def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
+    """SQLSTATE and first line of the driver's own error; None and the innermost error when it is not the driver's."""
     origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    what = type(error).__name__
+    what = str(error)
     while origin is not None:
-        lines = str(origin.getMessage() or "").splitlines() or [""]
-        if is_instance_of(spark.sparkContext._gateway, origin, "java.sql.SQLException"):
-            return str(origin.getSQLState() or ""), lines[0]
-        what, origin = f"{origin.getClass().getName()}: {lines[0]}", origin.getCause()
-    return "", what
+        what = f"{origin.getClass().getName()}: {origin.getMessage()}".splitlines()[0]
+        for kind in ("java.sql.SQLException", "java.io.IOException"):
+            if is_instance_of(spark.sparkContext._gateway, origin, kind):
+                return (str(origin.getSQLState() or "") if kind == "java.sql.SQLException" else ""), what
+        origin = origin.getCause()
+    return None, what

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Places = npt.NDArray[np.int64]
 """Byte offsets in a buffer, one per message."""
@@ -22,6 +23,7 @@ _VIEW = np.dtype(
         "offsets": [0, 4, 8, 12],
     }
 )
+_LONG = 256
 _AT_ONCE = 1 << 16
 """So many bytes are compared at once: they stay in the processor's cache, and their memory is used again."""
 
@@ -46,6 +48,13 @@ class TextBuffer:
 
     def equal(self, places: Places, wanted: bytes, fixed: npt.NDArray[np.uint8] | None = None) -> Flags:
         """Whether *wanted* stands at each place, except where *fixed* is zero (255 elsewhere)."""
+        inside = places + len(wanted) <= len(self.content)
+        if fixed is None and len(wanted) > _LONG:
+            # Few different texts are expected: each is compared once, whatever stands there how often.
+            ends = np.where(inside, places + len(wanted), places)
+            texts = pc.dictionary_encode(self.views(places, ends, pa.binary_view()))
+            is_wanted = np.array([text == wanted for text in texts.dictionary.to_pylist()], dtype=bool)
+            return is_wanted[texts.indices.to_numpy()]
         pattern = np.frombuffer(wanted, np.uint8)
 
         def compare(window: npt.NDArray[np.uint8]) -> Flags:
@@ -54,7 +63,7 @@ class TextBuffer:
                 window &= fixed
             return ~window.any(axis=1)
 
-        return self._each(places, len(wanted), compare) & (places + len(wanted) <= len(self.content))
+        return inside & self._each(places, len(wanted), compare)
 
     def all_in(self, places: Places, allowed: npt.NDArray[np.bool_]) -> Flags:
         """Whether the byte at each position behind each place is allowed there: ``allowed[position, byte]``."""

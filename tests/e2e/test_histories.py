@@ -14,9 +14,7 @@ from workload_generator.delivery import Delivery, Message
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
 from workload_generator.transports import capture_files, json_lines
 
-TABLES = [
-    {"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key)} for t in SHOP_TABLES
-]
+TABLES = [{"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key)} for t in SHOP_TABLES]
 FOLDERS = {t.full_name: f"shop.schema/{t.name}" for t in SHOP_TABLES}
 
 

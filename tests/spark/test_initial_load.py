@@ -272,7 +272,7 @@ def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
     footer = read_footer(file)
     assert footer is not None and (footer.kind, footer.first_number, footer.rows) == ("load", 1, 0)
     pipeline.service.poll()
-    assert pipeline.mirrored("", "t") == []
+    assert pipeline.mirrored("dbo", "t") == []
 
 
 def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_path: Path, spark, monkeypatch) -> None:

@@ -73,7 +73,8 @@ def test_every_type_arrives_exactly(tmp_path: Path, spark, source: PostgresServe
         "s smallint)",
         f"INSERT INTO shop.{table} VALUES (9223372036854775807, 'ü''\"', 1234567890123456789012345678.0123456789, "
         "'0001-01-01', '9999-12-31 23:59:59.999999', '2024-07-01 12:00:00.123456+02', 0.1, 0.1, true, '\\x00ff', "
-        "'a1b2c3d4-0000-4000-8000-00000000abcd', '01:02:03.5', -32768), (2)",
+        "'a1b2c3d4-0000-4000-8000-00000000abcd', '01:02:03.5', -32768)",
+        f"INSERT INTO shop.{table} (id) VALUES (2)",
         "CREATE TABLE shop.empty (id int PRIMARY KEY, name text)",
         "CREATE TABLE shop.lists (id int PRIMARY KEY, l int[])",
         "CREATE TABLE shop.big (id int PRIMARY KEY, f float)",
