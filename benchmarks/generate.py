@@ -25,7 +25,10 @@ BASE_EVENTS = 1_000_000
 _PART = 125_000
 _GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
 
-_TIME = "strftime(timestamp '2026-01-01' + to_seconds({}), '%Y-%m-%d %H:%M:%S') || '.' || lpad((i % 10000000)::text, 7, '0')"
+_TIME = (
+    "strftime(timestamp '2026-01-01' + to_seconds({}), '%Y-%m-%d %H:%M:%S') || '.' "
+    "|| lpad((i % 10000000)::text, 7, '0')"
+)
 _TEXT = (
     "'Remark ' || i || CASE WHEN i % 20 = 7 THEN ' and/or more' WHEN i % 100 = 3 THEN ' said \"yes\"' ELSE '' END"
     " || repeat(' so it goes', (i % 23)::int)"
@@ -147,7 +150,8 @@ def _make(folder: Path, events: int, layout: Layout, tables: int) -> None:
             line = "body"
             if layout == "wrapped":
                 line = (
-                    f"""'{{"topic":"cdc","partition":{part},"offset":' || n || ',"timestamp":"2026-06-16T00:00:00.000Z"'"""
+                    f"""'{{"topic":"cdc","partition":{part},"offset":' || n"""
+                    """ || ',"timestamp":"2026-06-16T00:00:00.000Z"'"""
                     """ || ',"key":null,"headers":[],"encoding":"utf8","value":' || to_json(body) || '}'"""
                 )
             target = folder / f"{part:03d}.jsonl"

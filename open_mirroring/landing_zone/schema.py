@@ -44,8 +44,10 @@ class LandingColumn(NamedTuple):
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type of a landing type: ``bool int16 int32 int64 float32 float64 string binary date timestamp``
-    or ``decimal(p,s)`` with p ≤ 38.
+    """The Arrow type of a landing type.
+
+    Landing types are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with
+    p ≤ 38.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
@@ -78,10 +80,12 @@ class TableSchema(NamedTuple):
     columns: tuple[LandingColumn, ...]
 
     def to_json(self) -> str:
+        """The columns as the ledger stores them."""
         return json.dumps(self.columns, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
+        """Read back what :meth:`to_json` wrote."""
         return cls(tuple(LandingColumn(*column) for column in json.loads(text)))
 
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
@@ -108,7 +112,7 @@ class TableSchema(NamedTuple):
                 raise TerminalError(
                     "COLUMN_RESERVED",
                     f"the source has a column named {column.name!r}",
-                    way_out="the target reserves this name (F-50): rename it at the source or leave it out by `columns`",
+                    way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
                 )
             twin = by_fold.get(column.name.casefold())
             if twin is not None:

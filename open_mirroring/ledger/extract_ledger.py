@@ -58,10 +58,12 @@ class Manifest:
     keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> str:
+        """The manifest as the ledger stores it; equal manifests give equal texts."""
         return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
+        """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 

@@ -89,6 +89,7 @@ _ALLOWED = {
 }
 _PLAIN_BYTES = _bytes(r'[^"\\\x00-\x1f\x7f-\xff]')
 # A key value may hold any character that stands for itself; that it is UTF-8, and the row's, is proven with the row.
+_LONG = 256
 _NO_KEY, _NO_DIGIT = _bytes(r'["\\\x00-\x1f]'), ~_bytes("[0-9]")
 _ROWS = ("old", "current")
 _PLAIN_FIELDS = ("id", "time", "beginlsn", "committime")
@@ -96,11 +97,20 @@ _POWERS = 10 ** np.arange(17, -1, -1, dtype=np.int64)
 
 
 class _Block(NamedTuple):
-    """*fixed* is 255 where a byte must be the template's, None for all; *fields*: name, start, end of what varies."""
+    """A part of a message; *fields*: name, start and end of what varies in it."""
 
     text: bytes
-    fixed: npt.NDArray[np.uint8] | None
     fields: Sequence[tuple[str, int, int]]
+
+    def stands_at(self, buffer: TextBuffer, at: Places, spans: Spans) -> Flags:
+        """Whether the block stands there; its fields are added to the spans."""
+        for name, start, end in self.fields:
+            spans[name] = (at + start, at + end)
+        if len(self.text) > _LONG and not self.fields:
+            return buffer.equal(at, self.text)
+        varying = [(start, end, _ALLOWED.get(name, _PLAIN_BYTES)) for name, start, end in self.fields]
+        # A row that is not there is `{}` in every message: named, to be found, and part of the text nevertheless.
+        return buffer.alike(at, self.text, [one for one, field in zip(varying, self.fields, strict=True) if field[0] not in _ROWS])
 
 
 class Template:
@@ -133,13 +143,13 @@ class Template:
 
     def match(self, buffer: TextBuffer, chosen: Places) -> tuple[Places, Spans]:
         """Those of the chosen messages (indexes) that are like this template, and where their variable places are."""
-        is_operation = buffer.equal(buffer.starts[chosen] + self._operation_at, self.operation.encode())
+        is_operation = buffer.alike(buffer.starts[chosen] + self._operation_at, self.operation.encode(), ())
         chosen = chosen[is_operation]
         at, ends = buffer.starts[chosen], buffer.ends[chosen]
         spans: Spans = {}
         like = np.ones(len(chosen), dtype=bool)
         for index, block in enumerate(self._blocks):
-            like &= _is(block, buffer, at, spans)
+            like &= block.stands_at(buffer, at, spans)
             at = at + len(block.text)
             if index < len(self._gaps):
                 name, after = self._gaps[index], self._blocks[index + 1].text
@@ -165,20 +175,7 @@ def template_of(message: bytes) -> Template | None:
 
 def _block(sample: bytes, start: int, end: int, fields: Mapping[str, tuple[int, int]]) -> _Block:
     inside = [(name, low - start, high - start) for name, (low, high) in fields.items() if start <= low and high <= end]
-    fixed = np.full(end - start, 255, dtype=np.uint8)
-    for name, low, high in inside:
-        fixed[low:high] = 255 if name in _ROWS else 0  # without a row these are `{}`, in every message
-    return _Block(sample[start:end], None if fixed.all() else fixed, inside)
-
-
-def _is(block: _Block, buffer: TextBuffer, at: Places, spans: Spans) -> Flags:
-    like = buffer.equal(at, block.text, block.fixed)
-    for name, low, high in block.fields:
-        spans[name] = (at + low, at + high)
-        if name not in _ROWS:
-            allowed = _ALLOWED.get(name)
-            like &= buffer.all_in(at + low, np.tile(_PLAIN_BYTES, (high - low, 1)) if allowed is None else allowed)
-    return like
+    return _Block(sample[start:end], inside)
 
 
 def _gap_ends(name: str, buffer: TextBuffer, at: Places, ends: Places, after: bytes) -> Places:

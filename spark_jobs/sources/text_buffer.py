@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 Places = npt.NDArray[np.int64]
 """Byte offsets in a buffer, one per message."""
 Flags = npt.NDArray[np.bool_]
+Allowed = npt.NDArray[np.bool_]
 
 _INLINE = 12
 """A text of so many bytes at most stands in an Arrow string view itself."""
@@ -23,7 +24,6 @@ _VIEW = np.dtype(
         "offsets": [0, 4, 8, 12],
     }
 )
-_LONG = 256
 _AT_ONCE = 1 << 16
 """So many bytes are compared at once: they stay in the processor's cache, and their memory is used again."""
 
@@ -46,30 +46,36 @@ class TextBuffer:
         windows = np.ndarray((size,), np.dtype((np.void, length)), self._buffer, strides=(1,))
         return windows[np.minimum(places, size - 1)].view(np.uint8).reshape(len(places), length)
 
-    def equal(self, places: Places, wanted: bytes, fixed: npt.NDArray[np.uint8] | None = None) -> Flags:
-        """Whether *wanted* stands at each place, except where *fixed* is zero (255 elsewhere)."""
-        inside = places + len(wanted) <= len(self.content)
-        if fixed is None and len(wanted) > _LONG:
-            # Few different texts are expected: each is compared once, whatever stands there how often.
-            ends = np.where(inside, places + len(wanted), places)
-            texts = pc.dictionary_encode(self.views(places, ends, pa.binary_view()))
-            is_wanted = np.array([text == wanted for text in texts.dictionary.to_pylist()], dtype=bool)
-            return is_wanted[texts.indices.to_numpy()]
-        pattern = np.frombuffer(wanted, np.uint8)
+    def equal(self, places: Places, wanted: bytes) -> Flags:
+        """Whether *wanted* stands at each place. Few different texts are expected there: each is compared once."""
+        ends = np.minimum(places + len(wanted), len(self.content))
+        texts = pc.dictionary_encode(self.views(places, ends, pa.binary_view()))
+        is_wanted = np.array([text == wanted for text in texts.dictionary.to_pylist()], dtype=bool)
+        return is_wanted[texts.indices.to_numpy()] if len(places) else is_wanted
 
-        def compare(window: npt.NDArray[np.uint8]) -> Flags:
-            window ^= pattern
-            if fixed is not None:
-                window &= fixed
-            return ~window.any(axis=1)
+    def alike(self, places: Places, pattern: bytes, varying: Sequence[tuple[int, int, Allowed]]) -> Flags:
+        """Whether *pattern* stands at each place, except between the positions that vary.
 
-        return inside & self._each(places, len(wanted), compare)
+        Args:
+            places: where to look.
+            pattern: what to look for.
+            varying: first and last (exclusive) position, and which bytes are allowed there, ``allowed[byte]`` at all
+                positions or ``allowed[position, byte]`` at each.
+        """
+        wanted = np.frombuffer(pattern, np.uint8)
+        fixed = np.full(len(pattern), 255, dtype=np.uint8)
+        for start, end, _ in varying:
+            fixed[start:end] = 0
 
-    def all_in(self, places: Places, allowed: npt.NDArray[np.bool_]) -> Flags:
-        """Whether the byte at each position behind each place is allowed there: ``allowed[position, byte]``."""
-        position = np.arange(len(allowed))
-        found = self._each(places, len(allowed), lambda window: allowed[position, window].all(axis=1))
-        return found & (places + len(allowed) <= len(self.content))
+        def look(window: npt.NDArray[np.uint8]) -> Flags:
+            found = ~((window ^ wanted) & fixed).any(axis=1)
+            for start, end, allowed in varying:
+                part = window[:, start:end]
+                at_each = allowed[part] if allowed.ndim == 1 else allowed[np.arange(end - start), part]
+                found &= at_each.all(axis=1)
+            return found
+
+        return self._each(places, len(pattern), look) & (places + len(pattern) <= len(self.content))
 
     def until(self, places: Places, stops: npt.NDArray[np.bool_], limit: int) -> Places:
         """Where behind each place the first of the bytes *stops* stands; -1 where none is within *limit* bytes."""
