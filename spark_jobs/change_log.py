@@ -52,8 +52,8 @@ class ChangeLog:
         if (table.transaction_version(self._app_id) or 0) < batch:
             return LogOpened(table.version(), None)
         prefix = f"{batch:012d}-"
-        block = [(BLOCK, "=", str(batch // BATCHES_PER_BLOCK))]
-        uris = table.file_uris(partition_filters=block) if manifest.files else []
+        block = f"{BLOCK} = {batch // BATCHES_PER_BLOCK}"
+        uris = table.file_uris(file_pruning_predicate=block) if manifest.files else []
         names = {Path(uri).name for uri in uris}
         found = {name for name in names if name.startswith(prefix)}
         sealed = {Path(file["path"]).name for file in manifest.files}

@@ -95,13 +95,19 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
-    """The fragment rows of split messages, read back from the log files that hold them."""
-    files = sorted({str(root / file) for files in wanted.values() for file in files})
-    dataset = ds.dataset(files, format="parquet", schema=LOG_SCHEMA)
+    """The fragment rows of split messages, each read back from the log files named for it and from no others.
+
+    Pieces that ended in an earlier batch lie in the log still; delivered again they must not be joined with those.
+    """
+    files = {str(root / file): file for of_one in wanted.values() for file in of_one}
+    dataset = ds.dataset(sorted(files), format="parquet", schema=LOG_SCHEMA)
     chosen = (pc.field("kind") == FRAGMENT) & pc.field("fragment_of").isin(list(wanted))
     found: dict[str, list[LogRow]] = {identity: [] for identity in wanted}
-    for line in dataset.to_table(columns=list(LogRow._fields), filter=chosen).to_pylist():
-        found[line["fragment_of"]].append(LogRow(**line))
+    rows = dataset.to_table(columns=[*LogRow._fields, "__filename"], filter=chosen)
+    for line in rows.to_pylist():
+        file = files[line.pop("__filename")]
+        if file in wanted[line["fragment_of"]]:
+            found[line["fragment_of"]].append(LogRow(**line))
     return found
 
 

@@ -9,18 +9,22 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log_schema import CHANGE, RawMessage
-from spark_jobs.sources.ces_changes import SourceTable, bucket
+from open_mirroring.log_position import KEY_BUCKETS
+from spark_jobs.change_log_schema import CHANGE
+from spark_jobs.sources.ces_changes import SourceTable
 from spark_jobs.sources.ces_rows import CUT_LENGTH, ColumnList
 from spark_jobs.sources.ces_templates import Spans, Template
-from spark_jobs.sources.decoded import Damage
+from spark_jobs.sources.message_block import MessageBlock
 from spark_jobs.sources.sql_server_type_text import read_type
 from spark_jobs.sources.text_buffer import Places, TextBuffer
 
@@ -35,13 +39,13 @@ _NAME = re.compile(r"[^\W\d][\w $@#-]*")
 class _Key(NamedTuple):
     """A key column: its name, what stands before its value, and what proves a text to be canonical as it stands."""
 
-    name: str | None
-    begin: str | None
-    is_whole_number: bool
+    name: str
+    begin: str
+    is_number: bool
     longest: int
 
 
-_NO_KEY = _Key(None, None, False, 0)
+_NO_KEY = _Key("", "", False, 0)
 
 
 class RowForm(NamedTuple):
@@ -93,89 +97,105 @@ def form_of(table: SourceTable, columns: ColumnList, old: str | None, row: str |
     return RowForm(table.source, columns.text, rf"^\{{{pattern}\}}$", tuple(key for key in keys if key), compared)
 
 
-def read_rows(
-    buffer: TextBuffer, matches: Sequence[Match], messages: Sequence[RawMessage | Damage]
-) -> tuple[pa.Table, Places]:
+def read_rows(block: MessageBlock, matches: Sequence[Match]) -> tuple[pa.Table, Places]:
     """The log rows of those messages that are proven, and which these are."""
-    db = _connection()
+    matches = sorted(matches, key=lambda match: match.form)
     width = max(len(match.form.keys) for match in matches)
-    db.register("pieces", pa.concat_tables([_pieces(buffer, match, width) for match in matches]).unify_dictionaries())
+    db = _connection()
+    db.register("pieces", _pieces(block.buffer, matches, width))
     try:
-        read = db.sql(_sql("{}", width)).to_arrow_table()
+        read = db.sql(_sql("{}", width)).to_arrow_table().combine_chunks()
     except duckdb.Error:  # some piece is no text in a text: slower, and it alone is not proven
-        read = db.sql(_sql("TRY({})", width)).to_arrow_table()
-    starts = np.cumsum([0, *(len(match.chosen) for match in matches)])
-    forms = pa.array(np.repeat(np.arange(len(matches), dtype=np.int32), np.diff(starts)))
-    proven = pa.chunked_array(
-        [_are_rows(read.slice(start, len(match.chosen)), match) for start, match in zip(starts, matches, strict=False)]
-    )
-    deleted = pc.equal(read["op"], "D")
-    read = read.append_column("row", _nulled(read["now"], deleted))
-    read = read.append_column("before", _nulled(read["was"], pc.invert(deleted)))
-    read, forms = read.filter(proven), forms.filter(proven.combine_chunks())
-    taken = np.concatenate([match.chosen for match in matches])[read["index"].to_numpy()]
+        read = db.sql(_sql("TRY({})", width)).to_arrow_table().combine_chunks()
+    forms = sorted({match.form for match in matches})
+    form = np.repeat([forms.index(match.form) for match in matches], [len(match.chosen) for match in matches])
+    bounds = np.searchsorted(form, np.arange(len(forms) + 1)).tolist()
+    are_rows = [_are_rows(read.slice(low, high - low), forms[at]) for at, (low, high) in enumerate(pairwise(bounds))]
+    proven = pc.and_(read["proven"], pa.chunked_array(are_rows)).combine_chunks()
+    deleted = pc.equal(read["op"], "D").combine_chunks()
+    texts = {"row": _nulled(read["now"], pc.invert(deleted)), "before": _nulled(read["was"], deleted)}
+    read = pa.table({**{name: read[name] for name in ("epoch", "op", "pos", "key", "whole")}, **texts}).filter(proven)
+    is_proven = proven.to_numpy(zero_copy_only=False)
+    taken, form = np.concatenate([match.chosen for match in matches])[is_proven], form[is_proven]
     table = pa.table(
         {
-            "kind": pa.DictionaryArray.from_arrays(np.zeros(len(taken), np.int32), [CHANGE]),
-            "tbl": pa.DictionaryArray.from_arrays(forms, [match.form.table for match in matches]),
-            "bucket": pa.array([bucket(key) for key in read["key"].to_pylist()], pa.int16()),
+            "kind": _coded(np.zeros(len(taken), np.int32), [CHANGE]),
+            "tbl": _coded(form, [one.table for one in forms]),
+            "bucket": _buckets(read["key"]),
+            "cols": _coded(form, [one.cols for one in forms]),
+            "origin": pa.array([block.origins[at] for at in taken.tolist()], pa.string()).dictionary_encode(),
+            "place": pa.array(block.places[taken]),
             "epoch": read["epoch"].combine_chunks().dictionary_encode(),
             "op": read["op"].combine_chunks().dictionary_encode(),
-            "cols": pa.DictionaryArray.from_arrays(forms, [match.form.cols for match in matches]),
-            "origin": pa.array([messages[at].origin for at in taken], pa.string()).dictionary_encode(),
-            "place": pa.array([messages[at].place for at in taken], pa.int64()),
             **{name: read[name] for name in ("pos", "key", "whole", "row", "before")},
         }
     )
     return table, taken
 
 
-def _pieces(buffer: TextBuffer, match: Match, width: int) -> pa.Table:
-    form, template, chosen, spans = match
-    rows = len(chosen)
-    pieces = {name: buffer.views(*spans[name]) for name in ("epoch", "lsn", "sequence", "old", "current")}
-    pieces["op"] = _constant(template.operation, rows)
+def _pieces(buffer: TextBuffer, matches: Sequence[Match], width: int) -> pa.Table:
+    counts = [len(match.chosen) for match in matches]
+    codes = np.repeat(np.arange(len(matches), dtype=np.int32), counts)
+    nowhere = [(np.zeros(count, dtype=np.int64),) * 2 for count in counts]
+
+    def views(spans: Sequence[tuple[Places, Places]]) -> pa.Array:
+        return buffer.views(*(np.concatenate(bounds) for bounds in zip(*spans, strict=True)))
+
+    def each(values: Sequence[str | int | bool]) -> pa.Array:
+        return pa.array(values).take(pa.array(codes)) if not isinstance(values[0], str) else _coded(codes, values)
+
+    pieces = {
+        name: views([match.spans[name] for match in matches]) for name in ("epoch", "lsn", "sequence", "old", "current")
+    }
+    pieces["op"] = each([match.template.operation for match in matches])
     for at in range(width):
-        key = form.keys[at] if at < len(form.keys) else _NO_KEY
-        values = pa.nulls(rows, pa.string_view())
-        if key.name is not None:
-            values = buffer.views(*spans[f"key{template.keys.index(key.name)}"])
-        whole_number, longest = pa.repeat(key.is_whole_number, rows), pa.repeat(key.longest, rows)
-        pieces |= {f"k{at}": values, f"begin{at}": _constant(key.begin, rows)}
-        pieces |= {f"whole_number{at}": whole_number, f"longest{at}": longest}
+        keys = [match.form.keys[at] if at < len(match.form.keys) else _NO_KEY for match in matches]
+        spans = [
+            match.spans[f"key{match.template.keys.index(key.name)}"] if key.name else none
+            for match, key, none in zip(matches, keys, nowhere, strict=True)
+        ]
+        pieces |= {f"k{at}": views(spans), f"begin{at}": each([key.begin for key in keys])}
+        pieces |= {f"number{at}": each([key.is_number for key in keys])}
+        pieces |= {f"longest{at}": each([key.longest for key in keys])}
     for at in range(_MOST_COMPARED):
-        begin, end = form.compared[at] if at < len(form.compared) else (None, None)
-        pieces |= {f"from{at}": _constant(begin, rows), f"to{at}": _constant(end, rows)}
+        compared = [match.form.compared[at] if at < len(match.form.compared) else ("", "") for match in matches]
+        pieces |= {f"from{at}": each([begin for begin, _ in compared]), f"to{at}": each([end for _, end in compared])}
     return pa.table(pieces)
 
 
-def _nulled(texts: pa.ChunkedArray, nulls: pa.ChunkedArray) -> pa.Array:
+def _coded(codes: npt.NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
+    """Texts of which each value stands in the dictionary once."""
+    distinct = list(dict.fromkeys(values))
+    places = np.array([distinct.index(value) for value in values], dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(places[codes], distinct)
+
+
+def _nulled(texts: pa.ChunkedArray, valid: pa.Array) -> pa.Array:
     """The texts with some made NULL, without copying one."""
     array = texts.combine_chunks()
-    valid = pc.invert(nulls.combine_chunks())
+    if array.offset or valid.offset:
+        return pc.if_else(valid, array, None)
     _, offsets, content = array.buffers()
-    return pa.StringArray.from_buffers(len(array), offsets, content, valid.buffers()[1], -1, array.offset)
+    return pa.StringArray.from_buffers(len(array), offsets, content, valid.buffers()[1])
 
 
-def _are_rows(read: pa.Table, match: Match) -> pa.Array:
-    """Whether the query proved all but the form of the rows, and that form."""
-    proven = read["proven"].combine_chunks()
-    for name in ("now", "was"):
-        texts = read[name].combine_chunks()
-        is_row = pc.or_(pc.equal(texts, "{}"), pc.match_substring_regex(texts, match.form.pattern))
-        proven = pc.and_(proven, is_row)
-    return proven.fill_null(False)
+def _are_rows(read: pa.Table, form: RowForm) -> pa.Array:
+    """Whether both texts have the form of a row, or are none."""
+    now, was = (read[name].combine_chunks() for name in ("now", "was"))
+    now, was = (pc.or_(pc.equal(text, "{}"), pc.match_substring_regex(text, form.pattern)) for text in (now, was))
+    return pc.and_(now, was)
+
+
+def _buckets(keys: pa.ChunkedArray) -> pa.Array:
+    """The bucket of each key, as for one (:func:`spark_jobs.sources.ces_changes.bucket`)."""
+    texts = keys.cast(pa.binary()).to_pylist()
+    return pa.array([-1 if text is None else crc32(text) % KEY_BUCKETS for text in texts], pa.int16())
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
     """One connection for the worker process: opening one costs more than a query."""
     return duckdb.connect(config={"threads": 1})
-
-
-def _constant(value: str | None, rows: int) -> pa.DictionaryArray:
-    codes = pa.array(np.zeros(rows, dtype=np.int32)) if value is not None else pa.nulls(rows, pa.int32())
-    return pa.DictionaryArray.from_arrays(codes, pa.array([value or ""]))
 
 
 def _sql(guarded: str, width: int) -> str:
@@ -186,22 +206,25 @@ def _sql(guarded: str, width: int) -> str:
         return guarded.format(f"({text})->>'$'")
 
     keys = range(width)
-    key = " || ".join(["'[\"' || k0", *(f"coalesce('\",\"' || k{at}, '')" for at in keys[1:]), "'\"]'"])
-    in_row = [f"coalesce(contains({{row}}, begin{at} || k{at} || '\"'), k{at} IS NULL)" for at in keys]
+    more = [f"CASE begin{at} WHEN '' THEN '' ELSE '\",\"' || k{at} END" for at in keys[1:]]
+    key = " || ".join(["'[\"' || k0", *more, "'\"]'"])
+    key = f"CASE begin0 WHEN '' THEN NULL ELSE {key} END" if width else "NULL::VARCHAR"
+    in_row = [f"contains({{row}}, begin{at} || k{at} || CASE begin{at} WHEN '' THEN '' ELSE '\"' END)" for at in keys]
     has_key = " AND ".join(in_row) or "true"
     canonical = [
-        f"coalesce(strlen(k{at}) <= longest{at}, true)"
-        f" AND CASE WHEN whole_number{at} THEN regexp_full_match(k{at}, '0|-?[1-9][0-9]*') ELSE true END"
+        f"strlen(k{at}) <= longest{at}"
+        f" AND CASE WHEN number{at} THEN regexp_full_match(k{at}, '0|-?[1-9][0-9]*') ELSE true END"
         for at in keys
     ]
     # A name in plain quotes can only be a column's: inside a value quotes are escaped.
     same = [
-        f"contains(was, now[instr(now, from{at}):CASE to{at} WHEN '' THEN strlen(now) ELSE instr(now, to{at}) END])"
+        f"(from{at} <> '' AND contains(was, now[instr(now, from{at}):"
+        f"CASE to{at} WHEN '' THEN strlen(now) ELSE instr(now, to{at}) END]))"
         for at in range(_MOST_COMPARED)
     ]
     return rf"""
         WITH read AS (
-            SELECT row_number() OVER () - 1 AS index, * EXCLUDE (old, current),
+            SELECT * EXCLUDE (old, current),
                    {unescaped("current")} AS now, {unescaped("old")} AS was
             FROM pieces),
         spelled AS (SELECT * REPLACE ({_as_logged("now")} AS now, {_as_logged("was")} AS was) FROM read),
@@ -209,13 +232,13 @@ def _sql(guarded: str, width: int) -> str:
             SELECT *, CASE WHEN op <> 'UPD' THEN true WHEN was = '{{}}' THEN false
                            WHEN {" OR ".join(same)} THEN true END AS whole
             FROM spelled)
-        SELECT index, lower(epoch) AS epoch, op[1] AS op, now, was, whole, {key if width else "NULL::VARCHAR"} AS key,
+        SELECT lower(epoch) AS epoch, op[1] AS op, now, was, whole, {key} AS key,
                lsn || ':' || sequence || CASE op WHEN 'DEL' THEN ':0' ELSE ':1' END AS pos,
-               whole IS NOT NULL AND strlen(now) < {CUT_LENGTH // 4} AND strlen(was) < {CUT_LENGTH // 4}
+               coalesce(whole IS NOT NULL AND strlen(now) < {CUT_LENGTH // 4} AND strlen(was) < {CUT_LENGTH // 4}
                AND CASE op WHEN 'INS' THEN was = '{{}}' WHEN 'DEL' THEN now = '{{}}' ELSE true END
                AND CASE op WHEN 'DEL' THEN true ELSE now <> '{{}}' AND {has_key.format(row="now")} END
                AND CASE WHEN op = 'DEL' OR was <> '{{}}' THEN was <> '{{}}' AND {has_key.format(row="was")} ELSE true END
-               AND {" AND ".join(canonical) or "true"} AS proven
+               AND {" AND ".join(canonical) or "true"}, false) AS proven
         FROM judged"""
 
 

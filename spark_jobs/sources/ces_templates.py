@@ -110,7 +110,9 @@ class _Block(NamedTuple):
             return buffer.equal(at, self.text)
         varying = [(start, end, _ALLOWED.get(name, _PLAIN_BYTES)) for name, start, end in self.fields]
         # A row that is not there is `{}` in every message: named, to be found, and part of the text nevertheless.
-        return buffer.alike(at, self.text, [one for one, field in zip(varying, self.fields, strict=True) if field[0] not in _ROWS])
+        return buffer.alike(
+            at, self.text, [one for one, field in zip(varying, self.fields, strict=True) if field[0] not in _ROWS]
+        )
 
 
 class Template:

@@ -10,7 +10,7 @@ damage, and whatever comes too seldom to be worth a query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.change_log_schema import CHANGE, RawMessage
+from spark_jobs.change_log_schema import CHANGE
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_changes import NOTHING_NOTICED
 from spark_jobs.sources.ces_envelope import Data, read_data
 from spark_jobs.sources.ces_row_query import Match, RowForm, form_of, read_rows
 from spark_jobs.sources.ces_templates import Template, template_of
-from spark_jobs.sources.decoded import Damage, Decoded, Refusal
+from spark_jobs.sources.decoded import Decoded, Refusal
+from spark_jobs.sources.message_block import MessageBlock
 from spark_jobs.sources.text_buffer import Places, TextBuffer
 
 WORTH_A_QUERY = 250
@@ -65,21 +66,18 @@ class VectorisedCesDecoder:
         self._known: dict[tuple[int, bytes], list[_Known]] = {}
         self._places: list[int] = []
 
-    def decode(self, messages: Sequence[RawMessage | Damage]) -> Block:
+    def decode(self, block: MessageBlock) -> Block:
         """Decode messages; *table* and *rest* together hold the rows that the exact decoder gives for them."""
-        limit = self._exact.settings.max_message_bytes
-        bodies = [b"" if isinstance(m, Damage) or m.body is None or len(m.body) > limit else m.body for m in messages]
-        buffer = TextBuffer(bodies)
-        matches = self._matches(buffer, bodies)
-        table, proven = None, np.zeros(len(messages), dtype=bool)
+        matches = self._matches(block.buffer)
+        table, left = None, np.ones(len(block.places), dtype=bool)
         if sum(len(match.chosen) for match in matches) >= self._worth_a_query:
-            table, taken = read_rows(buffer, matches, messages)
-            proven[taken] = True
-        rest = self._exact.decode([messages[at] for at in np.flatnonzero(~proven)])
-        changes = rest.counts.changes + int(proven.sum())
-        return Block(table, rest._replace(counts=rest.counts._replace(messages=len(messages), changes=changes)))
+            table, proven = read_rows(block, matches)
+            left[proven] = False
+        rest = self._exact.decode(chain(block.messages(np.flatnonzero(left)), block.others))
+        changes = rest.counts.changes + len(block.places) - int(left.sum())
+        return Block(table, rest._replace(counts=rest.counts._replace(messages=len(block), changes=changes)))
 
-    def _matches(self, buffer: TextBuffer, bodies: Sequence[bytes]) -> list[Match]:
+    def _matches(self, buffer: TextBuffer) -> list[Match]:
         """The messages that are like a template; templates are learned where enough messages ask for one."""
         matches: list[Match] = []
 
@@ -89,17 +87,18 @@ class VectorisedCesDecoder:
                 matches.append(Match(known.form, known.template, chosen, spans))
             return np.setdiff1d(rows, chosen, assume_unique=True)
 
-        left = np.flatnonzero(buffer.ends > buffer.starts)
+        sizes = buffer.ends - buffer.starts
+        left = np.flatnonzero((sizes > 0) & (sizes <= self._exact.settings.max_message_bytes))
         if len(left) < self._worth_a_query:
             return matches
         if not self._places:
-            self._learn(bodies[left[0]])
+            self._learn(buffer.text(left[0]))
         for place in self._places:
             remaining = [left[:0]]
             for probe, rows in _by_probe(buffer, left, place).items():
                 for known in self._known.get((place, probe), ()):
                     rows = left_by(known, rows)
-                while len(rows) >= self._worth_learning and (learned := self._learn(bodies[rows[0]])):
+                while len(rows) >= self._worth_learning and (learned := self._learn(buffer.text(rows[0]))):
                     waiting, rows = len(rows), left_by(learned, rows)
                     if len(rows) == waiting:
                         break

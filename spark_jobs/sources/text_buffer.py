@@ -17,6 +17,8 @@ Allowed = npt.NDArray[np.bool_]
 
 _INLINE = 12
 """A text of so many bytes at most stands in an Arrow string view itself."""
+PADDING = bytes(_INLINE)
+"""What a buffer ends with, so that a view's bytes can be read behind every place in it."""
 _VIEW = np.dtype(
     {
         "names": ["length", "inline", "buffer", "offset"],
@@ -29,14 +31,21 @@ _AT_ONCE = 1 << 16
 
 
 class TextBuffer:
-    """Texts side by side in one buffer of less than 2 GB."""
+    """Texts in one buffer of less than 2 GB.
 
-    def __init__(self, texts: Sequence[bytes]) -> None:
-        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        self.ends: Places = np.cumsum(lengths)
-        self.starts: Places = self.ends - lengths
-        self.content = b"".join([*texts, bytes(_INLINE)])
-        self._buffer = pa.py_buffer(self.content)
+    Args:
+        content: the texts, and :data:`PADDING` behind the last one.
+        starts: where each text begins.
+        ends: where each text ends.
+    """
+
+    def __init__(self, content: bytes, starts: Places, ends: Places) -> None:
+        self.content, self.starts, self.ends = content, starts, ends
+        self._buffer = pa.py_buffer(content)
+
+    def text(self, at: int) -> bytes:
+        """One of the texts."""
+        return self.content[self.starts[at] : self.ends[at]]
 
     def window(self, places: Places, length: int) -> npt.NDArray[np.uint8]:
         """The *length* bytes at each place; what would reach beyond the buffer is taken from its end."""

@@ -138,18 +138,19 @@ def test_only_tables_with_new_files_get_an_event_with_numbers_rows_and_positions
     mirror: Mirror, publish: Callable[..., list[Any]]
 ) -> None:
     _confirm(mirror, "dbo.customers", range(1, 3))
-    [(uri, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(1, 4)))
+    _confirm(mirror, "dbo.orders", range(1, 3))
+    [(uri, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(3, 6)))
     assert uri == "open-mirroring://shop/dbo/orders"
     assert extra == {
         "mirror": "shop",
         "table": "dbo.orders",
         "generation": 1,
-        "first_number": 1,
-        "number": 3,
+        "first_number": 3,
+        "number": 5,
         "rows": 30,
-        "first_position": "1:a",
-        "last_position": "3:z",
-        "batch": 3,
+        "first_position": "3:a",
+        "last_position": "5:z",
+        "batch": 5,
     }
 
 

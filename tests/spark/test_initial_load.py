@@ -111,14 +111,16 @@ def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "fault", ["publish.intended", "publish.staged", "publish.sealed:2", "publish.renamed:6", "publish.confirmed:2"]
 )
-def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark) -> None:
+def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     """D14: only chunks that were not confirmed are read again; numbers stay unbroken and the state equal."""
     assert fault.partition(":")[0] in FAULT_POINTS
-    shop = Shop(tmp_path, spark, "parquet", rows=1_100, publish={"max_rows_per_file": 100})
+    # An intent has twice as many chunks as there are cores: four, so that eleven are three intents everywhere.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=2")
+    shop = Shop(tmp_path, spark, "parquet", rows=1_050, publish={"max_rows_per_file": 100})
     pipeline = shop.pipeline
     pipeline.killed("initial_load", fault)
     done = {s: len(LoadPlan.from_document(t.load_plan).done) for s, t in pipeline.reader.tables().items()}
-    assert set(done.values()) < {0, 4, 8, 11} and 11 not in done.values(), "it died in the middle"
+    assert set(done.values()) <= {0, 4, 8}, "it died in the middle"
     pipeline.service.poll()
     loaded = load(pipeline)
     assert loaded.stopped == {}
