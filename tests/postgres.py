@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,31 +64,42 @@ def running_postgres() -> Iterator[PostgresServer]:
     if user:
         os.chown(secret, user["user"], user["group"])
 
-    def run(*command: object) -> None:
-        log = (folder / "log").read_text(errors="replace") if (folder / "log").exists() else ""
-        done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, timeout=120, **user)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}{log}"
-
-    run(
-        binaries / "initdb",
-        *("-D", data, "-U", "loader", "-A", "scram-sha-256", f"--pwfile={secret}"),
-        *("--no-sync", "-E", "UTF8", "--locale=C"),
+    how = ("-U", "loader", "-A", "scram-sha-256", f"--pwfile={secret}", "--no-sync", "-E", "UTF8", "--locale=C")
+    made = subprocess.run(
+        [str(binaries / "initdb"), "-D", str(data), *how],
+        **{"cwd": folder, "capture_output": True, "text": True, "timeout": 120, **user},
     )
+    assert made.returncode == 0, made.stdout + made.stderr
     secret.unlink()
     port = _free_port()
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    # The server must not keep our pipes open: `pg_ctl` gives it its own log.
-    with (folder / "started").open("w") as output:
-        started = subprocess.run(
-            [str(binaries / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start"],
-            **{"cwd": folder, "stdout": output, "stderr": output, "timeout": 120, **user},
+    options = ("-D", data, "-p", port, "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+    with (folder / "log").open("w") as log:
+        guard = subprocess.Popen(
+            ["sh", "-c", _UNTIL_INPUT_ENDS, "sh", *map(str, (binaries / "postgres", *options))],
+            **{"cwd": folder, "stdin": subprocess.PIPE, "stdout": log, "stderr": log, "text": True, **user},
         )
-    assert started.returncode == 0, (folder / "started").read_text()
     try:
-        yield PostgresServer(port, "loader", password, "postgres")
+        server = PostgresServer(port, "loader", password, "postgres")
+        _await(server, guard, folder / "log")
+        yield server
     finally:
-        run(binaries / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+        guard.communicate(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# The server ends with the test run, however that ends: a pipe closes even when its writer is killed.
+_UNTIL_INPUT_ENDS = '"$@" & read -r _; kill -INT $!; wait'
+
+
+def _await(server: PostgresServer, guard: subprocess.Popen[str], log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and guard.poll() is None:
+        try:
+            server.connect().close()
+            return
+        except psycopg2.OperationalError:
+            time.sleep(0.1)
+    raise AssertionError(f"the server did not start:\n{log.read_text(errors='replace')}")
 
 
 def _free_port() -> int:
