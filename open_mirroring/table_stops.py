@@ -5,26 +5,31 @@ Such a stop concerns one table: its changes are still read and logged, and the o
 
 from __future__ import annotations
 
-_RESET = "reset the table, which loads it anew"
+RESET = "reset the table (runbook, *Starting over*)"
+"""In this version a table cannot be reset alone: the runbook says what starting over takes."""
 
 WAYS_OUT = {
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {_RESET}; or list `columns` without "
-    "it, which is a reset too",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
     "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
     "lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
     "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
-    "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {_RESET}",
-    "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {_RESET}: a "
+    "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
+    "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {RESET}: a "
     "change of an unknown row is missing",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true` in the mirror file and lift the stop",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
-    f"the two values is true cannot be decided from the events: {_RESET}",
-    "EPOCH_UNKNOWN": f"{_RESET} with a load made after the new stream began; or, if nothing changed at the source in "
+    f"the two values is true cannot be decided from the events: {RESET}",
+    "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
     "between, accept the stream: `open-mirroring accept-epoch`",
-    "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {_RESET}",
+    "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",
+    "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
+    "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
+    "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
+    "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
+    "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

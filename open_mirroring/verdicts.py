@@ -53,28 +53,26 @@ LOG_FILES_DIFFER = "LOG_FILES_DIFFER"
 FILE_UNREAD, FILE_MOVED = "FILE_UNREAD", "FILE_MOVED"
 """A file could not be read this time: a fault of the store, or it was moved away twice meanwhile."""
 
-_RESET = "reset the table, which loads it anew"
+_RESET = table_stops.RESET
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
-    FOREIGN_ITEM: "find out who wrote it and move it away; if the service has applied it, reset the table",
-    LEDGER_BEHIND: "stop the other writer, or bring the ledger up to the files' footers; number nothing before",
+    FOREIGN_ITEM: f"find out who wrote it and move it away; if the service has applied it, {_RESET}",
+    LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",
     REAPPEARED: "find out who put the file back, compare it with the processed one, and remove it",
     CONTENT_CHANGED: f"find out who replaced the file; if the service may have applied it, {_RESET}",
-    GAP: "prove from the target whether the number was applied; if it was not, approve the repair (same name, same "
-    f"content); if that cannot be proved, {_RESET}",
-    LAST_FILE_MISSING: "find out who removed it; prove from the target whether it was applied, then have it published "
-    f"again under its name, or {_RESET}",
-    MISSING: f"find out who removed it; prove from the target that it was applied and record that, or {_RESET}",
-    TABLE_FAILED: "read the error at the target and mend its cause; resetting the table rebuilds it alone; never "
-    "restart the database for one table (F-76)",
+    GAP: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
+    LAST_FILE_MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
+    MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
+    TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
+    "for one table (F-76)",
     CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
-    AMBIGUOUS: f"prove from the target whether the number was applied and record the decision, or {_RESET}",
+    AMBIGUOUS: f"nothing here tells whether the number was applied before it was lost: {_RESET}",
     FOOTER_MISMATCH: "find out who exchanged the file or edited the ledger; if the service may have applied other rows "
     f"than the ledger says, {_RESET}",
     FILE_UNFIT: f"find out which version wrote the file, and compare the target's rows with the source's; {_RESET}",
-    PUBLICATION_GAP: f"find out who edited the ledger, or restored it; bring it up to the files' footers, or {_RESET}",
+    PUBLICATION_GAP: f"find out who edited the ledger, or restored it; restore the newest one, or {_RESET}",
     COUNTS_DIFFER: "find out who edited the ledger; if nobody did, changes may be lost: report it, and compare the "
     f"target with the source or {_RESET}",
     LOG_MISSING_BATCH: "restore the change log from a backup or by its Delta history; a batch that cannot be restored "

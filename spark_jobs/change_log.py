@@ -156,7 +156,7 @@ def _invalid(path: Path, what: str) -> TerminalError:
         "LOG_FILE_INVALID",
         f"the log file {path.name} {what}",
         where=str(path.parent),
-        way_out="nothing was committed; restore the file, or let an operator abandon the sealed batch",
+        way_out="nothing was committed: restore the file from a backup, then run again",
     )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
+from open_mirroring.table_stops import RESET
 
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
@@ -94,14 +95,14 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> Op
                 "RESET_NEEDED",
                 f"table {source!r} is stopped by {row.stop_code}: {NEEDS_RESET[row.stop_code]}",
                 where=f"mirror {mirror}",
-                way_out="reset the table (runbook, *Starting over*); its changes are logged meanwhile",
+                way_out=f"{RESET}; its changes are logged meanwhile",
             )
         if row.stop_code == EPOCH_UNKNOWN:
             raise TerminalError(
                 "EPOCH_NOT_ACCEPTED",
                 f"table {source!r} is stopped: {row.stop_what}",
                 where=f"mirror {mirror}",
-                way_out="reset the table, or, if nothing changed at the source between the two streams, "
+                way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
             )
         cleared = _clear(db, row)

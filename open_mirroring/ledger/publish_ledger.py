@@ -21,6 +21,7 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.upsert import upsert
 from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+from open_mirroring.table_stops import RESET
 
 
 class TableDeclaration(NamedTuple):
@@ -77,14 +78,14 @@ class PublishLedger:
                         "TABLE_REDECLARED",
                         f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
                         where=f"mirror {self._mirror}",
-                        way_out="put target and key back as they were, or reset the table",
+                        way_out=f"put target and key back as they were, or {RESET}",
                     )
             if known:
                 raise TerminalError(
                     "TABLE_UNDECLARED",
                     f"the mirror file no longer names {sorted(known)}, which the ledger mirrors",
                     where=f"mirror {self._mirror}",
-                    way_out="put the table back into the mirror file, or reset it",
+                    way_out=f"put the table back into the mirror file, or {RESET}",
                 )
             query = sa.select(c.source, c.id).where(c.mirror == self._mirror)
             return {source: table_id for source, table_id in db.execute(query).tuples()}
