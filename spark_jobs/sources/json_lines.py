@@ -19,14 +19,11 @@ from pathlib import Path
 from typing import IO, Literal
 
 import msgspec
-import numpy as np
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources.decoded import Damage
-from spark_jobs.sources.message_block import BLOCK_BYTES, MessageBlock, block_of, blocks_of
 from spark_jobs.sources.source_files import MAX_RAW, Listing, list_source_files, open_source
-from spark_jobs.sources.text_buffer import PADDING, TextBuffer
 
 Layout = Literal["bare", "wrapped"]
 
@@ -160,57 +157,17 @@ def _is_gzip(name: str) -> bool:
     return name.endswith(".gz")
 
 
-def read_bare_lines(root: Path, name: str, start: int, end: int) -> Iterator[MessageBlock]:
-    """The messages of :func:`read_lines` in a plain or packed file of bare messages, by the block.
-
-    Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
-    """
-    if _is_gzip(name):
-        return blocks_of(read_lines(root, name, start, end, "bare"))
-    return _plain_blocks(root / name, start, end, name)
-
-
 def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
-    for block in _plain_blocks(path, start, end, origin):
-        yield from block.messages()
-        yield from block.others
-
-
-def _plain_blocks(path: Path, start: int, end: int, origin: str) -> Iterator[MessageBlock]:
     with open_source(path) as file:
         file.seek(start)
-        at, begun = start, b""  # an unfinished line, and where it begins
+        at = start
         while at < end:
-            read = file.read(min(BLOCK_BYTES, end - at - len(begun)))
-            content, reached = b"".join([begun, read, PADDING]), at + len(begun) + len(read)
-            line_end = reached - at if not read or reached == end else content.rfind(b"\n") + 1
-            if line_end:
-                yield _lines_in(content, line_end, at, origin)
-            at, begun = at + line_end, content[line_end : reached - at]
-            if not read:
-                yield block_of(
-                    [Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")]
-                )
+            line = file.readline(end - at)
+            if not line:
+                yield Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
                 return
-
-
-def _lines_in(content: bytes, size: int, at: int, origin: str) -> MessageBlock:
-    """The lines in the first *size* bytes, which stand at byte *at* of their file; blank lines hold no message."""
-    ends, find = [], content.find
-    end = find(b"\n", 0, size)
-    while end >= 0:
-        ends.append(end)
-        end = find(b"\n", end + 1, size)
-    if content[size - 1] != 0x0A:
-        ends.append(size)
-    stops = np.array(ends, dtype=np.int64)
-    starts = np.append(0, stops + 1)[: len(stops)]
-    codes = np.frombuffer(content, np.uint8)
-    stops -= (stops > starts) & (codes[stops - 1] == 0x0D)
-    blank = [line for line in np.flatnonzero(codes[starts] <= 0x20) if not content[starts[line] : stops[line]].strip()]
-    starts, stops = np.delete(starts, blank), np.delete(stops, blank)
-    return MessageBlock(TextBuffer(content, starts, stops), [origin] * len(starts), starts + at)
+            yield RawMessage(origin, at, _stripped(line))
+            at += len(line)
 
 
 def _unpacked_lines(path: Path, origin: str) -> Iterator[RawMessage | Damage]:

@@ -16,9 +16,8 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import capture, json_lines
 from spark_jobs.sources.capture import Damage
-from spark_jobs.sources.message_block import MessageBlock, blocks_of
 
-__all__ = ["Damage", "SourcePlace", "find_ranges", "read_blocks", "read_range"]
+__all__ = ["Damage", "SourcePlace", "find_ranges", "read_range"]
 
 
 class SourcePlace(NamedTuple):
@@ -62,13 +61,6 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
         elif size > start:
             ranges.append(BoundRange(name, 0, size))
     return Found(ranges, list(listed.waiting))
-
-
-def read_blocks(source: SourcePlace, bound: BoundRange) -> Iterator[MessageBlock]:
-    """The messages of :func:`read_range` by the block."""
-    if source.transport == "files" and source.layout == "bare":
-        return json_lines.read_bare_lines(source.path, bound.name, bound.start, bound.end)
-    return blocks_of(read_range(source, bound))
 
 
 def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
