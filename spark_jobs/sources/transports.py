@@ -16,16 +16,22 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import capture, json_lines
 from spark_jobs.sources.capture import Damage
+from spark_jobs.sources.source_files import Listing, SourceFile
 
 __all__ = ["Damage", "SourcePlace", "find_ranges", "read_range"]
 
 
 class SourcePlace(NamedTuple):
-    """A source as a worker needs it; *layout* matters to JSON-lines files only."""
+    """A source as a worker needs it: a folder, or one file; *layout* matters to JSON-lines files only."""
 
     transport: Literal["capture", "files"]
     path: Path
     layout: Literal["wrapped", "bare"]
+
+    @property
+    def folder(self) -> Path:
+        """Where the names of source files start."""
+        return self.path.parent if self.path.is_file() else self.path
 
 
 class Found(NamedTuple):
@@ -45,7 +51,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
         TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
             file is shorter than what was bound of it.
     """
-    listed = capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)
+    listed = _listed(source)
     ranges: list[BoundRange] = []
     for name, size in listed.files:
         start = bound.get(name, 0)
@@ -57,7 +63,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
                 way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
             )
         if source.transport == "files":
-            ranges.extend(json_lines.ranges(source.path, name, start, size))
+            ranges.extend(json_lines.ranges(source.folder, name, start, size))
         elif size > start:
             ranges.append(BoundRange(name, 0, size))
     return Found(ranges, list(listed.waiting))
@@ -66,5 +72,12 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
 def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
     """The messages of one bound range in the order in which they stand there."""
     if source.transport == "capture":
-        return capture.read_capture(source.path, bound.name, bound.end)
-    return json_lines.read_lines(source.path, bound.name, bound.start, bound.end, source.layout)
+        return capture.read_capture(source.folder, bound.name, bound.end)
+    return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
+
+
+def _listed(source: SourcePlace) -> Listing:
+    if source.path.is_file():
+        size = source.path.stat().st_size
+        return Listing([SourceFile(source.path.name, size)], []) if size else Listing([], [source.path.name])
+    return capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)

@@ -13,12 +13,14 @@ import fastavro
 import pytest
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import json_lines
 from spark_jobs.sources.capture import list_capture, read_capture
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.json_lines import last_line_end, list_files, ranges, read_lines
 from spark_jobs.sources.source_files import SourceFile
+from spark_jobs.sources.transports import SourcePlace, find_ranges, read_range
 
 PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
 EVENT_DATA = fastavro.parse_schema(
@@ -253,3 +255,15 @@ def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: b
         "a.jsonl", len(wrapped("good")) + 1, "WRAPPER_MALFORMED", line,
     )  # fmt: skip
     assert before == after == RawMessage("cdc/2", 9, b"good")
+
+
+def test_a_source_may_be_one_file(tmp_path: Path) -> None:
+    """Its neighbours are not read, whatever its name ends in; empty, it waits."""
+    (tmp_path / "messages.txt").write_bytes(b"{}\n")
+    (tmp_path / "other.jsonl").write_bytes(b"{}\n")
+    (tmp_path / "empty.jsonl").touch()
+    one = SourcePlace("files", tmp_path / "messages.txt", "bare")
+    assert find_ranges(one, {}) == ([BoundRange("messages.txt", 0, 3)], [])
+    assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
+    assert find_ranges(one, {"messages.txt": 3}) == ([], [])
+    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == ([], ["empty.jsonl"])
