@@ -82,8 +82,12 @@ class LogRow(NamedTuple):
 
 
 class RawMessage(NamedTuple):
-    """One message as a transport hands it over: its coordinates and its untouched bytes."""
+    """One message as a transport hands it over: its coordinates and its untouched bytes.
+
+    *body* is None for a message without one (a tombstone), *key* the message's own key where the transport has keys.
+    """
 
     origin: str
     place: int
     body: bytes | None
+    key: bytes | None = None
