@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow
+from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
-from spark_jobs.sources.ces import CesDecoder
-from spark_jobs.sources.ces_fragments import Refused, Waiting, join
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.formats import Reading, decoder_of
 from spark_jobs.sources.transports import SourcePlace, read_range
 
 _MESSAGES_AT_ONCE = 20_000
@@ -46,49 +45,57 @@ class ReadTask:
 
     source: SourcePlace
     ranges: tuple[BoundRange, ...]
+    reading: Reading
     tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
     target: LogTarget
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Split messages of which at least one piece is new (or overdue), with the log files that hold their pieces."""
+    """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
+    reading: Reading
     tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
     target: LogTarget
 
 
 def read(task: ReadTask) -> dict[str, Any]:
     """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
-    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
-    notes = _Rejects(task.tables)
+    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
+    notes, counts, schemas = Notes(task.tables, task.reading), Counter[str](), set[SourceSchema]()
     for bound in task.ranges:
         messages = read_range(task.source, bound)
         while chunk := list(islice(messages, _MESSAGES_AT_ONCE)):
             decoded = decoder.decode(chunk)
             counts.update(decoded.counts._asdict())
             counts.update(decoded.notices._asdict())
+            schemas.update(decoded.schemas)
             notes.take(decoded.rows)
             writer.add(decoded.rows)
-    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
+    return {**writer.finish(), "counts": dict(counts), "schemas": sorted(schemas), **notes.to_dict()}
 
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:
-    """Join the split messages that are complete: ``outcomes`` names what became of each identity."""
-    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
-    notes = _Rejects(task.tables)
+    """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
+    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
+    notes, counts = Notes(task.tables, task.reading), Counter[str]()
     outcomes: dict[str, str] = {}
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
-        outcome = join(pieces[identity], decoder)
+        outcome = decoder.join(pieces[identity])
         if isinstance(outcome, Waiting):
             outcomes[identity] = "waiting"
             continue
-        rows = [outcome.row] if isinstance(outcome, Refused) else outcome.rows
-        refused = any(row.kind == REJECTED for row in rows)
-        outcomes[identity] = "refused" if refused else "joined"
-        counts.update({outcomes[identity]: len(pieces[identity])})
+        outcomes[identity] = "ended"
+        if isinstance(outcome, Refused):
+            rows, refused = [outcome.row], len(pieces[identity])
+        else:
+            rows, refused = outcome.rows, outcome.counts.rejected
+            counts.update(outcome.notices._asdict())
+        counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
     return {**writer.finish(), "outcomes": outcomes, "counts": dict(counts), **notes.to_dict()}
@@ -111,16 +118,21 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
     return found
 
 
-class _Rejects:
-    """What the driver must know of dead letters: those without a table, and those that hide a table's key."""
+class Notes:
+    """What the driver must know of rows: dead letters without a table or hiding a table's key, and full loads."""
 
-    def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
+    def __init__(self, tables: Mapping[str, MirroredTable], reading: Reading) -> None:
+        self._has_loads = reading.has_loads
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
         self._keyless: dict[str, dict[str, Any]] = {}
+        self._reloads: dict[str, dict[str, list[int | None]]] = {}
 
     def take(self, rows: Iterable[LogRow]) -> None:
+        """Look at rows that are about to be written."""
         for row in rows:
+            if row.kind == CHANGE and self._has_loads:
+                self._take_place(row)
             if row.kind != REJECTED:
                 continue
             if row.tbl is None:
@@ -129,5 +141,14 @@ class _Rejects:
                 at = f"{row.origin}:{row.place}"
                 self._keyless.setdefault(row.tbl, {"code": row.code, "reason": row.reason, "at": at})
 
+    def _take_place(self, row: LogRow) -> None:
+        seen = self._reloads.setdefault(row.tbl or "", {}).setdefault(row.origin, [None, None])
+        last_loaded, first_change = seen
+        if (row.pos or "").startswith(LOAD_MAJOR):
+            seen[0] = row.place if last_loaded is None else max(last_loaded, row.place)
+        else:
+            seen[1] = row.place if first_change is None else min(first_change, row.place)
+
     def to_dict(self) -> dict[str, Any]:
-        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless}
+        """This part's share of the manifest."""
+        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless, "reloads": self._reloads}
