@@ -120,6 +120,17 @@ class Table(Section):
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
+    topic: str | None = Field(
+        default=None,
+        min_length=1,
+        description="For qlik-message: the topic that holds this table's messages and no others; needed only where "
+        "neither messages nor descriptions of structures name the table (K-15).",
+    )
+    change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+        default=None,
+        description="For qlik-change-table: schema and name of the change table. Default: `source` and the suffix.",
+        json_schema_extra={"pattern": SOURCE_NAME},
+    )
     initial_load: InitialLoad | None = Field(
         default=None,
         description="Rows that were there before the stream. Unset: the table starts empty at the beginning.",
