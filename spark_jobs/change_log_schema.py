@@ -56,6 +56,19 @@ LOG_SCHEMA = pa.schema(
 )
 
 
+CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
+"""Columns of few different values: while they are held in memory, rows have codes for them."""
+
+HELD_SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in CODED else field
+        for field in LOG_SCHEMA
+        if field.name != "batch"
+    ]
+)
+"""Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
+
+
 class LogRow(NamedTuple):
     """One row of the log without its batch, which the writer adds; fields as in :data:`LOG_SCHEMA`."""
 

@@ -8,6 +8,7 @@ changes.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,15 @@ import pyarrow.dataset as ds
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import LogPosition
 from open_mirroring.planning import Logged, plan_key
-from spark_jobs.change_log_schema import CHANGE, INSERT, KEY_LEFT, LOG_SCHEMA
+from spark_jobs.change_log_schema import CHANGE, HELD_SCHEMA, INSERT, KEY_LEFT, LOG_SCHEMA
 from spark_jobs.typed_rows import Failure, type_rows
 
 _COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
+
+# Long or repeated texts of few different values are read as codes.
+_READ_CODED = ("epoch", "cols", "origin")
+_FORMAT = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
+_SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
@@ -82,7 +88,7 @@ class PlanStop(Exception):
 
 def read_changes(files: Sequence[str], wanted: pc.Expression) -> pa.Table:
     """Changes from log files, with their order: files are sorted by table and bucket, so most row groups stay shut."""
-    dataset = ds.dataset(list(files), format="parquet", schema=LOG_SCHEMA)
+    dataset = ds.dataset(list(files), format=_FORMAT, schema=_SCHEMA)
     return dataset.to_table(columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False)
 
 
@@ -107,7 +113,9 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     winners = changes.take(certain["index"])
     failed = {winners["key"][at].as_py() for at in result.take(winners)}
     counted = certain.filter(pc.invert(pc.is_in(winners["key"], pa.array(sorted(failed), pa.string()))))
-    result.counts["compacted"] += (pc.sum(counted["logged"]).as_py() or 0) - counted.num_rows
+    logged, distinct = (pc.sum(counted[name]).as_py() or 0 for name in ("logged", "distinct"))
+    result.counts["duplicates"] += logged - distinct
+    result.counts["compacted"] += distinct - counted.num_rows
     pending |= failed
     if pending:
         history = _eligible(plan, read_history(sorted(pending)))
@@ -244,7 +252,11 @@ def _refuse_keyless(changes: pa.Table) -> None:
 
 
 def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str]]:
-    """Keys whose newest change is published for certain (``index`` of it, ``logged`` changes), and all other keys."""
+    """Keys whose newest change is published for certain, and all other keys.
+
+    Of a certain key ``index`` is its newest change, ``logged`` the number of its changes and ``distinct`` that of
+    their positions.
+    """
     floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     rejected = {key for _, _, key in plan.rejected if key is not None}
     narrow = pa.table(
@@ -261,12 +273,27 @@ def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str
         narrow.take(pc.sort_indices(narrow["order"]))
         .group_by("key", use_threads=False)
         .aggregate([*aggregates, ("leaves", "any")])
-        .rename_columns({"index_last": "index", "order_count": "logged"})
+        .rename_columns({"index_last": "index", "order_count": "logged", "order_count_distinct": "distinct"})
         .sort_by("index")
     )
-    once = pc.equal(lines["logged"], lines["order_count_distinct"])
+    once = pc.equal(lines["logged"], lines["distinct"])
+    once = pc.or_(once, pc.is_in(lines["key"], _repeated_alike(changes, lines.filter(pc.invert(once))["key"])))
     above = pc.greater(lines["order_first"], floor)
     certain = pc.and_(pc.and_(once, above), pc.invert(lines["leaves_any"]))
     certain = pc.and_(certain, pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
     doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())
-    return lines.filter(certain).select(["index", "logged"]), doubtful
+    return lines.filter(certain).select(["index", "logged", "distinct"]), doubtful
+
+
+def _repeated_alike(changes: pa.Table, keys: pa.ChunkedArray) -> pa.Array:
+    """Those of the keys all of whose repetitions came in one batch and are the same to the letter: whichever counts."""
+    if not len(keys):
+        return pa.array([], pa.string())
+    content = ["batch", "op", "cols", "row", "before"]
+    rows = changes.select(["key", "order", *content]).filter(pc.is_in(changes["key"], keys.combine_chunks()))
+    rows = rows.set_column(rows.schema.get_field_index("cols"), "cols", rows["cols"].cast(pa.string()))
+    every = pc.CountOptions(mode="all")
+    counts = rows.group_by(["key", "order"]).aggregate([(name, "count_distinct", every) for name in content])
+    alike = [pc.equal(counts[f"{name}_count_distinct"], 1) for name in content]
+    differing = counts.filter(pc.invert(functools.reduce(pc.and_, alike)))["key"]
+    return keys.filter(pc.invert(pc.is_in(keys, differing.combine_chunks()))).combine_chunks()

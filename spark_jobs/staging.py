@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -71,7 +72,8 @@ def stage(task: StageTask) -> list[StagedTable]:
         footer = target.footer
         is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         try:
-            planned = plan_table(plan, new.filter(is_new), _History(task.log_root, plan))
+            new = new if pc.all(is_new).as_py() is not False else new.filter(is_new)
+            planned = plan_table(plan, new, _History(task.log_root, plan))
         except PlanStop as stop:
             staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
             continue
@@ -99,15 +101,13 @@ class _History:
 
 def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
     """The changes table by table, without looking at every row once per table."""
-    changes = changes.take(pc.sort_indices(changes, [("tbl", "ascending")]))
     runs = changes["tbl"].combine_chunks().dictionary_encode()
-    counts = {line["values"]: line["counts"] for line in pc.value_counts(runs.dictionary_decode()).to_pylist()}
-    tables: dict[str, pa.Table] = {}
-    start = 0
-    for name in runs.dictionary.to_pylist():
-        tables[name] = changes.slice(start, counts[name])
-        start += counts[name]
-    return tables
+    names = runs.dictionary.to_pylist()
+    if len(names) == 1:
+        return {names[0]: changes}
+    codes = runs.indices.to_numpy()
+    places = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    return {name: changes.take(pa.array(rows)) for name, rows in zip(names, places, strict=False)}
 
 
 def _create(
