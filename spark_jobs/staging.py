@@ -23,7 +23,8 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.publishing import StagedFile
-from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table, read_changes
+from spark_jobs.log_reading import Wanted, read_changes, read_history
+from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,8 @@ def stage(task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others."""
     store = open_store(task.zone)
     plans = [plan for plan, _ in task.tables]
-    low, high = plans[0].buckets
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    wanted = pc.field("tbl").isin([plan.source for plan in plans])
-    wanted &= (pc.field("bucket") >= low) & (pc.field("bucket") < high)
-    changes = read_changes(files, wanted)
+    changes = read_changes(files, Wanted([plan.source for plan in plans], *plans[0].buckets))
     by_table = _by_table(changes)
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
@@ -96,18 +94,24 @@ class _History:
         else:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return read_changes(self._files, (pc.field("tbl") == self._plan.source) & chosen)
+        return read_history(self._files, self._plan.source, chosen)
 
 
 def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
     """The changes table by table, without looking at every row once per table."""
-    runs = changes["tbl"].combine_chunks().dictionary_encode()
-    names = runs.dictionary.to_pylist()
-    if len(names) == 1:
-        return {names[0]: changes}
-    codes = runs.indices.to_numpy()
-    places = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-    return {name: changes.take(pa.array(rows)) for name, rows in zip(names, places, strict=False)}
+    if not changes.num_rows:
+        return {}
+    coded = changes["tbl"].unify_dictionaries().combine_chunks()
+    codes = coded.indices.to_numpy()
+    rows = np.bincount(codes, minlength=len(coded.dictionary))
+    if np.count_nonzero(rows) > 1:
+        changes = changes.take(pa.array(np.argsort(codes, kind="stable"))).combine_chunks()
+    starts = np.cumsum(rows) - rows
+    return {
+        name: changes.slice(start, count)
+        for name, start, count in zip(coded.dictionary.to_pylist(), starts.tolist(), rows.tolist(), strict=True)
+        if count
+    }
 
 
 def _create(
