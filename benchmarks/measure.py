@@ -54,7 +54,7 @@ def versions() -> str:
 def _sample(cost: Cost, done: threading.Event) -> None:
     while True:
         cost._samples.append(_tree_memory())
-        if done.wait(0.1):
+        if done.wait(0.5):
             return
 
 

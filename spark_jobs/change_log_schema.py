@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from open_mirroring.log_position import KEY_BUCKETS
+
 CHANGE, FRAGMENT, REJECTED = "change", "fragment", "rejected"
 
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
@@ -57,6 +59,30 @@ LOG_SCHEMA = pa.schema(
         pa.field("raw", pa.binary()),
     ]
 )
+
+
+CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
+"""Columns of few different values: while they are held in memory, rows have codes for them."""
+
+HELD_SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in CODED else field
+        for field in LOG_SCHEMA
+        if field.name != "batch"
+    ]
+)
+"""Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
+
+
+def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
+    """Ranges of key buckets (from included, to excluded) that hold about *at_most* of a table's *rows* each.
+
+    Their number is a power of two: what is cut into more ranges is cut wherever it would be cut into fewer. Rows
+    without key (bucket -1) belong to the first range.
+    """
+    pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
+    width = KEY_BUCKETS // pieces
+    return [(low or -1, low + width) for low in range(0, KEY_BUCKETS, width)]
 
 
 class LogRow(NamedTuple):

@@ -1,8 +1,7 @@
-"""The plan rule over log files: which changes of one table are published next.
+"""The plan rule over log rows: which changes of one table are published next.
 
-:func:`open_mirroring.planning.plan_key` is the definition. A vectorised query takes a key only if a Boolean proves
-that the rule would say "publish the newest": all its changes lie above everything published, no two share a
-position, and none is the DELETE half of a key change. Every other key is decided by the definition, over all its
+:func:`open_mirroring.planning.plan_key` is the definition. Keys of which it is proved what the definition would say
+(:mod:`spark_jobs.certain_keys`) are taken all together; every other key is decided by the definition, over all its
 changes.
 """
 
@@ -14,17 +13,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import LogPosition
 from open_mirroring.planning import Logged, plan_key
-from spark_jobs.change_log_schema import CHANGE, INSERT, KEY_LEFT, LOG_SCHEMA
+from spark_jobs.certain_keys import certain_keys
+from spark_jobs.change_log_schema import INSERT
 from spark_jobs.typed_rows import Failure, type_rows
-
-_COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
@@ -80,12 +79,6 @@ class PlanStop(Exception):
         self.code, self.what = code, what
 
 
-def read_changes(files: Sequence[str], wanted: pc.Expression) -> pa.Table:
-    """Changes from log files, with their order: files are sorted by table and bucket, so most row groups stay shut."""
-    dataset = ds.dataset(list(files), format="parquet", schema=LOG_SCHEMA)
-    return dataset.to_table(columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False)
-
-
 def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
@@ -100,18 +93,21 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01).
     """
+    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     result = _Result(plan, new.num_rows)
     changes = _eligible(plan, new)
     result.counts["in_load"] = new.num_rows - changes.num_rows
-    certain, pending = _certain_keys(plan, changes)
-    winners = changes.take(certain["index"])
-    failed = {winners["key"][at].as_py() for at in result.take(winners)}
-    counted = certain.filter(pc.invert(pc.is_in(winners["key"], pa.array(sorted(failed), pa.string()))))
-    result.counts["compacted"] += (pc.sum(counted["logged"]).as_py() or 0) - counted.num_rows
-    pending |= failed
+    certain = certain_keys(changes, floor, {key for _, _, key in plan.rejected if key is not None})
+    winners = changes.filter(_mask(changes.num_rows, certain.index))
+    failed = result.take(winners)
+    counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
+    logged, repeated = (int(numbers.sum()) for numbers in counted)
+    result.counts["duplicates"] += repeated
+    result.counts["compacted"] += logged - repeated - len(counted[0])
+    pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
     if pending:
         history = _eligible(plan, read_history(sorted(pending)))
-        known = pa.concat_tables([changes, history])
+        known = pa.concat_tables([_of_keys(changes, pending), history])
         while pending:
             pending = result.decide(known, pending)
     return result.finish()
@@ -142,14 +138,14 @@ class _Result:
         self.counts["published"] += typed.rows.num_rows
         self._rows.append(typed.rows)
         if typed.rows.num_rows:
-            kept = pc.invert(pc.is_in(pa.array(range(winners.num_rows)), pa.array(failed, pa.int64())))
+            kept = pc.invert(_mask(winners.num_rows, failed))
             lowest_highest = pc.min_max(winners["order"].filter(kept) if failed else winners["order"]).as_py()
             self._bounds += [lowest_highest["min"], lowest_highest["max"]]
         return failed
 
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
-        chosen = known.filter(pc.is_in(known["key"], pa.array(sorted(keys), pa.string())))
+        chosen = _of_keys(known, keys)
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         for at, line in enumerate(chosen.to_pylist()):
@@ -243,30 +239,11 @@ def _refuse_keyless(changes: pa.Table) -> None:
         )
 
 
-def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str]]:
-    """Keys whose newest change is published for certain (``index`` of it, ``logged`` changes), and all other keys."""
-    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
-    rejected = {key for _, _, key in plan.rejected if key is not None}
-    narrow = pa.table(
-        {
-            "key": changes["key"],
-            "order": changes["order"],
-            "leaves": pc.equal(changes["op"], KEY_LEFT),
-            "index": pa.array(range(changes.num_rows), pa.int64()),
-        }
-    )
-    aggregates = [("index", "last"), ("order", "first"), ("order", "count"), ("order", "count_distinct")]
-    # One thread: only then are first and last those of the given order.
-    lines = (
-        narrow.take(pc.sort_indices(narrow["order"]))
-        .group_by("key", use_threads=False)
-        .aggregate([*aggregates, ("leaves", "any")])
-        .rename_columns({"index_last": "index", "order_count": "logged"})
-        .sort_by("index")
-    )
-    once = pc.equal(lines["logged"], lines["order_count_distinct"])
-    above = pc.greater(lines["order_first"], floor)
-    certain = pc.and_(pc.and_(once, above), pc.invert(lines["leaves_any"]))
-    certain = pc.and_(certain, pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
-    doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())
-    return lines.filter(certain).select(["index", "logged"]), doubtful
+def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
+
+
+def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:
+    mask = np.zeros(length, np.bool_)
+    mask[np.asarray(places, np.int64)] = True
+    return pa.array(mask)

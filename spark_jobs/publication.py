@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -18,13 +17,14 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
-from open_mirroring.log_position import KEY_BUCKETS, LogPosition
+from open_mirroring.log_position import LogPosition
 from open_mirroring.publishing import Intent
+from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
 from spark_jobs.staging import StageTarget
 from spark_jobs.typed_rows import landing_columns
 
-ROWS_PER_TASK = 250_000
+ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
 
 
@@ -144,10 +144,8 @@ class Preparation:
             "changes",
         )
         target = StageTarget(state.folder, self._max_rows, footer)
-        pieces = min(KEY_BUCKETS, max(1, -(-rows // ROWS_PER_TASK))) if plan.keys else 1
-        bounds = [KEY_BUCKETS * piece // pieces for piece in range(pieces + 1)]
-        bounds[0] = -1
-        plans = [(replace(plan, buckets=(low, high)), target) for low, high in pairwise(bounds)]
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
 
 

@@ -18,7 +18,14 @@ from open_mirroring.errors import TerminalError
 _JARS = Path(__file__).resolve().parents[1] / "jars"
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
+# Workers go through blocks of some 20 MB: memory that is given back after each is paid for again, page by page.
+_WORKER_MEMORY = {
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
+}
 _JOBS = {
+    **_WORKER_MEMORY,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

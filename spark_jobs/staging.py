@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,8 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.publishing import StagedFile
-from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table, read_changes
+from spark_jobs.log_reading import Wanted, read_changes, read_history
+from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,8 @@ def stage(task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others."""
     store = open_store(task.zone)
     plans = [plan for plan, _ in task.tables]
-    low, high = plans[0].buckets
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    wanted = pc.field("tbl").isin([plan.source for plan in plans])
-    wanted &= (pc.field("bucket") >= low) & (pc.field("bucket") < high)
-    changes = read_changes(files, wanted)
+    changes = read_changes(files, Wanted([plan.source for plan in plans], *plans[0].buckets))
     by_table = _by_table(changes)
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
@@ -71,7 +70,8 @@ def stage(task: StageTask) -> list[StagedTable]:
         footer = target.footer
         is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         try:
-            planned = plan_table(plan, new.filter(is_new), _History(task.log_root, plan))
+            new = new if pc.all(is_new).as_py() is not False else new.filter(is_new)
+            planned = plan_table(plan, new, _History(task.log_root, plan))
         except PlanStop as stop:
             staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
             continue
@@ -94,20 +94,24 @@ class _History:
         else:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return read_changes(self._files, (pc.field("tbl") == self._plan.source) & chosen)
+        return read_history(self._files, self._plan.source, chosen)
 
 
 def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
     """The changes table by table, without looking at every row once per table."""
-    changes = changes.take(pc.sort_indices(changes, [("tbl", "ascending")]))
-    runs = changes["tbl"].combine_chunks().dictionary_encode()
-    counts = {line["values"]: line["counts"] for line in pc.value_counts(runs.dictionary_decode()).to_pylist()}
-    tables: dict[str, pa.Table] = {}
-    start = 0
-    for name in runs.dictionary.to_pylist():
-        tables[name] = changes.slice(start, counts[name])
-        start += counts[name]
-    return tables
+    if not changes.num_rows:
+        return {}
+    coded = changes["tbl"].unify_dictionaries().combine_chunks()
+    codes = coded.indices.to_numpy()
+    rows = np.bincount(codes, minlength=len(coded.dictionary))
+    if np.count_nonzero(rows) > 1:
+        changes = changes.take(pa.array(np.argsort(codes, kind="stable"))).combine_chunks()
+    starts = np.cumsum(rows) - rows
+    return {
+        name: changes.slice(start, count)
+        for name, start, count in zip(coded.dictionary.to_pylist(), starts.tolist(), rows.tolist(), strict=True)
+        if count
+    }
 
 
 def _create(

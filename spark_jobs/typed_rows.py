@@ -7,18 +7,17 @@ by value. A value that does not fit its type is a failure of its row, with colum
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.log_position import decode_key
 from spark_jobs.change_log_schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
 from spark_jobs.sources.sql_server_types import converter, key_converter, landing_type, type_of_key_text
@@ -56,22 +55,29 @@ def type_rows(
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
     pieces: list[pa.Table] = []
-    deletes = pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT]))
-    index = pa.array(range(changes.num_rows), pa.int64())
-    gone = index.filter(deletes.combine_chunks())
+    index = pa.array(np.arange(changes.num_rows))
+    deletes = pc.is_in(changes["op"].combine_chunks(), pa.array([DELETE, KEY_LEFT]))
+    gone = index.filter(deletes)
     if len(gone):
-        pieces.append(_deletes(changes.take(gone), gone, schema, keys, types, failures))
-    kept = index.filter(pc.invert(deletes).combine_chunks())
-    lists = changes["cols"].take(kept).combine_chunks().dictionary_encode()
-    for code, text in enumerate(lists.dictionary.to_pylist()):
-        chosen = kept.filter(pc.equal(lists.indices, code))
-        pieces.append(_upserts(changes["row"].take(chosen), chosen, text, schema, keys, failures))
+        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, types, failures))
+    if len(gone) < len(index):
+        upserts = pc.invert(deletes)
+        index, texts = index.filter(upserts), changes["row"].filter(upserts).combine_chunks()
+        lists = changes["cols"].filter(upserts).unify_dictionaries().combine_chunks().dictionary_encode()
+        for code, text in enumerate(lists.dictionary.to_pylist()):
+            chosen = pc.equal(lists.indices, code)
+            rows = pc.sum(chosen).as_py()
+            if rows == 0:  # a dictionary may have values that no row has
+                continue
+            whole = rows == len(index)
+            some, places = (texts, index) if whole else (texts.filter(chosen), index.filter(chosen))
+            pieces.append(_upserts(some, places, text, schema, keys, failures))
     rows = pa.concat_tables(pieces) if pieces else schema.empty_table()
     return Typed(rows, failures)
 
 
 def _upserts(
-    texts: pa.ChunkedArray,
+    texts: pa.Array,
     index: pa.Array,
     cols: str,
     schema: pa.Schema,
@@ -81,7 +87,7 @@ def _upserts(
     source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
     wanted = [field.name for field in schema if field.name in source_types]
     read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
-    values = read(texts.combine_chunks(), wanted)
+    values = read(texts, wanted)
     bad: dict[int, Failure] = {}
     arrays: list[pa.Array] = []
     for field in list(schema)[:-1]:
@@ -95,14 +101,14 @@ def _upserts(
 
 
 def _deletes(
-    rows: pa.Table,
+    texts: pa.ChunkedArray,
     index: pa.Array,
     schema: pa.Schema,
     keys: Sequence[str],
     types: Mapping[str, str],
     failures: list[Failure],
 ) -> pa.Table:
-    key_values = [decode_key(key) for key in rows["key"].to_pylist()]
+    key_values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
     # A key's canonical text is written in its type's spelling, so the type known now reads it.
     by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
     bad: dict[int, Failure] = {}
@@ -133,11 +139,11 @@ def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
 
 def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
     # The decoder wrote these texts: one compact object each, values text or null, so a line is a row.
-    lines = b"\n".join(text.as_buffer().to_pybytes() for text in texts)
+    lines = pc.binary_join_element_wise(texts, "", "\n").buffers()[2]
     longest = pc.max(pc.binary_length(texts)).as_py()
     fields = pa.schema([pa.field(name, pa.string()) for name in wanted])
     table = pj.read_json(
-        io.BytesIO(lines),
+        pa.BufferReader(lines),
         read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 22, 2 * longest)),
         parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
     )
@@ -249,15 +255,26 @@ def _wall_clock(texts: pa.Array) -> pa.Array:
     return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
 
 
+_cast_double = _guarded(
+    r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
+)
+
+
+def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    # By way of eight bytes, as the exact reader does; what is too large for four is for that reader to refuse.
+    doubles = _cast_double(texts, sql_type, pa.float64())
+    singles = None if doubles is None else doubles.cast(kind)
+    return singles if singles is not None and pc.all(pc.is_finite(singles), min_count=0).as_py() is not False else None
+
+
 _CASTS: dict[str, _Cast] = {
     "string": _cast_text,
     "bool": _cast_bit,
     "int16": _cast_integer,
     "int32": _cast_integer,
     "int64": _cast_integer,
-    "double": _guarded(
-        r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
-    ),
+    "float": _cast_single,
+    "double": _cast_double,
     "decimal128": _cast_decimal,
     "timestamp": _cast_timestamp,
     "date32": _guarded(rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"),
