@@ -83,6 +83,7 @@ class Preparation:
             raise PlanStop(error.code, error.what) from error
         if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
+        _refuse_dropped_columns(lists, full_rows=bool(declared.full_rows))
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -189,3 +190,21 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, se
                 f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                 "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
             )
+
+
+def _refuse_dropped_columns(lists: Sequence[ColumnList], *, full_rows: bool) -> None:
+    """Stop at a column that whole rows had and newer whole rows lack: dropped, or renamed (G-07, C-75).
+
+    *lists* come in the order of their first position, so that a late row with an old list is no newer one.
+    """
+    before: set[str] = set()
+    for found in lists:
+        if not (found.whole or full_rows):
+            continue
+        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        gone = sorted(before - carried)
+        if gone:
+            raise PlanStop(
+                "SCHEMA_CHANGED", f"from position {found.first_pos} on, rows lack {gone[:5]}: dropped or renamed"
+            )
+        before |= carried
