@@ -1,4 +1,4 @@
-"""The Kafka client library, wrapped: how clients are made, what their errors mean, and what a broker says of a topic.
+"""The Kafka client library, wrapped: how clients are made, and what their errors mean.
 
 The client may say that something failed in a call's result, in a message, or in a callback only (authentication and
 certificates); all three end as one error with a code.
@@ -7,19 +7,16 @@ certificates); all three end as one error with a code.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicCollection,
-    TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from open_mirroring.config.connections import invalid
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -37,8 +34,7 @@ _DENIED = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
-_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-_REPLACED = {KafkaError.UNKNOWN_TOPIC_ID, KafkaError.INCONSISTENT_TOPIC_ID}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART}
 _PASSING = {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -48,7 +44,12 @@ _PASSING = {
     KafkaError._WAIT_COORD,
     KafkaError._PARTIAL,
     KafkaError._SSL,
-    KafkaError._DESTROY,
+    # What the client does not know while it sees no broker; a broker that says so says UNKNOWN_TOPIC_OR_PART.
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    # The client asks for the topic's new id by itself; whether it is another is for us to see.
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.INCONSISTENT_TOPIC_ID,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.BROKER_NOT_AVAILABLE,
@@ -61,12 +62,8 @@ _PASSING = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
-# What the identity service answers to a client that it will never give a token.
-_TOKEN_REFUSED = ("(400)", "(401)", "(403)")
-_RECREATED_WAY_OUT = (
-    "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
-    "write to a topic of another name, name that in the mirror file, and load its tables anew"
-)
+_TOKEN = "OAUTHBEARER token"
+_TOKEN_LATER = ("temporarily_unavailable", "server_error")
 
 
 class Broker:
@@ -115,7 +112,7 @@ class Broker:
                 found[key] = future.result()
             except KafkaException as error:
                 admin.poll(0)
-                self.fail(error.args[0], f"{where}, {key}" if isinstance(key, str) else where)
+                self.fail(error.args[0], f"topic {key}" if isinstance(key, str) else where)
         return found
 
     def check(self) -> None:
@@ -148,8 +145,8 @@ class Broker:
 
         Raises:
             TransientError: ``KAFKA_UNREACHABLE``.
-            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``, ``TOPIC_MISSING``, ``TOPIC_RECREATED``,
-                ``KAFKA_REFUSED`` for anything that has no name of its own.
+            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``, ``TOPIC_MISSING``; ``KAFKA_REFUSED`` for anything
+                that has no name of its own.
         """
         self.check()
         self._note(error)
@@ -161,8 +158,6 @@ class Broker:
                 where=self._where(where),
                 way_out="mend `source.topics`, create the topic, or grant the login Describe and Read on it",
             )
-        if error.code() in _REPLACED:
-            raise recreated("the topic's id is no longer the one that was bound", self._where(where))
         if self.passes(error):
             self.unreachable(where)
         raise TerminalError(
@@ -189,7 +184,7 @@ class Broker:
         self._last = text
         if self._final is not None:
             return
-        if error.code() in _DENIED and ("OIDC" not in text or any(code in text for code in _TOKEN_REFUSED)):
+        if error.code() in _DENIED and not _token_may_come(text):
             self._final = TerminalError(
                 "KAFKA_DENIED",
                 f"the broker refuses this login: {text}",
@@ -213,63 +208,6 @@ class Broker:
         return f"connection {self._place.connection}" + (f", {where}" if where else "")
 
 
-class Topic(NamedTuple):
-    """What a broker says of a topic; *id* is None where the broker has no ids. Offsets by partition."""
-
-    name: str
-    id: str | None
-    first: Mapping[int, int]
-    end: Mapping[int, int]
-
-
-def topic_ids(broker: Broker, admin: AdminClient, topics: Iterable[str]) -> dict[str, tuple[str | None, list[int]]]:
-    """The id and the partitions of each topic."""
-    asked = admin.describe_topics(TopicCollection(sorted(topics)))
-    found = {}
-    for name, description in broker.results(admin, asked, "topics").items():
-        uuid = description.topic_id
-        # Brokers without ids say zero.
-        known = uuid.get_most_significant_bits() or uuid.get_least_significant_bits()
-        found[name] = (str(uuid) if known else None, sorted(p.id for p in description.partitions))
-    return found
-
-
-def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[Topic]:
-    """All topics of a place with the first and the end offset of every partition, as readers may see them.
-
-    With ``read_committed`` the end lies before the first message of a transaction that is still open.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
-    """
-    committed = place.settings.options.get("isolation.level", "read_committed") == "read_committed"
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    ids = topic_ids(broker, admin, place.topics)
-    wanted = [TopicPartition(name, number) for name in ids for number in ids[name][1]]
-    # First the end: a message that retention takes in between must not make a range look longer than it was.
-    offsets = []
-    for spec in (OffsetSpec.latest(), OffsetSpec.earliest()):
-        asked = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level)
-        answers = broker.results(admin, asked, "offsets")
-        offsets.append({(p.topic, p.partition): answer.offset for p, answer in answers.items()})
-    end, first = offsets
-    return [
-        Topic(name, topic_id, {n: first[name, n] for n in numbers}, {n: end[name, n] for n in numbers})
-        for name, (topic_id, numbers) in ids.items()
-    ]
-
-
-def recreated(what: str, where: str) -> TerminalError:
-    """The error for a topic that is not the one whose offsets were bound."""
-    return TerminalError("TOPIC_RECREATED", what, where=where, way_out=_RECREATED_WAY_OUT)
-
-
-def retention_loss(lost: int, first: int, where: str) -> TerminalError:
-    """The error for messages that the broker deleted before they were read."""
-    return TerminalError(
-        "RETENTION_LOSS",
-        f"{lost} offsets are gone before they were read: the first that is left is {first}",
-        where=where,
-        way_out="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "
-        "let the source write to a topic of another name, name that in the mirror file, and load its tables anew",
-    )
+def _token_may_come(text: str) -> bool:
+    """Whether an identity service gave no token without refusing one: a refusal is JSON with ``error`` (RFC 6749)."""
+    return _TOKEN in text and ('"error"' not in text or any(code in text for code in _TOKEN_LATER))

@@ -17,8 +17,9 @@ from itertools import pairwise
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.sources.found import Found
-from spark_jobs.sources.kafka_client import Broker, Topic, recreated, retention_loss, topic_states
+from spark_jobs.sources.kafka_client import Broker
 from spark_jobs.sources.kafka_place import KafkaPlace
+from spark_jobs.sources.kafka_topics import Topic, check_id, recreated, retention_loss, topic_states
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,12 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
     for topic in topics:
         where = f"connection {place.connection}, topic {topic.name}"
         known = _partitions_bound(topic.name, bound)
-        _check_identity(topic, known, _ids_bound(topic.name, bound), where)
+        ids = _ids_bound(topic.name, bound)
+        if topic.id is not None and ids:
+            check_id(topic.name, topic.id, ids, place.connection)
+        gone = sorted(known.keys() - topic.first.keys())
+        if gone:
+            raise recreated(f"the partitions {gone} were bound and are gone: the topic was made anew", where)
         if not known:
             fresh.add(topic.name)
         for number in sorted(topic.first):
@@ -77,14 +83,6 @@ def _partitions_bound(topic: str, bound: Mapping[str, int]) -> dict[int, int]:
 
 def _ids_bound(topic: str, bound: Mapping[str, int]) -> list[str]:
     return [name.removeprefix(f"{topic}#") for name in bound if name.startswith(f"{topic}#")]
-
-
-def _check_identity(topic: Topic, known: Mapping[int, int], ids: list[str], where: str) -> None:
-    if topic.id is not None and ids and topic.id not in ids:
-        raise recreated(f"the topic's id is {topic.id}, but {', '.join(ids)} was bound: it was made anew", where)
-    gone = sorted(known.keys() - topic.first.keys())
-    if gone:
-        raise recreated(f"the partitions {gone} were bound and are gone: the topic was made anew", where)
 
 
 def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) -> tuple[int, int]:

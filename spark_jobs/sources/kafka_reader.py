@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
-from spark_jobs.sources.kafka_client import Broker, recreated, retention_loss, topic_ids
+from spark_jobs.sources.kafka_client import Broker
 from spark_jobs.sources.kafka_place import KafkaPlace
+from spark_jobs.sources.kafka_topics import prove_identity, recreated, retention_loss, topic_states
 
 _AT_ONCE = 5_000
 _WAIT_SECONDS = 0.1
@@ -61,7 +63,7 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
         yield from _Reading(place, broker, consumer, bound).messages()
     finally:
         consumer.close()
-    _prove_identity(place, broker, topic)
+    prove_identity(place, broker, topic)
 
 
 class _Reading:
@@ -83,11 +85,10 @@ class _Reading:
                 self._broker.fail(failure.args[0], self._where)
             self._broker.check()
             for message in batch:
-                error = message.error()
+                error, offset = message.error(), cast(int, message.offset())
                 if error is not None:
-                    self._take(error, message.offset())
+                    self._take(error, offset)
                     continue
-                offset = message.offset()
                 if offset >= end:
                     self._position = end
                     return
@@ -107,32 +108,21 @@ class _Reading:
         if error.code() == KafkaError._PARTITION_EOF:
             self._position = max(self._position, offset)
             return
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            self._explain()
         if not self._broker.passes(error):
+            self._explain()
             self._broker.fail(error, self._where)
 
     def _explain(self) -> None:
-        """Raise what the partition's own offsets say about why nothing comes; nothing if they are as bound."""
-        topic, _, number = self._bound.name.rpartition("/")
-        try:
-            first, end = self._consumer.get_watermark_offsets(
-                TopicPartition(topic, int(number)), timeout=self._place.timeout_seconds
-            )
-        except KafkaException as error:
-            self._broker.fail(error.args[0], self._where)
+        """Raise what the broker's own account of the topic says about why nothing comes; nothing if it is as bound."""
+        name, _, partition = self._bound.name.rpartition("/")
+        number = int(partition)
+        prove_identity(self._place, self._broker, name)
+        (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
         where = f"connection {self._place.connection}, {self._where}"
-        if end < self._bound.end:
-            raise recreated(f"the partition ends at offset {end}: the topic was made anew, or its log was cut", where)
-        if first > self._position:
-            raise retention_loss(first - self._position, first, where)
-
-
-def _prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
-    expected = [topic_id for name, topic_id in place.ids if name == topic]
-    if not expected:
-        return
-    found, _ = topic_ids(broker, broker.admin(), [topic])[topic]
-    if found is not None and found not in expected:
-        where = f"connection {place.connection}, topic {topic}"
-        raise recreated(f"the topic's id is {found}, but {', '.join(expected)} was bound: it was made anew", where)
+        if number not in topic.end:
+            raise recreated(f"it has {len(topic.end)} partitions: it was made anew", where)
+        if topic.end[number] < self._bound.end:
+            what = f"the partition ends at offset {topic.end[number]}: the topic was made anew, or its log was cut"
+            raise recreated(what, where)
+        if topic.first[number] > self._position:
+            raise retention_loss(topic.first[number] - self._position, topic.first[number], where)
