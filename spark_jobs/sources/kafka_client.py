@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import (
@@ -104,7 +104,8 @@ class Broker:
         found: dict[Key, Any] = {}
         for key, future in futures.items():
             while not future.done():
-                admin.poll(0.05)
+                wait([future], 0.05)
+                admin.poll(0)
                 self.check()
                 if time.monotonic() > deadline:
                     self.unreachable(where)
