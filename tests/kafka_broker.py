@@ -209,6 +209,9 @@ class KafkaBroker:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            # A killed broker may not come back before its old session ended.
+            "broker.session.timeout.ms": 3_000,
+            "broker.heartbeat.interval.ms": 500,
             "log.cleaner.enable": "false",
         }
         return "".join(f"{name}={value}\n" for name, value in lines.items())

@@ -27,6 +27,7 @@ OPTIONS = frozenset(
         "isolation.level",
         "max.partition.fetch.bytes",
         "metadata.max.age.ms",
+        "queued.max.messages.kbytes",
         "receive.message.max.bytes",
         "sasl.mechanism",
         "sasl.oauthbearer.extensions",

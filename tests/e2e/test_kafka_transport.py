@@ -290,10 +290,11 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
     """I28: silence is transient, and the same bound range read again holds the same messages."""
     topic, ledger = next(TOPICS), Ledger()
     kafka.create_topic(topic)
-    # More than the client fetches ahead.
-    body = b"x" * 20_000
-    kafka.publish(topic, [(0, None, body) for _ in range(4_000)])
-    at = place(kafka.connection(), topic, timeout_seconds=2.0 if returns == "later" else 60.0)
+    # Far more than the client takes and fetches ahead before the kill.
+    ahead = {"queued.max.messages.kbytes": 1024, "max.partition.fetch.bytes": 262_144}
+    body = b"x" * 4_000
+    kafka.publish(topic, [(0, None, body) for _ in range(8_000)])
+    at = place(kafka.connection(**ahead), topic, timeout_seconds=2.0 if returns == "later" else 60.0)
     (bound,) = (b for b in ledger.find(at) if b.start < b.end)
     reading = read_range(expecting(at, ledger.bound), bound)
     offsets = [next(reading).place]
@@ -302,7 +303,7 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
         if returns == "later":
             error = refused("KAFKA_UNREACHABLE", lambda: offsets.extend(m.place for m in reading), TransientError)
             assert topic in error.where
-            assert offsets == list(range(len(offsets))) and len(offsets) < 4_000
+            assert offsets == list(range(len(offsets))) and len(offsets) < 8_000
             refused("KAFKA_UNREACHABLE", lambda: ledger.find(at), TransientError)
     finally:
         kafka.start()
@@ -311,7 +312,7 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
     for message in reading:
         assert message.body == body
         offsets.append(message.place)
-    assert offsets == list(range(4_000))
+    assert offsets == list(range(8_000))
 
 
 def test_a_topic_that_is_missing_is_named(kafka: KafkaBroker, place: Place) -> None:
