@@ -9,7 +9,8 @@ Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
@@ -45,6 +46,7 @@ from spark_jobs.sources.qlik_masks import MaskOrder
 __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
 _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
+_Message = ChangeRow | TableDamage | Damage
 _SEQUENCE_DIGITS = 35
 _LAYOUTS_KEPT = 1000
 _IMAGES = (
@@ -87,11 +89,11 @@ class QlikChangeTableDecoder:
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
-        self._tables = dict(tables)
+        self.tables = dict(tables)
         self._layouts: dict[Structure, RowLayout | Refusal] = {}
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
 
-    def decode(self, messages: Iterable[ChangeRow | TableDamage | Damage]) -> Decoded:
+    def decode(self, messages: Iterable[_Message]) -> Decoded:
         """Decode rows: none is passed over, and none stops the others.
 
         A before image whose UPDATE is among the rows makes none of its own and counts as ``metadata``.
@@ -115,6 +117,14 @@ class QlikChangeTableDecoder:
             else:
                 rejected += 1
         return Decoded(rows, Dispositions(len(entries), changes, fragments, metadata, ignored, rejected), Notices())
+
+    def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
+        """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
+        rest = iter(messages)
+        while chunk := list(islice(rest, size)):
+            while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
+                chunk.append(more)
+            yield chunk
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
@@ -147,18 +157,18 @@ class QlikChangeTableDecoder:
         what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
         return [_of_pieces(pieces, Refusal("UPDATE_MISSING", what))]
 
-    def _read(self, message: ChangeRow | TableDamage | Damage) -> ReadRow | LogRow | None:
+    def _read(self, message: _Message) -> ReadRow | LogRow | None:
         """A row with its header understood, the dead letter it is, or None where its table is not mirrored."""
         if isinstance(message, Damage):
             return damaged_row(message)
         if isinstance(message, TableDamage):
-            table = self._tables.get(message.table)
+            table = self.tables.get(message.table)
             return damaged_row(message.damage)._replace(tbl=None if table is None else table.source)
         layout = self._layout(message.structure)
         if layout is None:
             return None
         if isinstance(layout, Refusal):
-            table = self._tables[message.structure.table]
+            table = self.tables[message.structure.table]
             return _rejected(message, layout)._replace(tbl=table.source)
         sequence = (layout.header(SEQUENCE, message.values) or "").strip()
         try:
@@ -174,11 +184,15 @@ class QlikChangeTableDecoder:
                 mask = refusal
         return ReadRow(message, layout, operation, sequence, mask)
 
+    def _is_before(self, row: ChangeRow) -> bool:
+        layout = self._layout(row.structure)
+        return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
+
     def _layout(self, structure: Structure) -> RowLayout | Refusal | None:
         # Rows of one file share their structure: comparing it by identity spares hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]
-        table = self._tables.get(structure.table)
+        table = self.tables.get(structure.table)
         if table is None:
             return None
         found = self._layouts.get(structure)

@@ -23,6 +23,7 @@ _encode = msgspec.json.encode
 Values = tuple[str | None, ...]
 
 SEQUENCE, OPERATION, MASK, OPERATION_NAME = "change_seq", "change_oper", "change_mask", "operation"
+PARTITION = "partition_name"
 """Names of the header columns that decide something, without their prefix; the others are for people (T-14 to T-18)."""
 
 
@@ -179,5 +180,5 @@ def _header_name(column: str, prefix: str) -> str | None:
 
 _HEADER_COLUMNS = {
     *(SEQUENCE, OPERATION, MASK, OPERATION_NAME),
-    *("stream_position", "transaction_id", "timestamp", "partition_name"),
+    *("stream_position", "transaction_id", "timestamp", PARTITION),
 }

@@ -197,7 +197,11 @@ def _texts(values: pa.Array) -> pa.Array:
 
 def _is_binary(kind: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind)))
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
+    )
 
 
 def _short_seconds(texts: pa.Array) -> pa.Array:
