@@ -73,9 +73,8 @@ def insert(server: PostgresServer, number: int, oper: str, id_: int, name: str, 
 
 
 def close(server: PostgresServer, partition: str, table: str = "items__ct") -> None:
-    server.execute(
-        f"INSERT INTO shop.attrep_cdc_partitions VALUES ('S', 'task', {quoted(partition)}, now(), now(), 'shop', '{table}')"
-    )
+    values = f"'S', 'task', {quoted(partition)}, now(), now(), 'shop', '{table}'"
+    server.execute(f"INSERT INTO shop.attrep_cdc_partitions VALUES ({values})")
 
 
 def bound_of(*ranges: BoundRange) -> dict[str, int]:
@@ -230,7 +229,7 @@ def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source
         "raw bytea, at timestamp(6))",
         f"INSERT INTO shop.\"o'd\"\"d__ct\" VALUES ('{sequence(1)}', 'I', '\\x00', NULL, 1, '', "
         "1234567890123456789012345678.0123456789, 0.1, true, '\\x00ff', '9999-12-31 23:59:59.999999')",
-        f'ALTER TABLE shop."o\'d""d__ct" ADD added date',
+        'ALTER TABLE shop."o\'d""d__ct" ADD added date',
         f'INSERT INTO shop."o\'d""d__ct" (header__change_seq, header__change_oper, id, added) '
         f"VALUES ('{sequence(2)}', 'I', 2, '2024-02-29'), (NULL, 'I', 3, NULL)",
     )

@@ -29,7 +29,7 @@ def image(text: str | None) -> dict[str, str | None]:
 
 
 def test_t12_t21_insert_update_and_delete_become_changes() -> None:
-    """T-12, T-30: an INSERT has the whole row; T-21: a DELETE needs its key only; T-10: the sequence is the position."""
+    """T-12, T-30: an INSERT has the whole row; T-21: a DELETE needs its key only; T-10: ordered by sequence."""
     decoded = decoder().decode(
         [
             row(1, "I", OLD, place=7),
