@@ -6,7 +6,8 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
@@ -114,6 +115,10 @@ class Decoder(Protocol):
         """
         ...
 
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        ...
+
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """What the fragments of one identity, from any batches and in any order, are together."""
         ...
@@ -121,6 +126,13 @@ class Decoder(Protocol):
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """The dead letters of fragments that waited too long."""
         ...
+
+
+def lists_of(messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Messages in lists of *size*; the last may be shorter."""
+    rest = iter(messages)
+    while chunk := list(islice(rest, size)):
+        yield chunk
 
 
 class Refusal(Exception):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.sources import ces_fragments
-from spark_jobs.sources.ces import CesDecoder
+from spark_jobs.sources.ces import CesDecoder, CesSettings
 from spark_jobs.sources.decoded import (
     Decoded,
     Decoder,
@@ -17,13 +17,26 @@ from spark_jobs.sources.decoded import (
     Refused,
     SourceSchema,
     Waiting,
+    lists_of,
 )
+from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik_masks import MaskOrder
 
 
 class Reading(NamedTuple):
-    """How the messages of a mirror are decoded: plain values, for a task carries them to its worker."""
+    """How the messages of a mirror are decoded: plain values, for a task carries them to its worker.
+
+    Settings have the meaning that the mirror file gives them; *topics* is the table of each topic that has but one.
+    """
 
     format: str
+    database: str | None = None
+    load: str = "1"
+    mask_order: MaskOrder = "auto"
+    header_prefix: str = "header__"
+    sparse_updates: bool = False
+    before_images: bool | None = None
+    topics: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_loads(self) -> bool:
@@ -33,11 +46,20 @@ class Reading(NamedTuple):
 
 def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
     """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""
-    return _Ces(tables)
+    if reading.format == "qlik-change-table":
+        settings = ChangeTableSettings(
+            reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
+        )
+        return QlikChangeTableDecoder(tables, settings)
+    return _Ces(tables, CesSettings(database=reading.database))
 
 
 class _Ces(CesDecoder):
     """Change events with the joining of their pieces."""
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """As :meth:`Decoder.cut`."""
+        return lists_of(messages, size)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """As :meth:`Decoder.join`."""
