@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -86,10 +87,10 @@ class BatchWriting:
             return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
         source = pinned(self.source, self.ledger.bound())
         reads = [
-            ReadTask(source, task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at))
+            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at))
             for at, task in enumerate(tasks, first_task)
         ]
-        return run_job(self.spark, f"extract batch {batch}", read, reads)
+        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""

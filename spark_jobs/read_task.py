@@ -42,7 +42,6 @@ class LogTarget:
 class ReadTask:
     """Some of a batch's bound ranges, to be read and decoded by one worker."""
 
-    source: Place
     ranges: tuple[BoundRange, ...]
     reading: Reading
     tables: Mapping[str, MirroredTable]
@@ -90,11 +89,14 @@ class Decoding:
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 
-def read(task: ReadTask) -> dict[str, Any]:
-    """Decode every message of the ranges; as :meth:`Decoding.finish`."""
+def read(source: Place, task: ReadTask) -> dict[str, Any]:
+    """Decode every message of the ranges; as :meth:`Decoding.finish`.
+
+    The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
+    """
     decoding = Decoding(task.reading, task.tables, task.schemas, task.target)
     for bound in task.ranges:
-        decoding.take(read_range(task.source, bound))
+        decoding.take(read_range(source, bound))
     return decoding.finish()
 
 

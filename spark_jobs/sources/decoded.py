@@ -7,7 +7,6 @@ so that the counts of a batch add up to the messages read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
@@ -128,10 +127,17 @@ class Decoder(Protocol):
         ...
 
 
-def lists_of(messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Messages in lists of *size*; the last may be shorter."""
-    rest = iter(messages)
-    while chunk := list(islice(rest, size)):
+def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
+    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
+    chunk: list[Any] = []
+    held = 0
+    for message in messages:
+        chunk.append(message)
+        held += len(getattr(message, "body", None) or b"")
+        if len(chunk) >= size or held >= size_in_bytes:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
         yield chunk
 
 
