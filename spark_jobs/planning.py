@@ -98,7 +98,7 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     changes = _eligible(plan, new)
     result.counts["in_load"] = new.num_rows - changes.num_rows
     certain = certain_keys(changes, floor, {key for _, _, key in plan.rejected if key is not None})
-    winners = changes.filter(_mask(changes.num_rows, certain.index))
+    winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
     failed = result.take(winners)
     counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
     logged, repeated = (int(numbers.sum()) for numbers in counted)
