@@ -29,7 +29,7 @@ CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
 
 
 class Wanted(NamedTuple):
-    """The changes of some tables in a range of key buckets: *low* included, *high* excluded."""
+    """The changes of some tables (ascending) in a range of key buckets: *low* included, *high* excluded."""
 
     sources: Sequence[str]
     low: int
@@ -47,9 +47,9 @@ class Wanted(NamedTuple):
         False: no row is wanted. True: every row is a change of the range. None: neither is proved.
         """
         asked: dict[str, tuple[Any, Any]] = {
-            "kind": (CHANGE, CHANGE),
+            "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),
-            "tbl": (min(self.sources), max(self.sources)),
+            "kind": (CHANGE, CHANGE),
         }
         proved = True
         for name, (low, high) in asked.items():
@@ -81,7 +81,8 @@ def read_changes(files: Sequence[str], wanted: Wanted) -> dict[str, pa.Table]:
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         with pq.ParquetFile(path, read_dictionary=list(_READ_CODED)) as file:
-            places = {name: file.schema_arrow.names.index(name) for name in ("kind", "tbl", "bucket")}
+            names = file.metadata.schema.names
+            places = {name: names.index(name) for name in ("kind", "tbl", "bucket")}
             proofs = [wanted.proof(file.metadata.row_group(at), places) for at in range(file.num_row_groups)]
             if proved := [at for at, proof in enumerate(proofs) if proof]:
                 _split(_read(file, proved, _COLUMNS), pieces)
@@ -92,7 +93,9 @@ def read_changes(files: Sequence[str], wanted: Wanted) -> dict[str, pa.Table]:
 
 def _split(changes: pa.Table, pieces: dict[str, list[pa.Table]]) -> None:
     """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
-    changes = changes.select(_COLUMNS).cast(CHANGES_SCHEMA)
+    changes = changes.select(_COLUMNS)
+    if not changes.schema.equals(CHANGES_SCHEMA):  # what maintenance has rewritten may call more columns nullable
+        changes = changes.cast(CHANGES_SCHEMA)
     tables = changes["tbl"].unify_dictionaries().combine_chunks()
     codes, names = tables.indices.to_numpy(), tables.dictionary.to_pylist()
     borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]

@@ -61,7 +61,7 @@ def stage(task: StageTask) -> list[StagedTable]:
     store = open_store(task.zone)
     plans = [plan for plan, _ in task.tables]
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    by_table = read_changes(files, Wanted([plan.source for plan in plans], *plans[0].buckets))
+    by_table = read_changes(files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
         new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
