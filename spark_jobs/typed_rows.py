@@ -110,9 +110,8 @@ def _deletes(
     types: Mapping[str, str],
     failures: list[Failure],
 ) -> pa.Table:
-    key_values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
     # A key's canonical text is written in its type's spelling, so the type known now reads it.
-    by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
+    by_key = _key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
     arrays = [
         typed_column(by_key[field.name], type_of_key_text(types[field.name]), field, index, bad)
@@ -122,6 +121,14 @@ def _deletes(
     ]
     arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
     return _without(arrays, schema, index, bad, failures)
+
+
+def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns that canonical key texts (JSON arrays of strings) stand for."""
+    if len(keys) == 1 and _matches(texts, r'^\["[^"\\]*"\]$'):
+        return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
+    values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
+    return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
 
 
 def _without(
