@@ -28,9 +28,14 @@ from spark_jobs.sources.qlik_change_jdbc import (
 )
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
 from tests.postgres import PostgresServer
+from tests.property.test_qlik_change_tables import folded as fold
+from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
 from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
+from workload_generator.qlik_change_tables_sql import postgresql_statements
+from workload_generator.tables import SHOP_TABLES
 
 READING = Reading("qlik-change-table")
 HEADER = (
@@ -267,6 +272,42 @@ def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
     assert source.password not in str(failure.value)
     connect(monkeypatch, source, source.port)
     assert len(read(spark, place(), [found], tmp_path / "whole")) == 3000
+
+
+@pytest.mark.parametrize("minutes", [None, 1])
+def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
+    tmp_path: Path, spark, source: PostgresServer, minutes: int | None
+) -> None:
+    """G-09, T-18, T-34: batch after batch, with masks in bytes and columns that are added on the way (T-33)."""
+    source.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in ("dbo", "control")))
+    history = history_of(11)
+    options = ChangeTableOptions(binary_mask=True, partition_minutes=minutes)
+    statements = list(postgresql_statements(SHOP_TABLES, stored_changes(history.changes, options), options))
+    tables = {table.full_name: TargetTable(table.schema, table.name) for table in SHOP_TABLES}
+    decoder = QlikChangeTableDecoder({t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES})
+    control = SourceName("control", "attrep_cdc_partitions") if minutes else None
+    at = ChangeTablePlace("shop_db", tables, control=control)
+    bound: dict[str, int] = {}
+    rows: list[LogRow] = []
+    third = len(statements) // 3
+    for batch, part in enumerate((statements[:third], statements[third : 2 * third], statements[2 * third :])):
+        source.execute(*part)
+        found = find_ranges(spark, at, bound).ranges
+        bound |= bound_of(*found)
+        parts = read_batch(spark, at, found, decoder, LogTarget(tmp_path, batch, "a", 0))
+        files = [str(tmp_path / file["path"]) for part in parts for file in part["files"]]
+        for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
+            rows.append(LogRow(**line))
+    assert find_ranges(spark, at, bound).ranges == []
+    assert {row.kind for row in rows} == {"change"}
+    mirrored = {name: sorted(map(cells, found.values())) for name, found in fold(rows).items() if found}
+    for name in history.tables:
+        assert mirrored.get(name, []) == sorted(map(cells, history.typed_final(name))), name
+
+
+def cells(row: dict[str, Any]) -> str:
+    """A row to compare: a column that was added since it was written is missing in it, and NULL; guids are capitals."""
+    return str(sorted((name, str(value).upper()) for name, value in row.items() if value is not None))
 
 
 @pytest.fixture
