@@ -36,7 +36,7 @@ from workload_generator.qlik_schemas import (
     qlik_type,
     schema_id,
 )
-from workload_generator.tables import Row, TableDef
+from workload_generator.tables import Key, Row, TableDef
 
 BY_KEY = Delivery(scheme="key")
 """How a task delivers when it partitions by key."""
@@ -110,9 +110,8 @@ def pieces(history: History, options: QlikMessageOptions) -> Iterator[Piece]:
     announced: dict[str, tuple[TableDef, int]] = {}
     rng = Random(f"replays:{options.seed}")
     for name, rows in history.initial.items():
+        table = _first_structure(history.tables[name], rows)
         for row in rows.values():
-            table = history.tables[name]
-            table = replace(table, columns=tuple(column for column in table.columns if column.name in row))
             yield from _announcement(table, announced, options)
             yield _piece(table, 0, 0, row, encode(refreshed(table, row), options))
     for txn, group in groupby(history.changes, key=lambda change: change.txn):
@@ -120,19 +119,20 @@ def pieces(history: History, options: QlikMessageOptions) -> Iterator[Piece]:
         sent = []
         for change in changes:
             yield from _announcement(change.table, announced, options)
-            row = change.after if change.after is not None else change.before
+            keyed = change.after if change.after is not None else change.before or {}
             body = encode(change, options, is_last=change is changes[-1])
-            sent.append(_piece(change.table, txn, change.seq, row or {}, body))
+            sent.append(_piece(change.table, txn, change.seq, keyed, body))
         if rng.random() < options.replays:
             yield from sent[: rng.randint(1, len(sent))]
         yield from sent
 
 
 def registered(history: History, options: QlikMessageOptions) -> list[RegisteredSchema]:
-    """What a schema registry knows of a history's tables; ids count from 1."""
+    """What a schema registry knows of a history's tables: every schema that a message may name."""
     found: dict[str, RegisteredSchema] = {}
     versions: dict[str, int] = {}
-    for table in (*(change.table for change in history.changes), *history.tables.values()):
+    earlier = [_first_structure(history.tables[name], rows) for name, rows in history.initial.items() if rows]
+    for table in (*earlier, *(change.table for change in history.changes), *history.tables.values()):
         text = data_schema(table, options.task, options.logical_types)
         if text not in found:
             version = versions[table.full_name] = versions.get(table.full_name, 0) + 1
@@ -188,6 +188,12 @@ def announcement(table: TableDef, version: int, options: QlikMessageOptions) -> 
     if options.encoding == "json":
         return _json(record) if options.framing == "bare" else _enveloped("MD", table, record, options)
     return _enveloped("MD", table, _avro(METADATA, record), options)
+
+
+def _first_structure(table: TableDef, rows: Mapping[Key, Row]) -> TableDef:
+    """The table as it was when these rows were loaded: columns added later are not in them."""
+    first = next(iter(rows.values()), {})
+    return replace(table, columns=tuple(column for column in table.columns if column.name in first))
 
 
 def _announcement(

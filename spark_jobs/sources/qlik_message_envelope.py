@@ -101,7 +101,7 @@ def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
     if kind == "MD":
         return Metadata(message)
     schema_id = whole.get("messageSchemaId")
-    if schema_id is not None and (not isinstance(schema_id, str) or isinstance(schema_id, JsonNumber)):
+    if schema_id is not None and (type(schema_id) is not str or not schema_id.isascii()):
         raise Refusal("ENVELOPE_INVALID", f"messageSchemaId is {shown(schema_id)}")
     return JsonData(schema_id or None, message)
 

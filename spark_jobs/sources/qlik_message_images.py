@@ -116,6 +116,7 @@ class TableImages:
                 raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
             try:
                 texts.append(convert(value))
+                value.encode()  # half a surrogate pair is a ValueError: no key can be written with it
             except ValueError as error:
                 raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
         return texts

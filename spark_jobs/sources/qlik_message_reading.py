@@ -226,7 +226,7 @@ class Reading:
         """The structure that a JSON message follows (K-11, K-15)."""
         table = stated or self._named_like(topic)
         if read.schema_id is not None:
-            name, found = read.schema_id, self._structures.of_id(topic, read.schema_id, table)
+            name, found = read.schema_id, self._structures.of_id(topic, read.schema_id, table, self._tables)
         else:
             known = self._candidates(topic, table)
             name, found = shape(read.record), fitting(known, read.record, self._settings.mask_order)
@@ -238,7 +238,7 @@ class Reading:
         """The structure whose schema wrote an Avro message (K-03, K-04)."""
         table = stated or self._named_like(topic)
         if read.schema_id is not None:
-            found = self._structures.of_id(topic, read.schema_id, table)
+            found = self._structures.of_id(topic, read.schema_id, table, self._tables)
             if found is None:
                 raise _StructureUnknown(read.schema_id, table)
             return found

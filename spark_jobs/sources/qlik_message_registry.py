@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from spark_jobs.sources.decoded import Refusal, SourceSchema, shown
@@ -57,15 +57,15 @@ class Structures:
             index[name].sort(key=lambda known: known.age, reverse=True)
         return True
 
-    def of_id(self, topic: str, schema_id: str, table: str | None) -> Structure | None:
+    def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
         """The newest structure with this id: of the topic, else of any; *table* tells apart what shares it.
 
         Raises:
-            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it.
+            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*.
         """
         every = self._by_id.get(schema_id, ())
         found = [known for known in every if known.topic == topic] or every
-        if len({known.table for known in found}) > 1:
+        if len({known.table for known in found}) > 1 and any(known.table in mirrored for known in found):
             found = [known for known in found if known.table == table]
             if not found:
                 raise Refusal("SCHEMA_AMBIGUOUS", f"several tables have the schema {shown(schema_id)}")

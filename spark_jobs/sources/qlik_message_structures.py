@@ -163,17 +163,15 @@ def read_announcement(record: Any, topic: str) -> Structure:
     avro = record.get("dataSchema")
     if isinstance(avro, dict):
         avro = json.dumps(avro)
-    if avro is not None and not isinstance(avro, str):
+    if avro is not None and (not isinstance(avro, str) or isinstance(avro, JsonNumber)):
         raise Refusal("METADATA_INVALID", f"dataSchema is {shown(avro)}")
-    return Structure(
-        topic,
-        _text(record, "schemaId"),
-        f"{schema}.{table}",
-        _number(lineage, "tableVersion"),
-        columns,
-        avro or None,
-        _text(lineage, "timestamp"),
-    )
+    version, timestamp = _number(lineage, "tableVersion"), _text(lineage, "timestamp")
+    found = Structure(topic, _text(record, "schemaId"), f"{schema}.{table}", version, columns, avro or None, timestamp)
+    try:
+        found.announced.document.encode()
+    except UnicodeEncodeError as error:
+        raise Refusal("METADATA_INVALID", f"a name is no text: {error.reason}") from error
+    return found
 
 
 @lru_cache(maxsize=512)
