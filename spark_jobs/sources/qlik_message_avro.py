@@ -69,6 +69,7 @@ class DataSchema:
             named: dict[str, Any] = {}
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
+            self._texts = {field.name: field.text for field in self.fields}
             # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
@@ -91,14 +92,12 @@ class DataSchema:
             ValueError: a value that its logical type does not have, naming the column.
         """
         image: dict[str, str | None] = {}
-        for name, _, text in self.fields:
-            if name not in values:
-                continue
-            value = values[name]
-            try:
-                image[name] = None if value is None else text(value)
-            except (ValueError, OverflowError) as error:
-                raise ValueError(f"the value of {shown(name)}, {shown(value)}: {error}") from error
+        name = ""
+        try:
+            for name, value in values.items():
+                image[name] = None if value is None else self._texts[name](value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"the value of {shown(name)}, {shown(values[name])}: {error}") from error
         return image
 
 

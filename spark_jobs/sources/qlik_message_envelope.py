@@ -127,9 +127,7 @@ def _json(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise Refusal("BODY_NOT_UTF8", str(error)) from error
     try:
-        whole = json.loads(
-            text, object_pairs_hook=_unique, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_no_number
-        )
+        whole = _decode_json(text)
     except (ValueError, RecursionError) as error:
         raise Refusal("JSON_MALFORMED", str(error)) from error
     if not isinstance(whole, dict):
@@ -147,3 +145,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON number")
+
+
+_decode_json = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_no_number
+).decode

@@ -15,6 +15,7 @@ import msgspec
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.decoded import MirroredTable, Refusal, shown
+from spark_jobs.sources.qlik_message_envelope import JsonNumber
 from spark_jobs.sources.qlik_message_structures import Column, Structure
 from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 
@@ -64,15 +65,21 @@ class TableImages:
             return None
         if not isinstance(values, Mapping):
             raise Refusal("ROW_MALFORMED", f"{name} is no object but {shown(values)}")
+        unknown = values.keys() - self.structure.by_name.keys()
+        if unknown:
+            reason = f"{name} has a value for {shown(min(unknown))}, which is no announced column"
+            raise Refusal("ROW_MALFORMED", reason)
         image: Image = {}
         for column, value in values.items():
-            if column not in self.structure.by_name:
-                raise Refusal("ROW_MALFORMED", f"{name} has a value for {shown(column)}, which is no announced column")
-            if isinstance(value, bool):
-                value = "true" if value else "false"
-            elif value is not None and not isinstance(value, str):
+            kind = type(value)
+            if kind is str or value is None:
+                image[column] = value
+            elif kind is JsonNumber:
+                image[column] = str(value)
+            elif kind is bool:
+                image[column] = "true" if value else "false"
+            else:
                 raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no plain value")
-            image[column] = None if value is None else str(value)
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:
@@ -197,7 +204,8 @@ def _mend(column: Column, binary: BinaryText) -> Callable[[str], str] | None:
     except TerminalError:
         return None
     if kind.startswith(("datetime2", "time")):
-        return _cut_seconds
+        sound = len("hh:mm:ss.1234567") + (len("yyyy-mm-dd ") if kind.startswith("datetime2") else 0)
+        return lambda text: text if len(text) <= sound else _cut_seconds(text)
     return _hexadecimal if kind.startswith("varbinary") and binary == "base64" else None
 
 

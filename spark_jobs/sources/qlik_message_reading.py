@@ -6,6 +6,7 @@ Public source: Qlik Help, *Metadata and data messages*.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
@@ -281,6 +282,7 @@ def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> Lo
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
 
 
+@lru_cache(maxsize=1024)
 def _topic(origin: str) -> str:
     """The topic of ``topic/partition``; empty where the origin is a file, which tells none."""
     topic, _, partition = origin.rpartition("/")

@@ -64,6 +64,8 @@ class Structures:
             Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*.
         """
         every = self._by_id.get(schema_id, ())
+        if len(every) == 1:
+            return every[0]
         found = [known for known in every if known.topic == topic] or every
         if len({known.table for known in found}) > 1 and any(known.table in mirrored for known in found):
             found = [known for known in found if known.table == table]
