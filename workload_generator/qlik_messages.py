@@ -14,7 +14,6 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
 from itertools import groupby
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -29,13 +28,13 @@ from workload_generator.qlik_schemas import (
     ENVELOPE,
     METADATA,
     METADATA_TEXT,
-    QlikType,
     data_schema,
     metadata,
     parsed_data_schema,
     qlik_type,
     schema_id,
 )
+from workload_generator.qlik_values import avro_value, json_value
 from workload_generator.tables import Key, Row, TableDef
 
 BY_KEY = Delivery(scheme="key")
@@ -251,43 +250,13 @@ def _mask(table: TableDef, names: Iterable[str], options: QlikMessageOptions) ->
 def _values(table: TableDef, row: Row | None, options: QlikMessageOptions) -> dict[str, Any] | None:
     if row is None:
         return None
-    value = _json_value if options.encoding == "json" else _avro_value
+    value = json_value if options.encoding == "json" else avro_value
     values: dict[str, Any] = {}
     for column in table.columns:
         text = row[column.name]
         kind = qlik_type(column.sql_type)
         values[column.name] = None if text is None else value(kind, text, options.logical_types)
     return values
-
-
-def _json_value(kind: QlikType, text: str, _logical_types: bool) -> Any:
-    if kind.name in ("UINT1", "INT2", "INT4", "INT8"):
-        return int(text)
-    if kind.name.startswith("REAL"):
-        return float(text)
-    if kind.name == "BOOLEAN":
-        return text == "1"
-    if kind.name in ("BYTES", "BLOB"):
-        return text[2:]
-    return _six_digits(text) if kind.name == "DATETIME" else text
-
-
-def _avro_value(kind: QlikType, text: str, logical_types: bool) -> Any:
-    if kind.name in ("BYTES", "BLOB"):
-        return bytes.fromhex(text[2:])
-    if logical_types and kind.name == "DATE":
-        return (date.fromisoformat(text) - date(1970, 1, 1)).days
-    if logical_types and kind.name == "DATETIME":
-        return (datetime.fromisoformat(_six_digits(text)) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    if logical_types and kind.name == "NUMERIC":
-        unscaled = int(text.replace(".", ""))
-        return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
-    return _json_value(kind, text, logical_types)
-
-
-def _six_digits(text: str) -> str:
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction[:6]:0<6}"
 
 
 def _registry_id(table: TableDef, options: QlikMessageOptions) -> int:

@@ -192,6 +192,28 @@ def test_a_record_in_the_wrong_topic_is_a_homeless_dead_letter_k15_k43(body: byt
     assert "dbo.other" in (row.reason or "")
 
 
+def test_an_avro_change_that_names_another_table_than_its_schema_is_homeless_k15() -> None:
+    schema = avro_schema()
+    headers = next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "headers")
+    headers += [{"name": name, "type": "string"} for name in ("schema", "table")]
+    for table, code in (("orders", None), ("other", "WRONG_TOPIC")):
+        record = change("INSERT", ROW)
+        record["headers"] |= {"schema": "dbo", "table": table}
+        row = only(decode(avro_md(schema), avro_enveloped("DT", datum(schema, record), ID)))
+        assert (row.code, row.tbl) == (code, None if code else "dbo.orders")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\udc00"])
+def test_a_key_that_is_no_text_is_not_known_g02(half: str) -> None:
+    table = MirroredTable("dbo.orders", ("name",))
+    for operation, data, before in (("INSERT", "@", None), ("UPDATE", "x", "@"), ("DELETE", "@", None)):
+        old = None if before is None else {**ROW, "name": before}
+        body = dt(operation, {**ROW, "name": data}, old).replace(b"@", half.encode())
+        row = only(decode(md(), body, tables=[table]))
+        assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", '["x"]' if before else None)
+        assert "'name'" in (row.reason or "")
+
+
 @pytest.mark.parametrize(
     ("announced", "body", "code", "words"),
     [

@@ -146,6 +146,17 @@ def test_a_message_without_masks_carries_what_it_names_k23() -> None:
     assert (values(row.row), row.whole) == ({"id": "7", "price": "1.50"}, False)
 
 
+def test_an_empty_mask_is_no_mask_k18_k23() -> None:
+    row = changed("REFRESH", ROW, columnMask="", changeMask="")
+    assert (values(row.row), row.whole) == (TEXTS, True)
+
+
+def test_what_was_not_sent_is_in_no_old_image_either_k23_g03() -> None:
+    unsent = {"id": 7, "name": "Ada", "price": None, "note": None}
+    left, row_set = decode(md(), dt("UPDATE", {**unsent, "id": 8}, unsent, columnMask="03")).rows
+    assert (values(left.before), values(row_set.row)) == ({"id": "7", "name": "Ada"}, {"id": "8", "name": "Ada"})
+
+
 def test_a_captured_mask_of_three_columns_k20_k23() -> None:
     columns = [("id", "INT4", 10, 0, 0, 1), ("b", "STRING", 5, 0, 0, 0), ("c", "STRING", 5, 0, 0, 0)]
     body = dt("UPDATE", {"id": 7, "b": None, "c": "z"}, changeMask="00", columnMask="05")
