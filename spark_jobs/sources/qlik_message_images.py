@@ -22,6 +22,9 @@ from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 Image = dict[str, str | None]
 """Column name to value text; the names that were there."""
 
+_WRITTEN_KEPT = 1000
+"""Selections of columns remembered: a task sends few; a hostile stream must not fill the memory."""
+
 _encode = msgspec.json.encode
 _FINE_SECONDS = re.compile(r"([^.]*\.[0-9]{7})[0-9]{1,2}")
 
@@ -32,6 +35,14 @@ class Row(NamedTuple):
     cols: str
     values: str
     whole: bool
+
+
+class _Written(NamedTuple):
+    """How images with the same names are written: ``names`` in this order, None for just as they are."""
+
+    cols: str
+    whole: bool
+    names: tuple[str, ...] | None
 
 
 class TableImages:
@@ -50,7 +61,8 @@ class TableImages:
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
         self._mend = {column.name: mend for column in structure.columns if (mend := _mend(column, binary))}
         self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
-        self._cols: dict[tuple[str, ...], tuple[str, bool]] = {}
+        self._large = [column.name for column in structure.columns if column.is_large]
+        self._written: dict[tuple[str, ...], _Written] = {}
         self.key_bits = sum(structure.by_name[name].bit for name in table.key if name in structure.by_name)
         self._all_bits = sum(column.bit for column in structure.columns)
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
@@ -157,8 +169,7 @@ class TableImages:
         Raises:
             Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text.
         """
-        names = tuple([column.name for column in self._kept if column.name in image])
-        return self._row(names, image)
+        return self._row(image)
 
     def before(self, image: Image) -> Row:
         """An image of a row that leaves: without the large objects that are null, for old ones may not be sent (K-22).
@@ -166,25 +177,32 @@ class TableImages:
         Raises:
             Refusal: as :meth:`after`.
         """
-        names = [c.name for c in self._kept if image.get(c.name) is not None or (c.name in image and not c.is_large)]
-        return self._row(tuple(names), image)
+        unsent = [name for name in self._large if name in image and image[name] is None]
+        return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
 
-    def _row(self, names: tuple[str, ...], image: Image) -> Row:
-        found = self._cols.get(names)
+    def _row(self, image: Image) -> Row:
+        found = self._written.get(tuple(image))
         if found is None:
-            found = self._cols[names] = self._columns(names)
+            found = self._how_written(tuple(image))
+        values = image if found.names is None else {name: image[name] for name in found.names}
         try:
-            return Row(found[0], _encode({name: image[name] for name in names}).decode(), found[1])
+            return Row(found.cols, _encode(values).decode(), found.whole)
         except UnicodeEncodeError as error:
             raise Refusal("ROW_MALFORMED", f"a value is no text: {error.reason}") from error
 
-    def _columns(self, names: tuple[str, ...]) -> tuple[str, bool]:
-        columns = [self.structure.by_name[name] for name in names]
+    def _how_written(self, carried: tuple[str, ...]) -> _Written:
+        columns = [column for column in self._kept if column.name in carried]
         try:
-            text = _encode([[c.name, c.log_type(), c.ordinal - 1] for c in columns]).decode()
+            cols = _encode([[c.name, c.log_type(), c.ordinal - 1] for c in columns]).decode()
         except TerminalError as error:
             raise Refusal("COLUMNS_INVALID", error.what) from error
-        return text, len(names) == len(self._kept)
+        names = tuple(column.name for column in columns)
+        if len(self._written) >= _WRITTEN_KEPT:
+            self._written.clear()
+        found = self._written[carried] = _Written(
+            cols, len(columns) == len(self._kept), None if names == carried else names
+        )
+        return found
 
 
 def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | None:
