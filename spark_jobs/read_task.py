@@ -70,6 +70,7 @@ class Decoding:
         schemas: Sequence[SourceSchema],
         target: LogTarget,
     ) -> None:
+        self._reading, self._tables, self._known = reading, tables, list(schemas)
         self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
 
@@ -79,9 +80,16 @@ class Decoding:
             decoded = self._decoder.decode(chunk)
             self._counts.update(decoded.counts._asdict())
             self._counts.update(decoded.notices._asdict())
-            self._schemas.update(decoded.schemas)
+            self._learn(decoded.schemas)
             self._notes.take(decoded.rows)
             self._writer.add(decoded.rows)
+
+    def _learn(self, announced: Iterable[SourceSchema]) -> None:
+        fresh = set(announced) - self._schemas
+        if fresh:
+            self._schemas |= fresh
+            self._known += sorted(fresh)
+            self._decoder = decoder_of(self._reading, self._tables, self._known)
 
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""

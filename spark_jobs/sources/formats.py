@@ -21,6 +21,7 @@ from spark_jobs.sources.decoded import (
 )
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
 
 
 class Reading(NamedTuple):
@@ -36,6 +37,7 @@ class Reading(NamedTuple):
     header_prefix: str = "header__"
     sparse_updates: bool = False
     before_images: bool | None = None
+    sequence_digits: int = 35
     topics: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -51,15 +53,28 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
             reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
         )
         return QlikChangeTableDecoder(tables, settings)
+    if reading.format == "qlik-message":
+        chosen = QlikMessageSettings(
+            reading.load, reading.mask_order, dict(reading.topics), sequence_digits=reading.sequence_digits
+        )
+        return _QlikMessages(tables, schemas, chosen)
     return _Ces(tables, CesSettings(database=reading.database))
 
 
-class _Ces(CesDecoder):
-    """Change events with the joining of their pieces."""
+class _Anywhere:
+    """Messages that may be cut anywhere."""
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
         """As :meth:`Decoder.cut`."""
         return lists_of(messages, size)
+
+
+class _QlikMessages(_Anywhere, QlikMessageDecoder):
+    """Messages of Qlik tasks."""
+
+
+class _Ces(_Anywhere, CesDecoder):
+    """Change events with the joining of their pieces."""
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """As :meth:`Decoder.join`."""

@@ -14,6 +14,16 @@ from spark_jobs.sources.message_files import SourcePlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
 from spark_jobs.sources.transports import ChangeFilesPlace, Place
 
+_SETTINGS = (
+    "database",
+    "load",
+    "mask_order",
+    "header_prefix",
+    "sparse_updates",
+    "before_images",
+    "sequence_digits",
+)
+
 
 class MirrorSource(NamedTuple):
     """The source of a mirror; *tables* by their names in messages, where nothing is quoted."""
@@ -38,11 +48,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
 
 def _reading(mirror: Mirror) -> Reading:
     source = mirror.source
-    chosen = {
-        name: value
-        for name in ("database", "load", "mask_order", "header_prefix", "sparse_updates", "before_images")
-        if (value := getattr(source, name)) is not None
-    }
+    chosen = {name: value for name in _SETTINGS if (value := getattr(source, name)) is not None}
     topics = tuple((t.topic, ".".join(t.source_name)) for t in mirror.tables if t.topic is not None)
     return Reading(source.format, topics=topics, **chosen)
 
