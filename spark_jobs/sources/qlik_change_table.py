@@ -223,7 +223,7 @@ class QlikChangeTableDecoder:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
-            if self._may_change_key(layout, changed, together):
+            if self._may_change_key(entry, changed, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
@@ -235,15 +235,17 @@ class QlikChangeTableDecoder:
         image = before.layout.image(before.row.values)
         return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
 
-    def _may_change_key(self, layout: RowLayout, changed: frozenset[int] | None, together: Together) -> bool:
+    def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
         """Whether an UPDATE without before image has to wait for one."""
-        if not layout.key_places:
-            return False
-        if changed is not None:
-            return bool(changed & layout.key_places)
-        if self.settings.before_images is None:
-            return together.has_images(layout.source)
-        return self.settings.before_images
+        keys = entry.layout.key_places
+        stored = self.settings.before_images
+        has_images = together.has_images(entry.layout.source) if stored is None else stored
+        if changed is None:
+            return bool(keys) and has_images
+        if has_images and isinstance(entry.mask, dict):
+            # It will come: better wait than trust one of two readings.
+            return any(keys & places for places in entry.mask.values())
+        return bool(keys & changed)
 
     def _row_set(
         self, entry: ReadRow, key: str | None, before: Values | None, changed: frozenset[int] | None
