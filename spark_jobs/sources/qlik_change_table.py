@@ -42,6 +42,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
     Structure,
     TableDamage,
     Values,
+    content,
     row_bytes,
 )
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
@@ -125,7 +126,7 @@ class QlikChangeTableDecoder:
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
-        rows = {(row.structure, row.values): row for row in map(restored, in_order(pieces))}
+        rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
         updates = [entry for entry in read if entry.operation == UPDATE]

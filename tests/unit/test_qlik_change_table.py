@@ -327,5 +327,19 @@ def test_t24_where_images_are_stored_a_mask_that_can_be_read_two_ways_waits_for_
     assert [r.kind for r in decoder().decode([update, *pair]).rows] == ["fragment", "change"]
 
 
+def test_t18_t33_a_half_read_again_after_a_column_was_added_is_the_same_half() -> None:
+    """The overlap reads rows again; since then the table may have a column more, NULL in all of them."""
+    wider = Structure(TABLE, (*ITEMS.columns, ChangeColumn("added", "int")))
+    one = decoder()
+    before = only(one.decode([row(1, "B", OLD, place=1)]))
+    again = only(one.decode([row(1, "B", (*OLD, None), structure=wider, origin="later", place=1)]))
+    update = only(one.decode([row(1, "U", MOVED, bits=mask(KEY_BIT), place=2)]))
+    joined = one.join([again, update, before])
+    assert isinstance(joined, Decoded)
+    assert [(r.op, len(image(r.cols))) for r in joined.rows] == [("K", 4), ("U", 4)]
+    together = one.decode([row(1, "B", OLD), row(1, "B", (*OLD, None), structure=wider), row(1, "U", MOVED)])
+    assert [r.op for r in together.rows] == ["K", "U"]
+
+
 def test_a_decoder_travels_to_the_workers() -> None:
     assert pickle.loads(pickle.dumps(decoder())).decode([row(1, "I", OLD)]).counts.changes == 1
