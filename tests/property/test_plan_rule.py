@@ -250,3 +250,12 @@ def decided(target: Target, up_to: int) -> dict[str, object]:
             after, before = (None if image is None else dict(image) for image in (c.after, c.before))
             by_key.setdefault(c.key, []).append(Logged(number, position, c.op, after, before))
     return {key: plan_key(changes, target.batch) for key, changes in by_key.items()}
+
+
+def test_a_row_read_again_with_a_null_more_is_the_same_row_t33() -> None:
+    """T-18, T-33, G-02: after a column was added, rows that are read again have it, empty."""
+    place = LogPosition(0, "1", "1", 1)
+    first = Logged(1, place, "I", {"id": "1", "v": "7"}, None)
+    again = Logged(2, place, "I", {"id": "1", "v": "7", "added": None}, None)
+    assert plan_key([first, again], 1) == plan_key([first], 1)._replace(duplicates=1)
+    assert plan_key([first, again._replace(after={"id": "1", "v": "7", "added": "x"})], 1).conflict is not None
