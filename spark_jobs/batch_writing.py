@@ -23,6 +23,7 @@ from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports import Place, pinned
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class BatchWriting:
     source: Place | ChangeTablePlace
     reading: Reading
     tables: Mapping[str, MirroredTable]
+    registry: SchemaRegistry | None
     timeout: timedelta
 
     def write(self, batch: int, ranges: Sequence[BoundRange]) -> Manifest:
@@ -55,7 +57,7 @@ class BatchWriting:
         full = [bound for bound in ranges if bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, first_task=0)
-        announced = sorted({SourceSchema(*s) for part in parts for s in part["schemas"]} - set(known))
+        announced = sorted(self._announced(parts) - set(known))
         if announced:
             # A structure may stand behind its messages, in another task: those that missed it are read once more.
             known += announced
@@ -91,6 +93,15 @@ class BatchWriting:
             for at, task in enumerate(tasks, first_task)
         ]
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
+
+    def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
+        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        if self.registry is None:
+            return told
+        waiting = {identity for part in parts for identity in part["fragments"]}
+        waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
+        return told | set(self.registry.schemas(waiting))
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""

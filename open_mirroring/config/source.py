@@ -32,6 +32,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
+    "schema_registry": ((_MESSAGE,), ("files", "kafka")),
     "header_prefix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
@@ -96,6 +97,11 @@ class Source(Section):
     sequence_digits: Positive | None = Field(
         default=None,
         description="For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
+    )
+    schema_registry: ConnectionName | None = Field(
+        default=None,
+        description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry only "
+        "a schema's number (K-04).",
     )
     header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None,
