@@ -39,6 +39,10 @@ test-fast: setup ## the tests alone; ARGS="..." goes to pytest
 test-long: setup ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
+.PHONY: rules
+rules: $(VENV)/.installed ## the rules of docs/rules/ with the tests that name each; fails on a rule without one
+	@$(RUN) -m tests.rules
+
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
 	@echo "lint: ruff check, ruff format, mypy"

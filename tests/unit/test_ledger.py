@@ -179,7 +179,10 @@ def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
 def test_a_stream_that_begins_anew_stops_its_table(
     extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
 ) -> None:
-    """G-01: the first incarnation is number 0; the order of others is nobody's to guess."""
+    """G-01: the first incarnation is number 0; the order of others is nobody's to guess.
+
+    C-33, C-85: another guid is a stream that was set up anew, and what changed in between was lost.
+    """
     completed(extracting, manifest())
     assert reader.tables()["dbo.a"].row.stop is None
     unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
@@ -295,6 +298,7 @@ def test_confirming_moves_the_numbers_and_records_the_files(
 def test_an_empty_publication_moves_the_batch_and_no_number(
     publishing: PublishLedger, table: str, reader: LedgerReader
 ) -> None:
+    """G-10: the mark is the ledger's own, whatever rows a batch leaves at the target."""
     version = row_of(publishing.intend({table: (acquired(publishing, table), INTENT)})).version
     version = row_of(publishing.seal({table: (version, (), DETAILS._replace(rejected=()))})).version
     done = row_of(publishing.confirm({table: version}))
