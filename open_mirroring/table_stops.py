@@ -20,7 +20,10 @@ WAYS_OUT = {
     "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {RESET}: a "
     "change of an unknown row is missing",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
-    "carry whole rows, say `full_rows: true` in the mirror file and lift the stop",
+    "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert on, `complete_rows: "
+    "true` in the mirror file, and lift the stop",
+    "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
+    f"1 for the table at the source, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {RESET}",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Logged, plan_key
+from open_mirroring.planning import Logged, Row, plan_key
 from spark_jobs.certain_keys import certain_keys
-from spark_jobs.change_log_schema import INSERT
+from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.partial_rows import carries_all, partial_keys, with_rows
 from spark_jobs.typed_rows import Failure, type_rows
 
 Identity = tuple[str, str, str | None]
@@ -41,6 +42,8 @@ class TablePlan:
         stream_from: changes below this commit are in the initial load already (first incarnation only).
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
+        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
+            *history_files* are all that hold the table.
     """
 
     table_id: str
@@ -56,6 +59,7 @@ class TablePlan:
     columns: tuple[LandingColumn, ...]
     types: Mapping[str, str]
     buckets: tuple[int, int] = (-1, 64)
+    completing: bool = False
 
 
 class PlannedRows(NamedTuple):
@@ -91,13 +95,17 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
         read_history: given keys, their changes in *history_files*.
 
     Raises:
-        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01).
+        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
+            ``ROW_INCOMPLETE`` (G-04).
     """
     floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     result = _Result(plan, new.num_rows)
     changes = _eligible(plan, new)
     result.counts["in_load"] = new.num_rows - changes.num_rows
-    certain = certain_keys(changes, floor, {key for _, _, key in plan.rejected if key is not None})
+    uncertain = {key for _, _, key in plan.rejected if key is not None}
+    if plan.completing:
+        uncertain |= partial_keys(changes, plan.types)
+    certain = certain_keys(changes, floor, uncertain)
     winners = changes.filter(_mask(changes.num_rows, certain.index))
     failed = result.take(winners)
     counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
@@ -146,27 +154,34 @@ class _Result:
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
         chosen = _of_keys(known, keys)
+        by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         for at, line in enumerate(chosen.to_pylist()):
-            logged = _logged(line, at, self._plan.epochs)
+            logged = _logged(line, at, self._plan)
+            by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
                 untypable[line["key"]].add(logged.position)
         winners: list[int] = []
+        completed: dict[int, Row] = {}
         counted: dict[str, Counter[str]] = {}
         for key, changes in by_key.items():
             decided = plan_key(changes, self._plan.batch_from, untypable[key])
             if decided.conflict:
                 raise _conflict(key, *decided.conflict)
+            if decided.incomplete:
+                raise _incomplete(decided.incomplete, self._plan.types)
             counted[key] = Counter(
                 duplicates=decided.duplicates,
                 superseded=decided.superseded,
                 compacted=decided.compacted,
             )
             if decided.publish is not None:
+                if decided.publish.after is not by_handle[decided.publish.handle].after:
+                    completed[len(winners)] = decided.publish.after or {}
                 winners.append(decided.publish.handle)
-        rows = chosen.take(pa.array(winners, pa.int64()))
+        rows = with_rows(chosen.take(pa.array(winners, pa.int64())), completed, self._plan.types)
         failed = {rows["key"][at].as_py() for at in self.take(rows)}
         for key in keys - failed:
             self.counts.update(counted[key])
@@ -195,11 +210,12 @@ def _identity(line: Mapping[str, Any]) -> Identity:
     return (line["epoch"], line["pos"], line["key"])
 
 
-def _logged(line: Mapping[str, Any], handle: int, epochs: Mapping[str, int]) -> Logged:
-    position = LogPosition.parse(epochs[line["epoch"]], line["pos"])
+def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
-    return Logged(line["batch"], position, line["op"], after, before, handle)
+    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole)
 
 
 def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -207,6 +223,14 @@ def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
         "IDENTITY_CONFLICT",
         f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
         f"key of {len(key or '')} characters",
+    )
+
+
+def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
+    absent = sorted(types.keys() - (change.after or {}).keys())
+    return PlanStop(
+        "ROW_INCOMPLETE",
+        f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
 
 

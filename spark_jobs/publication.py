@@ -81,8 +81,9 @@ class Preparation:
                 types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
         except TerminalError as error:
             raise PlanStop(error.code, error.what) from error
-        if not declared.full_rows:
+        if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
+        _refuse_dropped_columns(lists, full_rows=bool(declared.full_rows))
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -98,7 +99,8 @@ class Preparation:
         unknown = sorted({part.epoch for part in new} - epochs.keys())
         if unknown:
             raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
-        highest, history = self._history(state.source, intent.batch_from, new, epochs)
+        completing = bool(self._declared[state.source].complete_rows)
+        highest, history = self._history(state.source, intent.batch_from, new, epochs, whole=completing)
         return TablePlan(
             table_id=state.id,
             source=state.source,
@@ -112,23 +114,31 @@ class Preparation:
             rejected=rejected,
             columns=schema.columns,
             types=types,
+            completing=completing,
         )
 
     def _history(
-        self, source: str, batch_from: int, new: Sequence[BatchContents], epochs: Mapping[str, int]
+        self,
+        source: str,
+        batch_from: int,
+        new: Sequence[BatchContents],
+        epochs: Mapping[str, int],
+        *,
+        whole: bool,
     ) -> tuple[LogPosition | None, tuple[str, ...]]:
         """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
 
-        Changes of earlier transactions cannot matter: what is new is newer than all of them.
+        Changes of earlier transactions cannot matter: what is new is newer than all of them. The *whole* history is
+        for rows that earlier changes complete.
         """
         highest = self._reader.highest(source, batch_from) if batch_from and new else {}
         if not highest:
             return None, ()
         lowest = min(LogPosition.parse(epochs[part.epoch], part.lowest) for part in new)
         reaching = {
-            epoch: lowest.major if epochs[epoch] == lowest.epoch else ""
+            epoch: lowest.major if epochs[epoch] == lowest.epoch and not whole else ""
             for epoch in highest
-            if epochs[epoch] >= lowest.epoch
+            if epochs[epoch] >= lowest.epoch or whole
         }
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
         return top, _files(self._reader.history(source, batch_from, reaching))
@@ -180,3 +190,21 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, se
                 f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                 "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
             )
+
+
+def _refuse_dropped_columns(lists: Sequence[ColumnList], *, full_rows: bool) -> None:
+    """Stop at a column that whole rows had and newer whole rows lack: dropped, or renamed (G-07, C-75).
+
+    *lists* come in the order of their first position, so that a late row with an old list is no newer one.
+    """
+    before: set[str] = set()
+    for found in lists:
+        if not (found.whole or full_rows):
+            continue
+        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        gone = sorted(before - carried)
+        if gone:
+            raise PlanStop(
+                "SCHEMA_CHANGED", f"from position {found.first_pos} on, rows lack {gone[:5]}: dropped or renamed"
+            )
+        before |= carried

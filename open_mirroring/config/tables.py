@@ -120,6 +120,11 @@ class Table(Section):
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
+    complete_rows: StrictBool | None = Field(
+        default=None,
+        description="Whether update events that carry only what changed are completed by the earlier changes of their "
+        "row (G-04). The log must hold the row from its insert on: not for tables with an initial load.",
+    )
     topic: str | None = Field(
         default=None,
         min_length=1,
@@ -163,11 +168,25 @@ class Table(Section):
             raise names.refusal("KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike")
         return key
 
+    @field_validator("complete_rows")
+    @classmethod
+    def _complete_rows(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value and info.data.get("full_rows"):
+            what = "updates cannot both carry whole rows and need completing"
+            raise names.refusal("COMBINATION_INVALID", what, "leave out `full_rows` or `complete_rows`")
+        if value and info.data.get("key") == ():
+            raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
+        return value
+
     @field_validator("initial_load")
     @classmethod
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
         if load is None or "key" not in info.data:
             return load
+        if info.data.get("complete_rows"):
+            what = "rows of an initial load are not in the log, so updates of them cannot be completed"
+            way_out = "send whole rows at the source (for CES @include_all_columns = 1), or leave out the initial load"
+            raise names.refusal("COMBINATION_INVALID", what, way_out)
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
