@@ -45,7 +45,7 @@ def read_book(folder: Path | None = None) -> list[Rule]:
             or without its source.
     """
     rules: dict[str, Rule] = {}
-    for page in sorted((folder or BOOK).glob("*.md")):
+    for page in sorted((folder or BOOK).glob("[!A-Z]*.md")):  # README.md is no page of it
         _, *entries = re.split(r"^(?=### )", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         previous = ""
         for entry in entries:
@@ -66,7 +66,7 @@ def read_book(folder: Path | None = None) -> list[Rule]:
     return list(rules.values())
 
 
-def tests_by_rule(folder: Path, known: Sequence[str]) -> dict[str, list[str]]:
+def naming_tests(folder: Path, known: Sequence[str]) -> dict[str, list[str]]:
     """The tests that name each rule, as ``file::test``; ids that the book does not have are among the keys."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
@@ -116,7 +116,7 @@ def _named(name: str, texts: Sequence[str], known: Sequence[str]) -> set[str]:
 def main() -> int:
     """Print each rule with its tests; 1 when a rule has none, or when a test names one that the book lacks."""
     rules = read_book()
-    tests = tests_by_rule(TESTS, [rule.id for rule in rules])
+    tests = naming_tests(TESTS, [rule.id for rule in rules])
     for rule in rules:
         names = tests.get(rule.id, [])
         more = f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""

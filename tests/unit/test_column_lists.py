@@ -1,4 +1,4 @@
-"""What an event does not carry is never taken for NULL: whether its rows are whole is proved, told or refused."""
+"""What the column lists of a table say: which rows are whole, which columns are new, gone or of another type."""
 
 from __future__ import annotations
 
@@ -57,13 +57,25 @@ def test_the_first_events_of_a_table_cannot_pass_for_whole_rows_c44_g04(made: Ha
     assert getattr(prepared(made, ([ALL[0], ALL[2]], False)), "code", "") == "PARTIAL_ROWS"
 
 
-def test_an_absent_column_is_a_dropped_one_only_if_the_mirror_file_says_so_c75(made: HandMadeMirror) -> None:
-    """DDL sends no event: from the events alone, a column that was dropped looks like one that did not change."""
-    assert columns_of(prepared(made, (ALL, True), (ALL[:2], False), full_rows=True)) == ["order_id", "name", "price"]
+@pytest.mark.parametrize(("whole", "settings"), [(False, {"full_rows": True}), (True, {})])
+def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
+    made: HandMadeMirror, whole: bool, settings: dict[str, Any]
+) -> None:
+    """DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
+    found = prepared(made, (ALL, True), (ALL[:2], whole), **settings)
+    assert isinstance(found, PlanStop)
+    assert (found.code, "['price']" in found.what) == ("SCHEMA_CHANGED", True)
 
 
-def test_a_row_that_proves_to_be_whole_shows_that_a_column_was_dropped_c75(made: HandMadeMirror) -> None:
-    assert columns_of(prepared(made, (ALL, True), (ALL[:2], True))) == ["order_id", "name", "price"]
+def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:
+    assert columns_of(prepared(made, (ALL[:2], True), (ALL, True))) == ["order_id", "name", "price"]
+
+
+def test_absent_columns_are_completed_where_the_mirror_file_says_so_c44_c70_g04(made: HandMadeMirror) -> None:
+    found = prepared(made, (ALL, True), ([ALL[0], ALL[2]], False), complete_rows=True)
+    assert columns_of(found) == ["order_id", "name", "price"]
+    assert isinstance(found, Prepared)
+    assert all(plan.completing for plan, _ in found.plans)
 
 
 def test_a_new_column_is_learned_from_the_next_change_c75_g07(made: HandMadeMirror) -> None:
