@@ -16,6 +16,7 @@ _KEY = (
 _LATER_ROW = "until a later change of its key arrives, the target shows the row as it was before"
 _ROW = f"find out what wrote the row; {_LATER_ROW}; touching the row at the source sends such a change"
 _PIECES = "deliver all pieces again together: complete ones are joined"
+_FILES = "deliver both together under a new name, then resume the table: what was read already is dropped"
 
 WAYS_OUT = {
     # The transport found no message in the bytes.
@@ -47,7 +48,27 @@ WAYS_OUT = {
     "ROW_MALFORMED": _ROW,
     "KEY_MISSING": _KEY,
     "KEY_INVALID": f"{_KEY}; a key type that loses digits in the target, such as datetime2(7), cannot be mirrored",
+    # It is no row of a change table.
+    "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
+    "prefix; then reload the table",
+    "SEQUENCE_INVALID": f"see that only the task writes into the change table; {_LATER_ROW}",
+    "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
+    "touching the row at the source sends a new change",
+    "MASK_INVALID": f"compare the mask with the columns of the change table and set how it is read; {_LATER_ROW}",
+    "MASK_TOO_LONG": "see that rows and column list come from one version of the change table, and that the mask is "
+    f"read in its own order; {_LATER_ROW}",
+    # Its file is not what the metadata file beside it says.
+    "DFM_INVALID": f"have the task write its metadata file, or copy it again; {_FILES}",
+    "DFM_CONTRADICTS": f"find the metadata file that belongs to the data file; {_FILES}",
+    "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
+    "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
+    "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
     # Its pieces do not come together.
+    "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
+    "which row the update left is not known, so reset the table and load it anew",
+    "UPDATE_MISSING": "look for rows and files that are missing at the source; which row the update meant is not "
+    "known, so reset the table and load it anew",
+    "BEFORE_IMAGE_CONFLICT": "see that only one task writes into the change table; reset the table and load it anew",
     "FRAGMENT_CONFLICT": f"see that only one stream group feeds this path; {_PIECES}",
     "FRAGMENTS_INCOMPLETE": f"look whether a partition or a file is missing at the source; {_PIECES}; raise "
     "`fragment_timeout_hours` if they only come late",

@@ -35,14 +35,19 @@ StreamFrom = Annotated[
 class ExportLoad(Section):
     """First rows of a table from an export."""
 
-    format: Literal["parquet", "csv"] = Field(description="Format of the exported files.")
+    format: Literal["parquet", "csv", "qlik-full-load"] = Field(
+        description="Format of the exported files; qlik-full-load is the full load of a Qlik file target, each data "
+        "file with its .dfm."
+    )
     path: PathText = Field(description="File or folder of the export.")
     stream_from: StreamFrom = Field(
         description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
         "{file: …} naming a JSON file with the key stream_from."
     )
     types: dict[ColumnName, SqlType] = Field(
-        default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
+        default_factory=dict,
+        description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
+        "files tell their types, only of those that shall have another one.",
     )
 
     @field_validator("types")
@@ -191,7 +196,8 @@ class Table(Section):
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
         wanted = [*info.data["key"], *(info.data.get("columns") or ())]
-        missing = [n for n in wanted if isinstance(load, ExportLoad) and load.types and n not in load.types]
+        complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
+        missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
         if missing:
             what = f"`types` of the export does not name the column {missing[0]!r}"
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")

@@ -16,9 +16,10 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import capture, json_lines
 from spark_jobs.sources.capture import Damage
+from spark_jobs.sources.found import Found
 from spark_jobs.sources.source_files import Listing, SourceFile
 
-__all__ = ["Damage", "SourcePlace", "find_ranges", "read_range"]
+__all__ = ["Damage", "Found", "SourcePlace", "find_ranges", "read_range"]
 
 
 class SourcePlace(NamedTuple):
@@ -32,13 +33,6 @@ class SourcePlace(NamedTuple):
     def folder(self) -> Path:
         """Where the names of source files start."""
         return self.path.parent if self.path.is_file() else self.path
-
-
-class Found(NamedTuple):
-    """What a look at the source brought: ranges never bound before, and files that are not ready to be read."""
-
-    ranges: list[BoundRange]
-    waiting: list[str]
 
 
 def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:

@@ -1,0 +1,85 @@
+"""What rows of change tables that are read together tell about each other: pairs, and how masks are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spark_jobs.sources.decoded import Refusal
+from spark_jobs.sources.qlik_change_table_rows import ChangeRow, RowLayout
+from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
+from spark_jobs.sources.qlik_masks import MaskOrder
+
+BEFORE, UPDATE = "B", "U"
+
+
+class ReadRow(NamedTuple):
+    """A row whose header could be read; *mask* is that of an UPDATE, or why it cannot be one."""
+
+    row: ChangeRow
+    layout: RowLayout
+    operation: str
+    sequence: str
+    mask: Readings | Refusal | None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What a before image has in common with its UPDATE (T-11)."""
+        return self.layout.source, self.sequence
+
+
+class Together:
+    """Rows of one call, seen as a whole.
+
+    Args:
+        entries: the rows.
+        order: the setting for masks.
+    """
+
+    def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
+        self._order = order
+        self._befores: dict[tuple[str, str], list[ReadRow]] = {}
+        self._updates: dict[RowLayout, list[ReadRow]] = {}
+        self._updated: set[tuple[str, str]] = set()
+        self._readings: dict[RowLayout, Reading] = {}
+        self._with_images: set[str] = set()
+        for entry in entries:
+            if entry.operation == BEFORE:
+                self._with_images.add(entry.layout.source)
+                known = self._befores.setdefault(entry.identity, [])
+                if all(entry.row.values != one.row.values for one in known):
+                    known.append(entry)
+            elif entry.operation == UPDATE:
+                self._updated.add(entry.identity)
+                self._updates.setdefault(entry.layout, []).append(entry)
+
+    def befores(self, update: ReadRow) -> Sequence[ReadRow]:
+        """The different before images of an UPDATE: one, unless the source contradicts itself."""
+        return self._befores.get(update.identity, ())
+
+    def has_update(self, before: ReadRow) -> bool:
+        """Whether the UPDATE of a before image is among the rows."""
+        return before.identity in self._updated
+
+    def has_images(self, table: str) -> bool:
+        """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
+        return table in self._with_images
+
+    def reading(self, layout: RowLayout) -> Reading:
+        """How the masks of a table are read, judged from all of them (T-24)."""
+        found = self._readings.get(layout)
+        if found is None:
+            found = self._readings[layout] = self._judged(layout)
+        return found
+
+    def _judged(self, layout: RowLayout) -> Reading:
+        masks: list[Readings] = []
+        pairs: list[tuple[Readings, frozenset[int]]] = []
+        for update in self._updates.get(layout, ()):
+            if not isinstance(update.mask, dict):
+                continue
+            masks.append(update.mask)
+            befores = self.befores(update)
+            if len(update.mask) > 1 and len(befores) == 1 and befores[0].layout is layout:
+                pairs.append((update.mask, differing(layout, befores[0].row.values, update.row.values)))
+        return choose_reading(layout, self._order, masks, pairs)
