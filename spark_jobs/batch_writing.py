@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,9 @@ from spark_jobs.job import run_job
 from spark_jobs.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.transports import SourcePlace
+from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
+from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.transports import Place, pinned
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ class BatchWriting:
     spark: SparkSession
     ledger: ExtractLedger
     root: Path
-    source: SourcePlace
+    source: Place | ChangeTablePlace
     reading: Reading
     tables: Mapping[str, MirroredTable]
     timeout: timedelta
@@ -49,32 +52,45 @@ class BatchWriting:
         """
         attempt = uuid4().hex
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        tasks = [
-            ReadTask(self.source, part, self.reading, self.tables, tuple(known), self._target(batch, attempt, index))
-            for index, part in enumerate(self._cut(ranges))
-        ]
-        log.info("batch %d: reading %d ranges in %d tasks", batch, len(ranges), len(tasks))
-        parts = run_job(self.spark, f"extract batch {batch}", read, tasks)
+        full = [bound for bound in ranges if bound.end > bound.start]
+        tasks = self._cut(full)
+        parts = self._read(batch, attempt, tasks, known, first_task=0)
         announced = sorted({SourceSchema(*s) for part in parts for s in part["schemas"]} - set(known))
         if announced:
             # A structure may stand behind its messages, in another task: those that missed it are read once more.
             known += announced
             again = [index for index, part in enumerate(parts) if part["fragments"]]
-            repeated = [
-                ReadTask(self.source, tasks[i].ranges, self.reading, self.tables, tuple(known), target)
-                for i in again
-                for target in [self._target(batch, attempt, len(tasks) + i)]
-            ]
-            for index, part in zip(again, run_job(self.spark, f"extract batch {batch}", read, repeated), strict=True):
+            repeated = self._read(batch, attempt, [tasks[i] for i in again], known, first_task=len(tasks))
+            for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
+        used = 2 * max(len(tasks), len(full))
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
-        parts += joining.join(batch, attempt, 2 * len(tasks), parts, known, announced=bool(announced))
+        parts += joining.join(batch, attempt, used, parts, known, announced=bool(announced))
         manifest = merge(parts, announced)
         _account(manifest.counts, batch)
         return manifest
 
-    def _target(self, batch: int, attempt: str, index: int) -> LogTarget:
-        return LogTarget(self.root, batch, attempt, index)
+    def _read(
+        self,
+        batch: int,
+        attempt: str,
+        tasks: Sequence[tuple[BoundRange, ...]],
+        schemas: Sequence[SourceSchema],
+        *,
+        first_task: int,
+    ) -> list[dict[str, Any]]:
+        """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
+        log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
+        if isinstance(self.source, ChangeTablePlace):
+            ranges = [bound for task in tasks for bound in task]
+            target = LogTarget(self.root, batch, attempt, first_task)
+            return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
+        source = pinned(self.source, self.ledger.bound())
+        reads = [
+            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at))
+            for at, task in enumerate(tasks, first_task)
+        ]
+        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""

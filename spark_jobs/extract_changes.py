@@ -26,9 +26,10 @@ from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Mani
 from spark_jobs.batch_writing import BatchWriting
 from spark_jobs.change_log import ChangeLog
 from spark_jobs.job import job_main
-from spark_jobs.sources.decoded import MirroredTable
-from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.transports import SourcePlace, find_ranges
+from spark_jobs.sources import qlik_change_jdbc
+from spark_jobs.sources.opening import source_of
+from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
+from spark_jobs.sources.transports import Found, find_ranges
 
 log = logging.getLogger(__name__)
 
@@ -74,16 +75,9 @@ class _Extraction:
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
         self._ledger = ExtractLedger(ledger, mirror.name)
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
-        self._source = SourcePlace(
-            mirror.source.transport, mirror.resolve(mirror.source.path), mirror.source.layout or "wrapped"
-        )
+        self._source = source_of(mirror)
         timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        # By the name in events, where nothing is quoted. A table with a period in its name is never streamed (C-74),
-        # and must not stand in the way of one that is spelled alike: [a.b].c goes before a.[b.c].
-        by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
-        tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
-        reading = Reading(mirror.source.format)
-        self._writing = BatchWriting(spark, self._ledger, self._log.root, self._source, reading, tables, timeout)
+        self._writing = BatchWriting(spark, self._ledger, self._log.root, *self._source, timeout)
         self._bound = False
         self._current: tuple[int, Manifest] | None = None
         self.completed: int | None = None
@@ -135,13 +129,22 @@ class _Extraction:
     def _find_ranges(self) -> protocol.RangesFound:
         if self._bound:
             return protocol.RangesFound(None)
-        found = find_ranges(self._source, self._ledger.bound())
+        found = self._find()
         self.waiting_files = found.waiting
         for name in found.waiting:
-            log.warning("the source file %r is empty: it is read once it has content", name)
+            log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges:
             return protocol.RangesFound(None)
         return protocol.RangesFound(json.dumps(sorted(found.ranges)))
+
+    def _find(self) -> Found:
+        place, bound = self._source.place, self._ledger.bound()
+        if not isinstance(place, ChangeTablePlace):
+            return find_ranges(place, bound)
+        tables = qlik_change_jdbc.find_ranges(self._writing.spark, place, bound)
+        for source, refused in tables.refused.items():
+            self._ledger.stop_table(self._source.tables[source].source, refused.code, refused.what)
+        return Found(tables.ranges, tables.waiting)
 
     def _complete(self, version: int) -> protocol.Reply:
         reply = self._ledger.complete(version)

@@ -7,8 +7,10 @@ are wanted; only the rows of the others are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -27,7 +29,7 @@ CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
 
 
 class Wanted(NamedTuple):
-    """The changes of some tables in a range of key buckets: *low* included, *high* excluded."""
+    """The changes of some tables (ascending) in a range of key buckets: *low* included, *high* excluded."""
 
     sources: Sequence[str]
     low: int
@@ -35,29 +37,30 @@ class Wanted(NamedTuple):
 
     @property
     def rows(self) -> pc.Expression:
-        """The condition that a row fulfils."""
+        """The condition that changes of the range fulfil, whatever their table."""
         bucket = pc.field("bucket")
-        chosen = pc.field("tbl").isin(list(self.sources)) & (bucket >= self.low) & (bucket < self.high)
-        return (pc.field("kind") == CHANGE) & chosen
+        return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """Whether the statistics of a row group prove all (True) or none (False) of its rows wanted."""
-        bounds = {name: _bounds(group.column(place)) for name, place in places.items()}
+        """What the statistics of a row group prove.
+
+        False: no row is wanted. True: every row is a change of the range. None: neither is proved.
+        """
         asked: dict[str, tuple[Any, Any]] = {
-            "kind": (CHANGE, CHANGE),
-            "tbl": (min(self.sources), max(self.sources)),
+            "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),
+            "kind": (CHANGE, CHANGE),
         }
+        proved = True
         for name, (low, high) in asked.items():
-            found = bounds[name]
-            if found is not None and (found.high < low or high < found.low):
+            bounds = _bounds(group.column(places[name]))
+            if bounds is None:
+                proved = False
+            elif bounds.high < low or high < bounds.low:
                 return False
-        if any(found is None or found.nulls for found in bounds.values()):
-            return None
-        inside = all(low <= bounds[name].low and bounds[name].high <= high for name, (low, high) in asked.items())
-        # Of several tables, one between two that are asked for may be a third.
-        one_table = bounds["tbl"].low == bounds["tbl"].high and bounds["tbl"].low in self.sources
-        return True if inside and one_table else None
+            elif bounds.nulls or (name != "tbl" and not low <= bounds.low <= bounds.high <= high):
+                proved = False
+        return proved or None
 
 
 class _Bounds(NamedTuple):
@@ -73,20 +76,32 @@ def _bounds(column: pq.ColumnChunkMetaData) -> _Bounds | None:
     return _Bounds(statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0)
 
 
-def read_changes(files: Sequence[str], wanted: Wanted) -> pa.Table:
-    """The wanted changes of log files, in the order of the files."""
-    pieces = [CHANGES_SCHEMA.empty_table()]
+def read_changes(files: Sequence[str], wanted: Wanted) -> dict[str, pa.Table]:
+    """The wanted changes of log files by source table, in the order of the files; only tables that have any."""
+    pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         with pq.ParquetFile(path, read_dictionary=list(_READ_CODED)) as file:
-            places = {name: file.schema_arrow.names.index(name) for name in ("kind", "tbl", "bucket")}
+            names = file.metadata.schema.names
+            places = {name: names.index(name) for name in ("kind", "tbl", "bucket")}
             proofs = [wanted.proof(file.metadata.row_group(at), places) for at in range(file.num_row_groups)]
-            whole = [at for at, proof in enumerate(proofs) if proof]
-            partly = [at for at, proof in enumerate(proofs) if proof is None]
-            if whole:
-                pieces.append(_read(file, whole, _COLUMNS))
-            if partly:
-                pieces.append(_read(file, partly, LOG_SCHEMA.names[:-7]).filter(wanted.rows))
-    return pa.concat_tables([piece.select(_COLUMNS).cast(CHANGES_SCHEMA) for piece in pieces])
+            if proved := [at for at, proof in enumerate(proofs) if proof]:
+                _split(_read(file, proved, _COLUMNS), pieces)
+            if others := [at for at, proof in enumerate(proofs) if proof is None]:
+                _split(_read(file, others, [*_COLUMNS, "kind", "bucket"]).filter(wanted.rows), pieces)
+    return {name: pa.concat_tables(pieces[name]) for name in wanted.sources if name in pieces}
+
+
+def _split(changes: pa.Table, pieces: dict[str, list[pa.Table]]) -> None:
+    """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
+    changes = changes.select(_COLUMNS)
+    if not changes.schema.equals(CHANGES_SCHEMA):  # what maintenance has rewritten may call more columns nullable
+        changes = changes.cast(CHANGES_SCHEMA)
+    tables = changes["tbl"].unify_dictionaries().combine_chunks()
+    codes, names = tables.indices.to_numpy(), tables.dictionary.to_pylist()
+    borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+    for start, end in pairwise(borders):
+        if start < end:
+            pieces.setdefault(names[codes[start]], []).append(changes.slice(start, end - start))
 
 
 def _read(file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:

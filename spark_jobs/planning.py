@@ -106,7 +106,7 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     if plan.completing:
         uncertain |= partial_keys(changes, plan.types)
     certain = certain_keys(changes, floor, uncertain)
-    winners = changes.filter(_mask(changes.num_rows, certain.index))
+    winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
     failed = result.take(winners)
     counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
     logged, repeated = (int(numbers.sum()) for numbers in counted)

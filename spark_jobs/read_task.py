@@ -6,9 +6,8 @@ Both tasks return plain dictionaries, parts of the batch's manifest: only paths 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEM
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
 from spark_jobs.sources.formats import Reading, decoder_of
-from spark_jobs.sources.transports import SourcePlace, read_range
+from spark_jobs.sources.transports import Place, read_range
 
 _MESSAGES_AT_ONCE = 20_000
 
@@ -43,7 +42,6 @@ class LogTarget:
 class ReadTask:
     """Some of a batch's bound ranges, to be read and decoded by one worker."""
 
-    source: SourcePlace
     ranges: tuple[BoundRange, ...]
     reading: Reading
     tables: Mapping[str, MirroredTable]
@@ -62,20 +60,52 @@ class JoinTask:
     target: LogTarget
 
 
-def read(task: ReadTask) -> dict[str, Any]:
-    """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
-    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
-    notes, counts, schemas = Notes(task.tables, task.reading), Counter[str](), set[SourceSchema]()
+class Decoding:
+    """Decodes messages into the log files of one task, and keeps what the driver must know of them."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        tables: Mapping[str, MirroredTable],
+        schemas: Sequence[SourceSchema],
+        target: LogTarget,
+    ) -> None:
+        self._reading, self._tables, self._known = reading, tables, list(schemas)
+        self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
+        self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
+
+    def take(self, messages: Iterable[Any]) -> None:
+        """Decode and log messages in their order."""
+        for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
+            decoded = self._decoder.decode(chunk)
+            self._counts.update(decoded.counts._asdict())
+            self._counts.update(decoded.notices._asdict())
+            self._learn(decoded.schemas)
+            self._notes.take(decoded.rows)
+            self._writer.add(decoded.rows)
+
+    def _learn(self, announced: Iterable[SourceSchema]) -> None:
+        fresh = set(announced) - self._schemas
+        if fresh:
+            self._schemas |= fresh
+            self._known += sorted(fresh)
+            self._decoder = decoder_of(self._reading, self._tables, self._known)
+
+    def finish(self) -> dict[str, Any]:
+        """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
+        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas)}
+        return {**self._writer.finish(), **seen, **self._notes.to_dict()}
+
+
+def read(source: Place, task: ReadTask) -> dict[str, Any]:
+    """Decode every message of the ranges; as :meth:`Decoding.finish`.
+
+    The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
+    """
+    decoding = Decoding(task.reading, task.tables, task.schemas, task.target)
     for bound in task.ranges:
-        messages = read_range(task.source, bound)
-        while chunk := list(islice(messages, _MESSAGES_AT_ONCE)):
-            decoded = decoder.decode(chunk)
-            counts.update(decoded.counts._asdict())
-            counts.update(decoded.notices._asdict())
-            schemas.update(decoded.schemas)
-            notes.take(decoded.rows)
-            writer.add(decoded.rows)
-    return {**writer.finish(), "counts": dict(counts), "schemas": sorted(schemas), **notes.to_dict()}
+        decoding.take(read_range(source, bound))
+    return decoding.finish()
 
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:

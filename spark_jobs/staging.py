@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +22,7 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.publishing import StagedFile
-from spark_jobs.log_reading import Wanted, read_changes, read_history
+from spark_jobs.log_reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
 
 
@@ -62,11 +61,10 @@ def stage(task: StageTask) -> list[StagedTable]:
     store = open_store(task.zone)
     plans = [plan for plan, _ in task.tables]
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    changes = read_changes(files, Wanted([plan.source for plan in plans], *plans[0].buckets))
-    by_table = _by_table(changes)
+    by_table = read_changes(files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
-        new = by_table.get(plan.source, changes.schema.empty_table())
+        new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
         footer = target.footer
         is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         try:
@@ -95,23 +93,6 @@ class _History:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
         return read_history(self._files, self._plan.source, chosen)
-
-
-def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
-    """The changes table by table, without looking at every row once per table."""
-    if not changes.num_rows:
-        return {}
-    coded = changes["tbl"].unify_dictionaries().combine_chunks()
-    codes = coded.indices.to_numpy()
-    rows = np.bincount(codes, minlength=len(coded.dictionary))
-    if np.count_nonzero(rows) > 1:
-        changes = changes.take(pa.array(np.argsort(codes, kind="stable"))).combine_chunks()
-    starts = np.cumsum(rows) - rows
-    return {
-        name: changes.slice(start, count)
-        for name, start, count in zip(coded.dictionary.to_pylist(), starts.tolist(), rows.tolist(), strict=True)
-        if count
-    }
 
 
 def _create(

@@ -25,6 +25,8 @@ from spark_jobs.sources.sql_server_types import converter, key_converter, landin
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
 
+_READ_AT_ONCE = 1 << 30
+
 
 class Failure(NamedTuple):
     """Row *index* of the input cannot be typed."""
@@ -108,9 +110,8 @@ def _deletes(
     types: Mapping[str, str],
     failures: list[Failure],
 ) -> pa.Table:
-    key_values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
     # A key's canonical text is written in its type's spelling, so the type known now reads it.
-    by_key = {name: pa.array([values[at] for values in key_values], pa.string()) for at, name in enumerate(keys)}
+    by_key = _key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
     arrays = [
         typed_column(by_key[field.name], type_of_key_text(types[field.name]), field, index, bad)
@@ -120,6 +121,14 @@ def _deletes(
     ]
     arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
     return _without(arrays, schema, index, bad, failures)
+
+
+def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns that canonical key texts (JSON arrays of strings) stand for."""
+    if len(keys) == 1 and _matches(texts, r'^\["[^"\\]*"\]$'):
+        return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
+    values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
+    return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
 
 
 def _without(
@@ -138,13 +147,17 @@ def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
 
 
 def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
-    # The decoder wrote these texts: one compact object each, values text or null, so a line is a row.
-    lines = pc.binary_join_element_wise(texts, "", "\n").buffers()[2]
-    longest = pc.max(pc.binary_length(texts)).as_py()
+    # The decoder wrote these texts: each is one object, so that they are read as they lie there, one behind the other.
+    # What Arrow reads at once it measures in 31 bits.
+    if texts.nbytes >= _READ_AT_ONCE and len(texts) > 1:
+        halves = [_read_together(half, wanted) for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :])]
+        return {name: pa.concat_arrays([half[name] for half in halves]) for name in wanted}
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    objects = texts.buffers()[2][int(bounds[0]) : int(bounds[-1])]
     fields = pa.schema([pa.field(name, pa.string()) for name in wanted])
     table = pj.read_json(
-        pa.BufferReader(lines),
-        read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 22, 2 * longest)),
+        pa.BufferReader(objects),
+        read_options=pj.ReadOptions(use_threads=False, block_size=max(1, objects.size)),
         parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(texts):

@@ -31,6 +31,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "database": ((_CES,), ("capture", "files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
+    "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
     "header_prefix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
@@ -91,6 +92,10 @@ class Source(Section):
         default=None,
         description="For Qlik: how change masks are read (T-24). msb_text: hexadecimal text, one number, most "
         "significant digit first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
+    )
+    sequence_digits: Positive | None = Field(
+        default=None,
+        description="For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
     )
     header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.batch_contents import record_contents
+from open_mirroring.ledger.batch_contents import record_contents, stop_table
 from open_mirroring.ledger.manifest import AnnouncedSchema, BoundRange, Manifest, OpenFragment
 from open_mirroring.ledger.upsert import upsert
 
@@ -97,6 +97,13 @@ class ExtractLedger:
             if not self._set(db, version, sa.true(), stop_code=code, stop_what=what):
                 return Lost()
             return Owned(self._read(db))
+
+    def stop_table(self, source: str, code: str, what: str) -> None:
+        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already."""
+        c = t.mirrored_table.c
+        with self._engine.begin() as db:
+            for table_id in db.scalars(sa.select(c.id).where(c.mirror == self._mirror, c.source == source)).all():
+                stop_table(db, table_id, code, what)
 
     def bound(self) -> dict[str, int]:
         """Up to where each source file or partition is bound."""

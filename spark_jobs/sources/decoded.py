@@ -6,7 +6,7 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
@@ -114,6 +114,10 @@ class Decoder(Protocol):
         """
         ...
 
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        ...
+
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """What the fragments of one identity, from any batches and in any order, are together."""
         ...
@@ -121,6 +125,20 @@ class Decoder(Protocol):
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """The dead letters of fragments that waited too long."""
         ...
+
+
+def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
+    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
+    chunk: list[Any] = []
+    held = 0
+    for message in messages:
+        chunk.append(message)
+        held += len(getattr(message, "body", None) or b"")
+        if len(chunk) >= size or held >= size_in_bytes:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
 
 
 class Refusal(Exception):

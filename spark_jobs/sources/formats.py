@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.sources import ces_fragments
-from spark_jobs.sources.ces import CesDecoder
+from spark_jobs.sources.ces import CesDecoder, CesSettings
 from spark_jobs.sources.decoded import (
     Decoded,
     Decoder,
@@ -17,13 +17,28 @@ from spark_jobs.sources.decoded import (
     Refused,
     SourceSchema,
     Waiting,
+    lists_of,
 )
+from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
 
 
 class Reading(NamedTuple):
-    """How the messages of a mirror are decoded: plain values, for a task carries them to its worker."""
+    """How the messages of a mirror are decoded: plain values, for a task carries them to its worker.
+
+    Settings have the meaning that the mirror file gives them; *topics* is the table of each topic that has but one.
+    """
 
     format: str
+    database: str | None = None
+    load: str = "1"
+    mask_order: MaskOrder = "auto"
+    header_prefix: str = "header__"
+    sparse_updates: bool = False
+    before_images: bool | None = None
+    sequence_digits: int = 35
+    topics: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_loads(self) -> bool:
@@ -33,10 +48,32 @@ class Reading(NamedTuple):
 
 def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
     """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""
-    return _Ces(tables)
+    if reading.format == "qlik-change-table":
+        settings = ChangeTableSettings(
+            reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
+        )
+        return QlikChangeTableDecoder(tables, settings)
+    if reading.format == "qlik-message":
+        chosen = QlikMessageSettings(
+            reading.load, reading.mask_order, dict(reading.topics), sequence_digits=reading.sequence_digits
+        )
+        return _QlikMessages(tables, schemas, chosen)
+    return _Ces(tables, CesSettings(database=reading.database))
 
 
-class _Ces(CesDecoder):
+class _Anywhere:
+    """Messages that may be cut anywhere."""
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """As :meth:`Decoder.cut`."""
+        return lists_of(messages, size)
+
+
+class _QlikMessages(_Anywhere, QlikMessageDecoder):
+    """Messages of Qlik tasks."""
+
+
+class _Ces(_Anywhere, CesDecoder):
     """Change events with the joining of their pieces."""
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:

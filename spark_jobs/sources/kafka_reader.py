@@ -22,8 +22,8 @@ from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.kafka_topics import prove_identity, recreated, retention_loss, topic_states
 
 # At most so many messages, or what comes in so long: memory stays flat with large messages, too.
-_AT_ONCE = 2_000
-_WAIT_SECONDS = 0.1
+_AT_ONCE = 500
+_WAIT_SECONDS = 0.05
 _OPTIONS = {
     "auto.offset.reset": "error",
     "check.crcs": True,
@@ -97,6 +97,7 @@ class _Reading:
                 if offset >= self._position:
                     self._position = offset + 1
                     yield RawMessage(origin, offset, message.value(), message.key())
+            del batch  # or it would be kept until the next one is there
             if self._position > before:
                 # Counted from here: the time that the caller took is not the broker's.
                 patience = time.monotonic() + self._place.timeout_seconds

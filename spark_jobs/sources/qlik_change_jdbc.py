@@ -23,8 +23,8 @@ from spark_jobs.sources.qlik_change_jdbc_table import ChangeTable, ControlTable,
 _OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED")
 
 
-class TargetTable(NamedTuple):
-    """Where a source table's changes are: its table at the target, and the columns that may be read (None: all)."""
+class NamedChangeTable(NamedTuple):
+    """Where a source table's changes are, and the columns that may be read (None: all)."""
 
     schema: str
     table: str
@@ -36,7 +36,7 @@ class ChangeTablePlace(NamedTuple):
 
     Args:
         connection: name of the connection.
-        tables: source table, as the decoder knows it, to its table at the target, without the suffix.
+        tables: source table, as the decoder knows it, to its change table.
         suffix: what the names of change tables end with (T-01).
         prefix: what the names of header columns begin with (T-02).
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
@@ -46,7 +46,7 @@ class ChangeTablePlace(NamedTuple):
     """
 
     connection: str
-    tables: Mapping[str, TargetTable]
+    tables: Mapping[str, NamedChangeTable]
     suffix: str = "__ct"
     prefix: str = "header__"
     control: SourceName | None = None
@@ -55,8 +55,8 @@ class ChangeTablePlace(NamedTuple):
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
-        target = self.tables[source]
-        return SourceName(target.schema, target.table + self.suffix)
+        named = self.tables[source]
+        return SourceName(named.schema, named.table)
 
     def open(self, spark: SparkSession, source: str) -> ChangeTable:
         """The change table of a source table, its columns read."""
@@ -173,9 +173,9 @@ def _closed_partitions(spark: SparkSession, place: ChangeTablePlace, control: So
     """The closed partitions of each source table; the control table may name it with the suffix or without."""
     table = ControlTable(spark, place.connection, control)
     by_name: dict[tuple[str, str], str] = {}
-    for source, target in place.tables.items():
-        by_name[target.schema, target.table] = source
-        by_name[target.schema, target.table + place.suffix] = source
+    for source, named in place.tables.items():
+        by_name[named.schema, named.table] = source
+        by_name[named.schema, named.table.removesuffix(place.suffix)] = source
     closed: dict[str, list[str]] = {}
     for owner, name, partition in table.partitions():
         source = by_name.get((owner, name), "")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -13,20 +12,20 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.read_task import LogTarget, _Rejects
+from spark_jobs.read_task import Decoding, LogTarget
+from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, slice_of
 from spark_jobs.sources.qlik_change_jdbc_table import Slice
-from spark_jobs.sources.qlik_change_table import QlikChangeTableDecoder
 from spark_jobs.sources.qlik_change_table_rows import ChangeRow
-
-_ROWS_AT_ONCE = 20_000
 
 
 def read_batch(
     spark: SparkSession,
     place: ChangeTablePlace,
     ranges: Sequence[BoundRange],
-    decoder: QlikChangeTableDecoder,
+    reading: Reading,
+    tables: Mapping[str, MirroredTable],
     target: LogTarget,
 ) -> list[dict[str, Any]]:
     """Read, decode and log the ranges of a batch: one part of its manifest for each, in no particular order.
@@ -38,7 +37,8 @@ def read_batch(
         spark: the session.
         place: the source.
         ranges: what the ledger bound.
-        decoder: decodes the rows of all tables.
+        reading: how rows are decoded.
+        tables: the mirrored tables by their name at the source.
         target: where log files go; its task number is that of the first range, the others follow.
 
     Raises:
@@ -53,7 +53,7 @@ def read_batch(
     parts: list[dict[str, Any]] = []
     for source, wanted in by_table.items():
         table = place.open(spark, source)
-        work = _work([one for _, one in wanted], decoder)
+        work = _work([one for _, one in wanted], reading, tables)
         for answer in table.read_slices(table.structure(), [one for one, _ in wanted], work):
             part = pickle.loads(answer)
             if isinstance(part, MirroringError):
@@ -62,26 +62,17 @@ def read_batch(
     return parts
 
 
-def write_decoded(decoder: QlikChangeTableDecoder, messages: Iterable[Any], target: LogTarget) -> dict[str, Any]:
-    """Decode messages into log files: files, counts by disposition, fragments and rejects seen."""
-    writer, counts, notes = target.writer(), Counter[str](), _Rejects(decoder.tables)
-    for chunk in decoder.cut(messages, _ROWS_AT_ONCE):
-        decoded = decoder.decode(chunk)
-        counts.update(decoded.counts._asdict())
-        counts.update(decoded.notices._asdict())
-        notes.take(decoded.rows)
-        writer.add(decoded.rows)
-    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
-
-
-def _work(targets: Sequence[LogTarget], decoder: QlikChangeTableDecoder) -> Callable[[int, Iterator[ChangeRow]], bytes]:
+def _work(
+    targets: Sequence[LogTarget], reading: Reading, tables: Mapping[str, MirroredTable]
+) -> Callable[[int, Iterator[ChangeRow]], bytes]:
     """What a worker does with the rows of a range: a function of plain values, as it travels to the workers."""
 
     def work(part: int, rows: Iterator[ChangeRow]) -> bytes:
         # Spark may try a task again: every try has names of its own.
-        target = replace(targets[part], attempt=uuid4().hex)
+        decoding = Decoding(reading, tables, (), replace(targets[part], attempt=uuid4().hex))
         try:
-            return pickle.dumps(write_decoded(decoder, rows, target))
+            decoding.take(rows)
+            return pickle.dumps(decoding.finish())
         except MirroringError as error:
             return pickle.dumps(error)
 

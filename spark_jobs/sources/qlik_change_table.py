@@ -25,19 +25,23 @@ from spark_jobs.sources.decoded import (
     Refused,
     Waiting,
     damaged_row,
-    shown,
 )
-from spark_jobs.sources.qlik_change_table_pairs import BEFORE, ReadRow, Together
+from spark_jobs.sources.qlik_change_table_letters import (
+    in_order,
+    letter_of_pieces,
+    missing_half,
+    refused_row,
+    rejected_row,
+    restored,
+)
+from spark_jobs.sources.qlik_change_table_pairs import BEFORE, ReadRow, Together, read_header
 from spark_jobs.sources.qlik_change_table_rows import (
     OPERATION,
-    OPERATION_NAME,
-    SEQUENCE,
     ChangeRow,
     RowLayout,
     Structure,
     TableDamage,
     Values,
-    read_row,
     row_bytes,
 )
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
@@ -45,16 +49,8 @@ from spark_jobs.sources.qlik_masks import MaskOrder
 
 __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
-_NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 _Message = ChangeRow | TableDamage | Damage
-_SEQUENCE_DIGITS = 35
 _LAYOUTS_KEPT = 1000
-_IMAGES = (
-    "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
-)
-_KEEP = (
-    "look for rows or files missing at the source, let only the task's own retention remove any, and reload the table"
-)
 
 
 class ChangeTableSettings(NamedTuple):
@@ -128,13 +124,13 @@ class QlikChangeTableDecoder:
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
-        rows = {(row.structure, row.values): row for row in map(_restored, _in_order(pieces))}
+        rows = {(row.structure, row.values): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
         updates = [entry for entry in read if entry.operation == UPDATE]
         if len(befores) > 1 or len(updates) > 1:
             what = f"{len(befores)} different before images and {len(updates)} different updates share a change_seq"
-            return Refused(_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
+            return Refused(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
         if not befores or not updates:
             return Waiting()
         decoded = self.decode([befores[0].row, updates[0].row])
@@ -151,11 +147,7 @@ class QlikChangeTableDecoder:
 
         Its key stays open on purpose: which row the missing half meant is not known, so the table has to stop.
         """
-        if any(piece.piece == 1 for piece in pieces):
-            what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
-            return [_of_pieces(pieces, Refusal("BEFORE_IMAGE_MISSING", what))]
-        what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
-        return [_of_pieces(pieces, Refusal("UPDATE_MISSING", what))]
+        return [letter_of_pieces(pieces, missing_half(pieces, reason))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | None:
         """A row with its header understood, the dead letter it is, or None where its table is not mirrored."""
@@ -169,13 +161,11 @@ class QlikChangeTableDecoder:
             return None
         if isinstance(layout, Refusal):
             table = self.tables[message.structure.table]
-            return _rejected(message, layout)._replace(tbl=table.source)
-        sequence = (layout.header(SEQUENCE, message.values) or "").strip()
+            return rejected_row(message, layout)._replace(tbl=table.source)
         try:
-            _check_sequence(sequence)
-            operation = _operation(layout, message.values)
+            operation, sequence = read_header(layout, message.values)
         except Refusal as refusal:
-            return _refused(message, layout, refusal)
+            return refused_row(message, layout, refusal)
         mask: Readings | Refusal | None = None
         if operation == UPDATE:
             try:
@@ -221,7 +211,7 @@ class QlikChangeTableDecoder:
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
             position = f"{entry.sequence}:{0 if entry.operation in (BEFORE, DELETE) else 1}"
-            return (_refused(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=position),)
+            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=position),)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values
@@ -294,48 +284,3 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
-
-
-def _operation(layout: RowLayout, values: Values) -> str:
-    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
-    code = (layout.header(OPERATION, values) or "").strip()
-    if code not in (INSERT, UPDATE, DELETE, BEFORE):
-        raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
-    name = layout.header(OPERATION_NAME, values)
-    if name is not None and _NAMES.get(name.strip().upper()) != code:
-        raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
-    return code
-
-
-def _check_sequence(sequence: str) -> None:
-    if len(sequence) != _SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
-        what = f"change_seq {shown(sequence)} is not {_SEQUENCE_DIGITS} digits, so it has no place in the order"
-        raise Refusal("SEQUENCE_INVALID", what)
-
-
-def _rejected(row: ChangeRow, refusal: Refusal) -> LogRow:
-    return LogRow(REJECTED, row.origin, row.place, code=refusal.code, reason=refusal.reason, raw=row_bytes(row))
-
-
-def _refused(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and its key where that can be told."""
-    key = refusal.key
-    try:
-        key = key or layout.key(row.values)
-    except Refusal:
-        key = None
-    return _rejected(row, refusal)._replace(tbl=layout.source, key=key, bucket=bucket(key))
-
-
-def _restored(piece: LogRow) -> ChangeRow:
-    return read_row(piece.origin, piece.place, piece.raw or b"")
-
-
-def _in_order(pieces: Sequence[LogRow]) -> list[LogRow]:
-    return sorted(pieces, key=lambda piece: (piece.origin, piece.place), reverse=True)
-
-
-def _of_pieces(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One dead letter for all pieces, at the coordinates of the first; the others are in the log as they came."""
-    first = _in_order(pieces)[-1]
-    return first._replace(kind=REJECTED, piece=None, code=refusal.code, reason=refusal.reason)

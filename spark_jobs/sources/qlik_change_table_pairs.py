@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from spark_jobs.sources.decoded import Refusal
-from spark_jobs.sources.qlik_change_table_rows import ChangeRow, RowLayout
+from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.decoded import Refusal, shown
+from spark_jobs.sources.qlik_change_table_rows import (
+    OPERATION,
+    OPERATION_NAME,
+    SEQUENCE,
+    ChangeRow,
+    RowLayout,
+    Values,
+)
 from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
 from spark_jobs.sources.qlik_masks import MaskOrder
 
-BEFORE, UPDATE = "B", "U"
+BEFORE = "B"
+_SEQUENCE_DIGITS = 35
+_NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 
 
 class ReadRow(NamedTuple):
@@ -83,3 +93,31 @@ class Together:
             if len(update.mask) > 1 and len(befores) == 1 and befores[0].layout is layout:
                 pairs.append((update.mask, differing(layout, befores[0].row.values, update.row.values)))
         return choose_reading(layout, self._order, masks, pairs)
+
+
+def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
+    """Operation and sequence of a row.
+
+    Raises:
+        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``.
+    """
+    sequence = (layout.header(SEQUENCE, values) or "").strip()
+    _check_sequence(sequence)
+    return _operation(layout, values), sequence
+
+
+def _operation(layout: RowLayout, values: Values) -> str:
+    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
+    code = (layout.header(OPERATION, values) or "").strip()
+    if code not in (INSERT, UPDATE, DELETE, BEFORE):
+        raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
+    name = layout.header(OPERATION_NAME, values)
+    if name is not None and _NAMES.get(name.strip().upper()) != code:
+        raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
+    return code
+
+
+def _check_sequence(sequence: str) -> None:
+    if len(sequence) != _SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
+        what = f"change_seq {shown(sequence)} is not {_SEQUENCE_DIGITS} digits, so it has no place in the order"
+        raise Refusal("SEQUENCE_INVALID", what)

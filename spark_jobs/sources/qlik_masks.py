@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 MaskOrder = Literal["auto", "msb_text", "le_bytes"]
@@ -28,6 +29,7 @@ MAX_MASK_BYTES = 1024
 _HEX = re.compile(r"[0-9A-Fa-f]*")
 
 
+@lru_cache(maxsize=4096)
 def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
     """What a mask can mean, the likeliest first; one number unless *order* is ``auto`` and the readings differ.
 
