@@ -1,8 +1,8 @@
 """The book of rules, `docs/rules/`, beside the tests that name each rule: ``python -m tests.rules``, or `make rules`.
 
-A test names a rule by its id, in its own name or that of its class (``..._c55``, ``..._c41_g_01_...``), in the docstring
-of either, or in an ``id`` of its parameters. A docstring may name a range: *C-51 to C-55*. A module's docstring counts
-for nothing: it would name rules that none of its tests proves. Tests are read, never imported.
+A test names a rule by its id, in its own name or that of its class (``..._c55``, ``..._c41_g_01_...``), in the
+docstring of either, or in an ``id`` of its parameters. A docstring may name a range: *C-51 to C-55*. A module's
+docstring counts for nothing: it would name rules that none of its tests proves. Tests are read, never imported.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ PAYLOADS: list[tuple[str, bytes, str, str, bool]] = [
 def test_an_unreadable_change_is_a_dead_letter_at_its_position(
     body: bytes, code: str, words: str, table_known: bool
 ) -> None:
-    """C-30, C-46: the transaction block says the place that `logicalid` says; C-43: `cols` has names and places once."""
+    """C-30, C-46: the transaction block says what `logicalid` says; C-43: `cols` has names and places once."""
     decoded = decode(event(commit=1), body, event(tbl="ignored"), event(commit=3))
     before, rejected, after = decoded.rows
     assert decoded.counts == Dispositions(4, 2, 0, 0, 1, 1)

@@ -50,6 +50,7 @@ def test_t12_t21_insert_update_and_delete_become_changes() -> None:
 
 
 def test_g01_the_load_is_the_epoch() -> None:
+    """T-31: a reload is a load of another name, whose changes are compared with the older ones by nothing else."""
     assert only(decoder(load="7").decode([row(1, "I", OLD)])).epoch == "7"
 
 
