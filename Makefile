@@ -40,8 +40,9 @@ test-long: setup jars-broker ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
 .PHONY: rules
-rules: $(VENV)/.installed ## the rules of docs/rules/ with the tests that name each; fails on a rule without one
-	@$(RUN) -m tests.rules
+rules: ## the rules of docs/rules/ with the tests that name each; fails on a rule without one
+	@.ci/prerequisites "$(PYTHON)" lint
+	@$(PYTHON) -m tests.rules
 
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
