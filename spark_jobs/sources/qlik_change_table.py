@@ -42,6 +42,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
     Structure,
     TableDamage,
     Values,
+    position,
     row_bytes,
 )
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
@@ -210,8 +211,8 @@ class QlikChangeTableDecoder:
             before = layout.image(values) if layout.says_more_than_key(values) else None
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
-            position = f"{entry.sequence}:{0 if entry.operation in (BEFORE, DELETE) else 1}"
-            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=position),)
+            pos = position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
+            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values
@@ -223,7 +224,7 @@ class QlikChangeTableDecoder:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
-            if self._may_change_key(layout, changed, together):
+            if self._may_change_key(entry, changed, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
@@ -235,15 +236,17 @@ class QlikChangeTableDecoder:
         image = before.layout.image(before.row.values)
         return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
 
-    def _may_change_key(self, layout: RowLayout, changed: frozenset[int] | None, together: Together) -> bool:
+    def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
         """Whether an UPDATE without before image has to wait for one."""
-        if not layout.key_places:
-            return False
-        if changed is not None:
-            return bool(changed & layout.key_places)
-        if self.settings.before_images is None:
-            return together.has_images(layout.source)
-        return self.settings.before_images
+        keys = entry.layout.key_places
+        stored = self.settings.before_images
+        has_images = together.has_images(entry.layout.source) if stored is None else stored
+        if changed is None:
+            return bool(keys) and has_images
+        if has_images and isinstance(entry.mask, dict):
+            # It will come: better wait than trust one of two readings.
+            return any(keys & places for places in entry.mask.values())
+        return bool(keys & changed)
 
     def _row_set(
         self, entry: ReadRow, key: str | None, before: Values | None, changed: frozenset[int] | None
@@ -267,7 +270,7 @@ class QlikChangeTableDecoder:
         before: str | None = None,
     ) -> LogRow:
         origin, place, _, _ = entry.row
-        pos = f"{entry.sequence}:{sub}"
+        pos = position(entry.sequence, sub)
         at = (origin, place, entry.layout.source, bucket(key), self.settings.load, pos)
         return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
 
@@ -279,7 +282,7 @@ class QlikChangeTableDecoder:
             entry.row.place,
             tbl=entry.layout.source,
             epoch=self.settings.load,
-            pos=f"{entry.sequence}:0",
+            pos=position(entry.sequence, 0),
             fragment_of=f"{entry.layout.source}:{entry.sequence}",
             piece=piece,
             raw=row_bytes(entry.row),

@@ -90,6 +90,11 @@ def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
 _decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
 
 
+def position(sequence: str, sub: int) -> str:
+    """The log position of a change inside its load: *sub* 0 removes a row, 1 sets one (G-01, G-03)."""
+    return f"{sequence}:{sub}"
+
+
 class RowLayout:
     """A structure seen with the eyes of one mirrored table: where header, key and mirrored columns stand.
 

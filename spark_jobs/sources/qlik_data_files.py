@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from open_mirroring.errors import TransientError
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_csv_quotes import QuoteProof
 from spark_jobs.sources.qlik_dfm import CsvForm, Dfm
@@ -38,6 +39,7 @@ def read_texts(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
         Refusal: ``DFM_CONTRADICTS`` when the columns differ, ``DFM_COUNT_DIFFERS`` when the number of rows does, at
             the end; ``FILE_DAMAGED``, after the rows before the damage; ``FORMAT_UNSUPPORTED``.
         TerminalError: ``SOURCE_FILE_MISSING``.
+        TransientError: ``SOURCE_UNREADABLE`` when the disk does not give the file.
     """
     rows = 0
     try:
@@ -45,8 +47,14 @@ def read_texts(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
             rows += batch.num_rows
             yield batch
     except _DAMAGE as error:
+        # Damaged contents are told by an OSError without an errno; the system's own errors carry one.
         if isinstance(error, OSError) and error.errno is not None:
-            raise
+            raise TransientError(
+                "SOURCE_UNREADABLE",
+                f"the file cannot be read: {error.strerror}",
+                where=str(path),
+                way_out="look after its disk or mount; the next run reads the same range again",
+            ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
         raise Refusal("DFM_COUNT_DIFFERS", f"the metadata file announces {dfm.records} rows, the file has {rows}")

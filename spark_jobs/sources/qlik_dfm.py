@@ -32,7 +32,8 @@ class _Options(msgspec.Struct, frozen=True):
     fieldDelimiter: str = ","
     recordDelimiter: str = "\n"
     nullValue: str = ""
-    quoteChar: str = ""
+    # Unsaid it is Qlik's own default: should the file have no quotes after all, one in a text is found out.
+    quoteChar: str = '"'
     escapeChar: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import LogRow
@@ -22,6 +23,7 @@ from spark_jobs.sources.decoded import Damage, MirroredTable
 from spark_jobs.sources.exports import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik_change_files import find_files, read_file
 from spark_jobs.sources.qlik_change_table import ChangeRow, QlikChangeTableDecoder, TableDamage
+from spark_jobs.sources.qlik_csv_quotes import QuoteProof
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 
@@ -258,6 +260,18 @@ def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes)
     _, last = damage_of(tmp_path, content, dfm(name), name)
     assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS")
     assert last.damage.origin == f"{FOLDER}/{name}"
+
+
+def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dead letter for bytes that may come next time."""
+    name = put(tmp_path, GOOD, dfm())
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(QuoteProof, "read", fails)
+    with pytest.raises(TransientError, match=r"SOURCE_UNREADABLE.*Input/output error"):
+        rows_of(tmp_path, name)
 
 
 def test_json_records_with_other_columns_are_refused(tmp_path: Path) -> None:

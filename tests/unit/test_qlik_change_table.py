@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
 from spark_jobs.change_log_schema import LogRow
-from spark_jobs.sources.decoded import Damage, Decoded, Refused, Waiting
+from spark_jobs.sources.decoded import Damage, Decoded, MirroredTable, Refused, Waiting
 from spark_jobs.sources.qlik_change_table import ChangeRow, Structure, TableDamage
-from spark_jobs.sources.qlik_change_table_rows import ChangeColumn, read_row
+from spark_jobs.sources.qlik_change_table_rows import ChangeColumn, RowLayout, read_row
+from spark_jobs.sources.qlik_change_table_updates import read_mask
 from tests.qlik_change_rows import DATA, HEADERS, ITEMS, TABLE, decoder, mask, row, sequence
 
 OLD, NEW = ("1", "old", "1.00", None), ("1", "new", "1.00", None)
@@ -256,7 +258,8 @@ def test_t24_the_order_of_binary_masks_is_found_by_what_is_impossible() -> None:
     assert [r.kind for r in decoder().decode([update(1, "2000"), update(2, "0140")]).rows] == ["change", "change"]
     # A pair whose difference only the other reading explains decides too: the column at place 13 differs.
     before = row(3, "B", ("2", "old", "1.00", None, *["0"] * 4, "9", *["0"] * 7), structure=wide)
-    decoded = decoder().decode([before, row(3, "U", values, bits="2000", structure=wide), update(1, "2000")])
+    pair = [before, row(3, "U", values, bits="2000", structure=wide)]
+    decoded = decoder(before_images=False).decode([*pair, update(1, "2000")])
     assert [r.kind for r in decoded.rows] == ["change", "change"]
 
 
@@ -296,6 +299,32 @@ def test_t33_columns_that_were_added_are_in_the_list_of_the_rows_that_have_them(
     decoded = decoder().decode([row(1, "I", OLD), row(2, "B", OLD), row(2, "U", (*NEW, "5"), structure=wider)])
     assert [len(image(r.cols)) for r in decoded.rows] == [4, 5]
     assert image(decoded.rows[1].row)["added"] == "5"
+
+
+def test_t23_published_masks_name_the_columns_that_they_are_known_to_mean(shared_data: Path) -> None:
+    """T-20, T-23: text is one number first of all; seven header columns count."""
+    vectors = json.loads((shared_data / "samples" / "qlik-mask-vectors.json").read_text())["change_table"]
+    assert len(vectors) == 4
+    for vector in vectors:
+        headers = [ChangeColumn(f"header__h{n}", "int") for n in range(vector["header_columns"] - 3)]
+        data = [ChangeColumn(f"c{n}", "int") for n in range(vector["total_columns"] - vector["header_columns"])]
+        structure = Structure(TABLE, (*HEADERS[:3], *headers, *data))
+        layout = RowLayout(structure, MirroredTable(TABLE, ("c0",)), "header__")
+        values = (sequence(1), "U", vector["hex"], *["0"] * (len(structure.columns) - 3))
+        readings = read_mask(layout, values, "auto")
+        assert readings is not None and next(iter(readings)) == "msb_text"
+        assert sorted(readings["msb_text"]) == vector["bits"]
+
+
+def test_t24_where_images_are_stored_a_mask_that_can_be_read_two_ways_waits_for_its_own() -> None:
+    """One reading names the key, the other does not: the before image will tell."""
+    wide = Structure(TABLE, (*HEADERS, *DATA, *(ChangeColumn(f"c{n}", "int") for n in range(12))))
+    values = (*NEW, *["0"] * 12)
+    update = row(1, "U", values, bits="2000", structure=wide)
+    assert only(decoder().decode([update])).kind == "change"
+    assert only(decoder(before_images=True).decode([update])).kind == "fragment"
+    pair = [row(2, "B", values, structure=wide), row(2, "U", values, bits="00", structure=wide)]
+    assert [r.kind for r in decoder().decode([update, *pair]).rows] == ["fragment", "change"]
 
 
 def test_a_decoder_travels_to_the_workers() -> None:
