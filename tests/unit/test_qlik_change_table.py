@@ -180,6 +180,11 @@ def test_header_columns_never_reach_the_target() -> None:
 def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str | None) -> None:
     """T-17: 1970 means unknown, so a time is never read as an order; T-14, T-16: opaque."""
     assert decoder().decode([row(1, "I", OLD, timestamp=moment)]) == decoder().decode([row(1, "I", OLD)])
+    opaque = [ChangeColumn(f"header__{name}", "varchar(128)") for name in ("stream_position", "transaction_id")]
+    wider = ITEMS._replace(columns=(*opaque, *ITEMS.columns))
+    for text in (None, "", "no position", "F" * 32):
+        told = row(1, "I", OLD, structure=wider, timestamp=moment, stream_position=text, transaction_id=text)
+        assert decoder().decode([told]) == decoder().decode([row(1, "I", OLD)])
 
 
 @pytest.mark.parametrize(
