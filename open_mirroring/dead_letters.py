@@ -74,8 +74,9 @@ WAYS_OUT = {
     "WRONG_TOPIC": "compare `topics` in the mirror file with the target topics of the Qlik task; then deliver the "
     "changes again in their own topic",
     "HEADERS_INVALID": f"{_FORMAT}update this product; else find out what altered the headers; {_AGAIN}",
-    "SEQUENCE_INVALID": "see that only the task writes into the change table or topic: without its sequence a change has "
-    f"no place in the order; {_LATER_ROW}; if messages carry another number of digits throughout, set `sequence_digits`",
+    "SEQUENCE_INVALID": "see that only the task writes into the change table or topic: without its sequence a change "
+    f"has no place in the order; {_LATER_ROW}; if messages have another number of digits throughout, set "
+    "`sequence_digits`",
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",

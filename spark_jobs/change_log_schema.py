@@ -18,7 +18,7 @@ CHANGE, FRAGMENT, REJECTED = "change", "fragment", "rejected"
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 """Operations of a change. ``KEY_LEFT`` is the DELETE half of a key change (G-03); its UPSERT half is an ``UPDATE``."""
 
-LOAD_MAJOR = "0" * 35
+LOAD_MAJOR = "0" * 16
 """Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
 
 BATCHES_PER_BLOCK = 100

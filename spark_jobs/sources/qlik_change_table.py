@@ -42,11 +42,12 @@ from spark_jobs.sources.qlik_change_table_rows import (
     Structure,
     TableDamage,
     Values,
-    position,
+    content,
     row_bytes,
 )
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
 from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_positions import qlik_position
 
 __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
@@ -125,7 +126,7 @@ class QlikChangeTableDecoder:
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
-        rows = {(row.structure, row.values): row for row in map(restored, in_order(pieces))}
+        rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
         updates = [entry for entry in read if entry.operation == UPDATE]
@@ -211,7 +212,7 @@ class QlikChangeTableDecoder:
             before = layout.image(values) if layout.says_more_than_key(values) else None
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
-            pos = position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
+            pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
@@ -270,7 +271,7 @@ class QlikChangeTableDecoder:
         before: str | None = None,
     ) -> LogRow:
         origin, place, _, _ = entry.row
-        pos = position(entry.sequence, sub)
+        pos = qlik_position(entry.sequence, sub)
         at = (origin, place, entry.layout.source, bucket(key), self.settings.load, pos)
         return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
 
@@ -282,7 +283,7 @@ class QlikChangeTableDecoder:
             entry.row.place,
             tbl=entry.layout.source,
             epoch=self.settings.load,
-            pos=position(entry.sequence, 0),
+            pos=qlik_position(entry.sequence, 0),
             fragment_of=f"{entry.layout.source}:{entry.sequence}",
             piece=piece,
             raw=row_bytes(entry.row),

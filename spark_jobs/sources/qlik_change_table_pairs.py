@@ -14,6 +14,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
     ChangeRow,
     RowLayout,
     Values,
+    content,
 )
 from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
 from spark_jobs.sources.qlik_masks import MaskOrder
@@ -57,7 +58,7 @@ class Together:
             if entry.operation == BEFORE:
                 self._with_images.add(entry.layout.source)
                 known = self._befores.setdefault(entry.identity, [])
-                if all(entry.row.values != one.row.values for one in known):
+                if all(content(entry.row) != content(one.row) for one in known):
                     known.append(entry)
             elif entry.operation == UPDATE:
                 self._updated.add(entry.identity)

@@ -90,9 +90,10 @@ def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
 _decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
 
 
-def position(sequence: str, sub: int) -> str:
-    """The log position of a change inside its load: *sub* 0 removes a row, 1 sets one (G-01, G-03)."""
-    return f"{sequence}:{sub}"
+def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
+    """What a row says. Read again after a column was added it has a NULL more, and says the same (T-33)."""
+    named = zip(row.structure.columns, row.values, strict=True)
+    return frozenset((column.name, value) for column, value in named if value is not None)
 
 
 class RowLayout:

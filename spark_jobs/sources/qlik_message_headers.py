@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from open_mirroring.log_position import position_text
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_message_envelope import JsonNumber
+from spark_jobs.sources.qlik_positions import qlik_position
 
 OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
 SEQUENCE_DIGITS = 35
 """Sixteen digits of time and nineteen of a number (T-10)."""
 
-_COUNTER_DIGITS = 20
 
 Mask = str | bytes | None
 
@@ -40,8 +39,8 @@ class Headers(NamedTuple):
         *place* is the message's offset; *sub* is 0 for what takes a key away and 1 for what sets a row.
         """
         if self.operation == "REFRESH":
-            return position_text("0" * len(self.sequence), f"{place:0{_COUNTER_DIGITS}d}", sub)
-        return position_text(self.sequence, f"{self.counter:0{_COUNTER_DIGITS}d}", sub)
+            return qlik_position("0" * len(self.sequence), sub, place)
+        return qlik_position(self.sequence, sub, self.counter)
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:

@@ -283,8 +283,8 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
     history = history_of(11)
     options = ChangeTableOptions(binary_mask=True, partition_minutes=minutes)
     statements = list(postgresql_statements(SHOP_TABLES, stored_changes(history.changes, options), options))
-    tables = {table.full_name: TargetTable(table.schema, table.name) for table in SHOP_TABLES}
-    decoder = QlikChangeTableDecoder({t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES})
+    tables = {table.full_name: NamedChangeTable(table.schema, f"{table.name}__ct") for table in SHOP_TABLES}
+    mirrored_tables = {t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES}
     control = SourceName("control", "attrep_cdc_partitions") if minutes else None
     at = ChangeTablePlace("shop_db", tables, control=control)
     bound: dict[str, int] = {}
@@ -294,7 +294,7 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
         source.execute(*part)
         found = find_ranges(spark, at, bound).ranges
         bound |= bound_of(*found)
-        parts = read_batch(spark, at, found, decoder, LogTarget(tmp_path, batch, "a", 0))
+        parts = read_batch(spark, at, found, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
         files = [str(tmp_path / file["path"]) for part in parts for file in part["files"]]
         for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
             rows.append(LogRow(**line))

@@ -14,6 +14,7 @@ from spark_jobs.sources.decoded import Damage, Decoded, MirroredTable, Refused, 
 from spark_jobs.sources.qlik_change_table import ChangeRow, Structure, TableDamage
 from spark_jobs.sources.qlik_change_table_rows import ChangeColumn, RowLayout, read_row
 from spark_jobs.sources.qlik_change_table_updates import read_mask
+from spark_jobs.sources.qlik_positions import qlik_position
 from tests.qlik_change_rows import DATA, HEADERS, ITEMS, TABLE, decoder, mask, row, sequence
 
 OLD, NEW = ("1", "old", "1.00", None), ("1", "new", "1.00", None)
@@ -42,12 +43,12 @@ def test_t12_t21_insert_update_and_delete_become_changes() -> None:
     )
     assert decoded.counts == (4, 4, 0, 0, 0, 0)
     insert, update, delete, told = decoded.rows
-    assert (insert.op, insert.pos, insert.epoch, insert.tbl) == ("I", f"{sequence(1)}:1", "1", TABLE)
+    assert (insert.op, insert.pos, insert.epoch, insert.tbl) == ("I", qlik_position(sequence(1), 1), "1", TABLE)
     assert (insert.origin, insert.place, insert.key, insert.whole) == ("file", 7, '["1"]', True)
     assert image(insert.row) == {"id": "1", "name": "old", "price": "1.00", "note": None}
     assert image(insert.cols)[:2] == [["id", "int", 0], ["name", "varchar(100)", 1]]
-    assert (update.op, update.pos, update.whole) == ("U", f"{sequence(2)}:1", True)
-    assert (delete.op, delete.pos, delete.key, delete.before) == ("D", f"{sequence(3)}:0", '["1"]', None)
+    assert (update.op, update.pos, update.whole) == ("U", qlik_position(sequence(2), 1), True)
+    assert (delete.op, delete.pos, delete.key, delete.before) == ("D", qlik_position(sequence(3), 0), '["1"]', None)
     assert image(told.before)["name"] == "old"
 
 
@@ -68,9 +69,9 @@ def test_t11_a_before_image_is_used_with_its_update_and_makes_no_row() -> None:
 def test_g03_an_update_of_the_key_leaves_the_old_key_and_sets_the_new_one() -> None:
     """G-03: the old key leaves with sub 0, before the row of the new one with sub 1; a swap tells its before image."""
     left, new = decoder().decode([row(1, "B", OLD), row(1, "U", MOVED)]).rows
-    assert (left.op, left.key, left.pos) == ("K", '["1"]', f"{sequence(1)}:0")
+    assert (left.op, left.key, left.pos) == ("K", '["1"]', qlik_position(sequence(1), 0))
     assert image(left.before) == {"id": "1", "name": "old", "price": "1.00", "note": None}
-    assert (new.op, new.key, new.pos) == ("U", '["2"]', f"{sequence(1)}:1")
+    assert (new.op, new.key, new.pos) == ("U", '["2"]', qlik_position(sequence(1), 1))
 
 
 def test_g02_two_spellings_of_one_key_are_no_key_change() -> None:
@@ -88,7 +89,7 @@ def test_t11_t25_halves_in_different_calls_wait_for_each_other(moved: bool) -> N
     update = only(one.decode([row(1, "U", after, bits=mask(KEY_BIT), place=4)]))
     for half in (before, update):
         assert (half.kind, half.fragment_of) == ("fragment", f"{TABLE}:{sequence(1)}")
-        assert (half.epoch, half.pos) == ("1", f"{sequence(1)}:0")
+        assert (half.epoch, half.pos) == ("1", qlik_position(sequence(1), 0))
     assert one.join([before]) == one.join([update, update]) == Waiting()
     together = one.decode([row(1, "B", OLD, place=3), row(1, "U", after, bits=mask(KEY_BIT), place=4)])
     for pieces in permutations([before, update, before, update]):
@@ -222,7 +223,7 @@ def test_a_rejected_update_takes_its_before_image_with_it() -> None:
 @pytest.mark.parametrize(("id_", "code"), [(None, "KEY_INVALID"), ("one", "KEY_INVALID")])
 def test_a_row_without_a_usable_key_stops_its_table(id_: str | None, code: str) -> None:
     letter = only(decoder().decode([row(1, "D", (id_, None, None, None))]))
-    assert (letter.code, letter.tbl, letter.key, letter.pos) == (code, TABLE, None, f"{sequence(1)}:0")
+    assert (letter.code, letter.tbl, letter.key, letter.pos) == (code, TABLE, None, qlik_position(sequence(1), 0))
 
 
 def test_a_key_column_that_the_change_table_lacks_is_named() -> None:
@@ -330,6 +331,20 @@ def test_t24_where_images_are_stored_a_mask_that_can_be_read_two_ways_waits_for_
     assert only(decoder(before_images=True).decode([update])).kind == "fragment"
     pair = [row(2, "B", values, structure=wide), row(2, "U", values, bits="00", structure=wide)]
     assert [r.kind for r in decoder().decode([update, *pair]).rows] == ["fragment", "change"]
+
+
+def test_t18_t33_a_half_read_again_after_a_column_was_added_is_the_same_half() -> None:
+    """The overlap reads rows again; since then the table may have a column more, NULL in all of them."""
+    wider = Structure(TABLE, (*ITEMS.columns, ChangeColumn("added", "int")))
+    one = decoder()
+    before = only(one.decode([row(1, "B", OLD, place=1)]))
+    again = only(one.decode([row(1, "B", (*OLD, None), structure=wider, origin="later", place=1)]))
+    update = only(one.decode([row(1, "U", MOVED, bits=mask(KEY_BIT), place=2)]))
+    joined = one.join([again, update, before])
+    assert isinstance(joined, Decoded)
+    assert [(r.op, len(image(r.cols))) for r in joined.rows] == [("K", 4), ("U", 4)]
+    together = one.decode([row(1, "B", OLD), row(1, "B", (*OLD, None), structure=wider), row(1, "U", MOVED)])
+    assert [r.op for r in together.rows] == ["K", "U"]
 
 
 def test_a_decoder_travels_to_the_workers() -> None:

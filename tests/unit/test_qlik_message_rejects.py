@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.sources.decoded import Dispositions, MirroredTable
 from spark_jobs.sources.qlik_message import registry_schema
+from spark_jobs.sources.qlik_positions import qlik_position
 from tests.qlik_messages import (
     COLUMNS,
     FIELDS,
@@ -165,13 +166,13 @@ def test_an_unreadable_change_of_a_table_names_table_and_key_k16_k20_t10_g06(
 
 def test_the_position_of_a_dead_letter_is_told_where_the_headers_are_sound_k17() -> None:
     row = only(decode(md(), dt(columnMask="FF")))
-    assert (row.epoch, row.pos) == ("1", f"{sequence(1)}:{1:020d}:1")
+    assert (row.epoch, row.pos) == ("1", qlik_position(sequence(1), 1, 1))
     assert only(decode(md(), dt(changeSequence="x"))).pos is None
 
 
 def test_a_sequence_of_another_length_is_a_setting_t10() -> None:
     row = only(decode(md(), dt(changeSequence="1" * 40), sequence_digits=40))
-    assert (row.pos or "").startswith("1" * 40 + ":")
+    assert row.pos == f"{'1' * 16}:{'1' * 24}{1:020d}:1"
     refresh = only(decode(md(), dt("REFRESH", ROW, changeSequence=""), sequence_digits=40))
     assert (refresh.pos or "") < (row.pos or "")
 

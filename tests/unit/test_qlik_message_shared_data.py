@@ -91,7 +91,7 @@ def test_a_history_of_messages_folds_to_its_final_state_k02_k03_k40(
         ("dbo.district_offices", version) for version in (1, 2, 3)
     ]
     assert all(row.whole for row in decoded.rows)
-    assert sum((row.pos or "").startswith("0" * 35) for row in decoded.rows) == 187, "REFRESH rows (K-18)"
+    assert sum((row.pos or "").startswith("0" * 16) for row in decoded.rows) == 187, "REFRESH rows (K-18)"
     assert_final(decoded.rows, shared_data)
 
 

@@ -13,6 +13,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.change_log_schema import LogRow, RawMessage
 from spark_jobs.sources.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
 from spark_jobs.sources.qlik_message import registry_schema
+from spark_jobs.sources.qlik_positions import qlik_position
 from spark_jobs.sources.sql_server_types import parse_value
 from tests.qlik_messages import (
     COLUMNS,
@@ -77,9 +78,9 @@ def test_a_data_message_is_read_by_the_metadata_before_it_k02_k03_k12_k16_k27(
 
 def test_a_position_is_sequence_counter_and_half_k17_k25_t10() -> None:
     row = changed("UPDATE", ROW, OLD, number=12, transactionEventCounter=3)
-    assert row.pos == f"{sequence(12)}:{3:020d}:1"
-    assert changed("DELETE", ROW).pos == f"{sequence(1)}:{1:020d}:0"
-    assert changed(transactionEventCounter=None).pos == f"{sequence(1)}:{0:020d}:1"
+    assert row.pos == qlik_position(sequence(12), 1, 3)
+    assert changed("DELETE", ROW).pos == qlik_position(sequence(1), 0, 1)
+    assert changed(transactionEventCounter=None).pos == qlik_position(sequence(1), 1, 0)
     positions = [changed(number=n).pos or "" for n in (9, 10, 11)]
     assert positions == sorted(positions)
 
@@ -92,7 +93,7 @@ def test_a_load_is_the_epoch_of_its_messages_g01() -> None:
 def test_a_refresh_is_an_upsert_below_every_change_of_its_load_k18(said: Any) -> None:
     parts = {name: said for name in ("changeSequence", "timestamp", "transactionId", "streamPosition")}
     row = changed("REFRESH", ROW, transactionEventCounter=None, transactionLastEvent=None, **parts)
-    assert (row.op, row.pos, values(row.row)) == ("I", f"{'0' * 35}:{1:020d}:1", TEXTS)
+    assert (row.op, row.pos, values(row.row)) == ("I", qlik_position("0" * 35, 1, 1), TEXTS)
     assert (row.pos or "") < (changed().pos or "")
 
 
@@ -286,7 +287,7 @@ def test_a_message_waits_for_its_metadata_and_loses_nothing_k05(data: bytes, ann
 
 def test_a_waiting_message_tells_its_position_and_table_where_it_can_k05_k15() -> None:
     row = only(decode(dt("DELETE", ROW), topic="orders", topics={"orders": "dbo.orders"}))
-    assert (row.tbl, row.epoch, row.pos) == ("dbo.orders", "1", f"{sequence(1)}:{1:020d}:0")
+    assert (row.tbl, row.epoch, row.pos) == ("dbo.orders", "1", qlik_position(sequence(1), 0, 1))
     assert row.fragment_of == f"dbo.orders:schema:{ID}"
     assert only(decode(avro_dt())).pos is None
 
