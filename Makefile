@@ -39,6 +39,11 @@ test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
 test-long: setup jars-broker ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
+.PHONY: rules
+rules: ## the rules of docs/rules/ with the tests that name each; fails on a rule without one
+	@.ci/prerequisites "$(PYTHON)" lint
+	@$(PYTHON) -m tests.rules
+
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
 	@echo "lint: ruff check, ruff format, mypy"

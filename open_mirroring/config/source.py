@@ -29,6 +29,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "topics": ((_CES, _MESSAGE), ("kafka",)),
     "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
     "database": ((_CES,), ("capture", "files", "kafka")),
+    "gap_timeout_minutes": ((_CES,), ("capture",)),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
@@ -83,6 +84,11 @@ class Source(Section):
         default=None,
         min_length=1,
         description="For sqlserver-ces: read only events of this database and ignore others (C-12). Default: all.",
+    )
+    gap_timeout_minutes: Positive | None = Field(
+        default=None,
+        description="For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
+        "missing ones; then the mirror stops (C-93). Default: 60.",
     )
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
         default=None,

@@ -77,7 +77,8 @@ def _place(mirror: Mirror) -> Place | ChangeTablePlace:
         case "files" if source.format == "qlik-change-table":
             return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
         case transport:
-            return SourcePlace(transport, mirror.resolve(source.path), source.layout or "wrapped")
+            layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
+            return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)
 
 
 def _change_table(table: Table, suffix: str) -> NamedChangeTable:

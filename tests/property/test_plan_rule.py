@@ -111,7 +111,11 @@ def assert_accounted(planned: PlannedRows, new: Sequence[Change]) -> None:
 @EXPLORING
 @given(story=stories())
 def test_any_delivery_ends_in_the_fold_of_what_has_arrived_and_at_last_in_the_source(story: Story) -> None:
-    """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17)."""
+    """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17).
+
+    Messages come at least once (C-85) and spread over partitions, in any order (C-87), transactions cut anywhere: what
+    is logged is published, and what comes late repairs it (C-88, G-05).
+    """
     target = Target(story)
     for up_to in story.published_after:
         new, published = target.changes(target.batch, up_to), target.batch

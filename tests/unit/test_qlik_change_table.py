@@ -53,6 +53,7 @@ def test_t12_t21_insert_update_and_delete_become_changes() -> None:
 
 
 def test_g01_the_load_is_the_epoch() -> None:
+    """T-31: a reload is a load of another name, whose changes are compared with the older ones by nothing else."""
     assert only(decoder(load="7").decode([row(1, "I", OLD)])).epoch == "7"
 
 
@@ -180,6 +181,11 @@ def test_header_columns_never_reach_the_target() -> None:
 def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str | None) -> None:
     """T-17: 1970 means unknown, so a time is never read as an order; T-14, T-16: opaque."""
     assert decoder().decode([row(1, "I", OLD, timestamp=moment)]) == decoder().decode([row(1, "I", OLD)])
+    opaque = [ChangeColumn(f"header__{name}", "varchar(128)") for name in ("stream_position", "transaction_id")]
+    wider = ITEMS._replace(columns=(*opaque, *ITEMS.columns))
+    for text in (None, "", "no position", "F" * 32):
+        told = row(1, "I", OLD, structure=wider, timestamp=moment, stream_position=text, transaction_id=text)
+        assert decoder().decode([told]) == decoder().decode([row(1, "I", OLD)])
 
 
 @pytest.mark.parametrize(
