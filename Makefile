@@ -74,6 +74,10 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 	$(VENV)/bin/open-mirroring schema > build/mirror.schema.json.new
 	mv build/mirror.schema.json.new docs/mirror.schema.json
 
+.PHONY: types
+types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
+	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
+
 .PHONY: lock
 lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
 	$(UV) lock --upgrade

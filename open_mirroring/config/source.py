@@ -30,6 +30,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
     "database": ((_CES,), ("capture", "files", "kafka")),
     "gap_timeout_minutes": ((_CES,), ("capture",)),
+    "binary": ((_MESSAGE,), ("files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
@@ -90,6 +91,10 @@ class Source(Section):
         description="For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
         "missing ones; then the mirror stops (C-93). Default: 60.",
     )
+    binary: Literal["hex", "base64"] | None = Field(
+        default=None,
+        description="For qlik-message in JSON: how binary values are spelled (K-35). Default: hex, with or without 0x.",
+    )
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
         default=None,
         description="For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
@@ -106,8 +111,8 @@ class Source(Section):
     )
     schema_registry: ConnectionName | None = Field(
         default=None,
-        description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry only "
-        "a schema's number (K-04).",
+        description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
+        "only a schema's number (K-04).",
     )
     header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None,

@@ -22,6 +22,7 @@ from spark_jobs.sources.decoded import (
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.sql_server_types import BinaryText
 
 
 class Reading(NamedTuple):
@@ -32,6 +33,7 @@ class Reading(NamedTuple):
 
     format: str
     database: str | None = None
+    binary: BinaryText = "hex"
     load: str = "1"
     mask_order: MaskOrder = "auto"
     header_prefix: str = "header__"
@@ -55,7 +57,11 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
         return QlikChangeTableDecoder(tables, settings)
     if reading.format == "qlik-message":
         chosen = QlikMessageSettings(
-            reading.load, reading.mask_order, dict(reading.topics), sequence_digits=reading.sequence_digits
+            reading.load,
+            reading.mask_order,
+            dict(reading.topics),
+            reading.binary,
+            reading.sequence_digits,
         )
         return _QlikMessages(tables, schemas, chosen)
     return _Ces(tables, CesSettings(database=reading.database))

@@ -17,6 +17,7 @@ from spark_jobs.sources.transports import ChangeFilesPlace, Place
 
 _SETTINGS = (
     "database",
+    "binary",
     "load",
     "mask_order",
     "header_prefix",
