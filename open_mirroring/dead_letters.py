@@ -51,6 +51,7 @@ WAYS_OUT = {
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
     "prefix; then reload the table",
+    "TABLE_TRUNCATED": "reset the table and load it anew: the rows that were truncated are still at the target",
     "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
     "touching the row at the source sends a new change",
     "MASK_TOO_LONG": "see that rows and column list come from one version of the change table, and that the mask is "

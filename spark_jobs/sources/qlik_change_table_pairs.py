@@ -21,6 +21,7 @@ from spark_jobs.sources.qlik_masks import MaskOrder
 
 BEFORE = "B"
 _SEQUENCE_DIGITS = 35
+_TRUNCATE = "TRUNCATE"
 _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 
 
@@ -100,7 +101,7 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """Operation and sequence of a row.
 
     Raises:
-        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``.
+        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
     """
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
@@ -110,9 +111,11 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 def _operation(layout: RowLayout, values: Values) -> str:
     """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
     code = (layout.header(OPERATION, values) or "").strip()
+    name = layout.header(OPERATION_NAME, values)
+    if name is not None and name.strip().upper() == _TRUNCATE:
+        raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
     if code not in (INSERT, UPDATE, DELETE, BEFORE):
         raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
-    name = layout.header(OPERATION_NAME, values)
     if name is not None and _NAMES.get(name.strip().upper()) != code:
         raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
     return code

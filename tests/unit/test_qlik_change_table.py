@@ -215,6 +215,13 @@ def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, tol
     assert (good.kind, good.key) == ("change", '["2"]')
 
 
+def test_a_truncated_table_stops_t12() -> None:
+    """T-12, T-15: a change table tells a TRUNCATE by one more row; which rows are gone is not in it."""
+    gone = row(1, "T", (None,) * 4, operation="TRUNCATE")
+    letter = only(decoder().decode([gone]))
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "TABLE_TRUNCATED", TABLE, None)
+
+
 def test_a_rejected_update_takes_its_before_image_with_it() -> None:
     decoded = decoder().decode([row(1, "B", OLD), row(1, "U", NEW, bits="zz")])
     assert (only(decoded).code, decoded.counts) == ("MASK_INVALID", (2, 0, 0, 1, 0, 1))
