@@ -84,7 +84,7 @@ class FragmentJoining:
         for part in parts:
             for identity, (epoch, pos, files) in part["fragments"].items():
                 fresh[identity] = _Split(epoch or "", pos or "", files).with_others(fresh.get(identity))
-        overdue = {i for i, f in known.items() if _aware(f.since) < datetime.now(UTC) - self.timeout}
+        overdue = {i for i, f in known.items() if f.since < datetime.now(UTC) - self.timeout}
         tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
         for identity in tried:
             fragment = known[identity]
@@ -177,8 +177,3 @@ class FragmentJoining:
             "expired": sum(len(pieces[identity]) for identity in expired),
         }
         return {**writer.finish(), "counts": counts, **notes.to_dict()}
-
-
-def _aware(moment: datetime) -> datetime:
-    # SQLite gives back what was stored in UTC without its zone.
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import open_stops
-from open_mirroring.status import RECENT_BATCHES, MirrorStatus, TableStatus, mirror_status
+from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
 from open_mirroring.verdicts import Backlog, Finding, Verdict
 from spark_jobs.reporting import age, columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
@@ -51,6 +51,10 @@ def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
     status = status_of(made)
     marks = orders(status).marks
     assert (marks.bound_offsets.places, marks.bound_offsets.total) == (2, 1000)
+    of_topics = BoundOffsets.of(
+        {"cdc/0": 5, "cdc/1": 0, "cdc#some-id": 0, "dbo.orders__ct": 20240101120000_00 * 10**19}
+    )
+    assert of_topics == BoundOffsets(3, 5), "a topic's id and a change sequence are no lengths"
     assert marks.highest_position == f"0:{HIGH}"
     assert marks.complete_position == "none: this source has none"
     assert marks.published_batch == 1
