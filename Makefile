@@ -23,11 +23,11 @@ DEMO_JARS = $(if $(filter qlik-kafka,$(SOURCE)),jars-broker)
 DEMO_SOURCE = $(if $(SOURCE),--source $(SOURCE))
 
 .PHONY: demo
-demo: setup $(DEMO_JARS) ## from a small shop's changes to mirrored tables, proved equal (about 6 minutes); SOURCE=ces|qlik-kafka|qlik-change-table
+demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, 6 minutes; SOURCE=ces|qlik-kafka|qlik-change-table
 	$(RUN) -m demo.run $(DEMO_SOURCE)
 
 .PHONY: ui
-ui: setup $(DEMO_JARS) ## the demo, left running with Airflow's pages to look at; SOURCE=... as above
+ui: setup $(DEMO_JARS) ## the demo, left running with Airflow's pages to look at; SOURCE=… likewise
 	$(RUN) -m demo.run --keep $(DEMO_SOURCE)
 
 ##@ Test

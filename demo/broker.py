@@ -69,6 +69,11 @@ class Broker:
         self.start()
 
     @property
+    def session(self) -> int:
+        """The session that it belongs to, or belonged to."""
+        return self._session
+
+    @property
     def bootstrap(self) -> str:
         """Address of the plain listener."""
         return f"127.0.0.1:{self.port}"
@@ -121,6 +126,7 @@ class Broker:
                 # Ctrl-C at the terminal is not for the broker: what reads from it must end first.
                 start_new_session=True,
             )
+        self._session = self._guard.pid
         deadline = time.monotonic() + _START_LIMIT
         while time.monotonic() < deadline:
             self.check()
