@@ -52,7 +52,7 @@ class Broker:
             raise DemoFailed("the broker's jars are missing: run `make jars-broker`")
         self.port, self._controller, *self.more_ports = free_ports(2 + more_ports)
         self.log = folder / "log"
-        self._folder, self._pid = folder, folder / "pid"
+        self._folder, self._pid_file = folder, folder / "pid"
         self._guard: subprocess.Popen[str] | None = None
         text = "".join(f"{name}={value}\n" for name, value in self.properties().items())
         (folder / "server.properties").write_text(text, encoding="utf-8")
@@ -67,6 +67,11 @@ class Broker:
         if made.returncode:
             raise DemoFailed(f"the broker's folder cannot be made ready: {made.stdout}{made.stderr}")
         self.start()
+
+    @property
+    def pid(self) -> int:
+        """The running broker's process."""
+        return int(self._pid_file.read_text())
 
     @property
     def session(self) -> int:
@@ -114,7 +119,7 @@ class Broker:
             DemoFailed: when it does not.
         """
         # A broker before it left its number there.
-        self._pid.unlink(missing_ok=True)
+        self._pid_file.unlink(missing_ok=True)
         with self.log.open("a") as out:
             self._guard = subprocess.Popen(
                 ["sh", "-c", _UNTIL_INPUT_ENDS, "sh", *_JAVA, "kafka.Kafka", "server.properties"],
@@ -127,15 +132,12 @@ class Broker:
                 start_new_session=True,
             )
         self._session = self._guard.pid
-        deadline = time.monotonic() + _START_LIMIT
-        while time.monotonic() < deadline:
-            self.check()
-            try:
-                self.admin().list_topics(timeout=1)
-                return
-            except KafkaException:
-                time.sleep(0.1)
-        raise DemoFailed(f"the broker does not answer after {_START_LIMIT:.0f} s", self.log)
+        try:
+            self._await_answer()
+        except BaseException:
+            # Nobody else knows of it yet.
+            self.stop()
+            raise
 
     def check(self) -> None:
         """Nothing while it runs.
@@ -211,10 +213,22 @@ class Broker:
                 raise DemoFailed(f"the topic {name} has no {count} partitions after {_ANSWER_LIMIT:.0f} s", self.log)
             time.sleep(0.05)
 
+    def _await_answer(self) -> None:
+        deadline = time.monotonic() + _START_LIMIT
+        while time.monotonic() < deadline:
+            self.check()
+            try:
+                self.admin().list_topics(timeout=1)
+                return
+            except KafkaException:
+                time.sleep(0.1)
+        raise DemoFailed(f"the broker does not answer after {_START_LIMIT:.0f} s", self.log)
+
     def _has_ended(self) -> bool:
         """Whether the broker is gone while its guard still waits."""
-        text = self._pid.read_text().strip() if self._pid.is_file() else ""
+        if not self._pid_file.is_file() or not self._pid_file.read_text().strip():
+            return False  # its guard has not started it yet
         try:
-            return bool(text) and psutil.Process(int(text)).status() == psutil.STATUS_ZOMBIE
+            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True

@@ -108,14 +108,18 @@ class Story:
         """Leave it running until it is interrupted; the shop trades and a run starts every two minutes.
 
         Raises:
-            DemoFailed: when Airflow or the mirroring service ends.
+            DemoFailed: when Airflow, the mirroring service or the broker ends.
         """
         airflow, service, shop = self._airflow, self._service, self._shop
         if airflow is None or service is None or shop is None:
             raise DemoFailed("nothing is running that could go on")
+        broker = self._broker.connection() if self._broker is not None else ""
+        by_hand = (
+            f"\n  for `open-mirroring tick`: AIRFLOW_CONN_{BROKER_CONNECTION.upper()}='{broker}'" if broker else ""
+        )
         print(
             f"\n  Airflow's pages: {airflow.address}\n  user {USER}, password {airflow.password}\n"
-            f"  mirror file: {self._place.mirrors / MIRROR}.yaml (for `open-mirroring status`)\n"
+            f"  mirror file: {self._place.mirrors / MIRROR}.yaml (for `open-mirroring status`){by_hand}\n"
             f"  The shop goes on, with a replicate run every {_PERIOD:.0f} s. Ctrl-C stops everything.\n",
             flush=True,
         )

@@ -56,7 +56,7 @@ class KafkaBroker(Broker):
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        os.kill(int((self._folder / "pid").read_text()), signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.stop()
 
     def producer(self, **options: Any) -> Producer:

@@ -223,7 +223,7 @@ def test_a_broker_keeps_its_messages_over_a_restart_and_leaves_nothing_running(t
             broker.start()
             broker.check()
             wait_for(lambda: offsets(broker) == before)
-            psutil.Process(int((place.broker / "pid").read_text())).kill()
+            psutil.Process(broker.pid).kill()
             wait_for(lambda: has_failed(broker))
         finally:
             broker.stop()
