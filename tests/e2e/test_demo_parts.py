@@ -176,10 +176,11 @@ def test_free_ports_are_different_and_free() -> None:
             one.bind(("127.0.0.1", port))
 
 
+@pytest.mark.kafka
 def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
     """Ctrl-C while Airflow starts: exit code 130 and none of its processes left, even where callers ignore SIGINT."""
     demo = subprocess.Popen(
-        [sys.executable, "-m", "demo.run", "--folder", str(tmp_path / "demo")],
+        [sys.executable, "-m", "demo.run", "--source", "qlik-kafka", "--folder", str(tmp_path / "demo")],
         env=clean_environment(),
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
@@ -193,7 +194,8 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
             if "watches the landing zone" in line:
                 break
         started = psutil.Process(demo.pid).children(recursive=True)
-        assert any("standalone" in process.cmdline() for process in started)
+        for program in ("standalone", "kafka.Kafka"):
+            assert any(program in process.cmdline() for process in started), program
         demo.send_signal(signal.SIGINT)
         output, _ = demo.communicate(timeout=180)
     finally:
