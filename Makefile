@@ -18,13 +18,17 @@ CODE := $(wildcard benchmarks dags demo fabric_emulator open_mirroring plugins s
 
 ##@ Run
 
+# A Kafka broker is part of one of the demo's sources only.
+DEMO_JARS = $(if $(filter qlik-kafka,$(SOURCE)),jars-broker)
+DEMO_SOURCE = $(if $(SOURCE),--source $(SOURCE))
+
 .PHONY: demo
-demo: setup ## the whole way, from a small shop's changes to mirrored tables, proved equal (about 6 minutes)
-	$(RUN) -m demo.run
+demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, 6 minutes; SOURCE=ces|qlik-kafka|qlik-change-table
+	$(RUN) -m demo.run $(DEMO_SOURCE)
 
 .PHONY: ui
-ui: setup ## the demo, left running with Airflow's pages to look at
-	$(RUN) -m demo.run --keep
+ui: setup $(DEMO_JARS) ## the demo, left running with Airflow's pages to look at; SOURCE=… likewise
+	$(RUN) -m demo.run --keep $(DEMO_SOURCE)
 
 ##@ Test
 
@@ -118,7 +122,7 @@ jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alo
 	@jars/fetch $(RUN)
 
 .PHONY: jars-broker
-jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker that the tests start (44 MB, a minute)
+jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker of tests and demo (44 MB, a minute)
 	@jars/fetch $(RUN) broker
 
 # The project's own uv where there is none on the PATH.
