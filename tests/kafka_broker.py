@@ -91,9 +91,14 @@ class KafkaBroker:
                 time.sleep(0.1)
         raise AssertionError(f"the broker did not start:\n{log.read_text(errors='replace')[-4000:]}")
 
+    @property
+    def pid(self) -> int:
+        """The running broker's process."""
+        return int((self._folder / "pid").read_text())
+
     def kill(self) -> None:
         """End it as a power cut would."""
-        os.kill(int((self._folder / "pid").read_text()), signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.stop()
 
     def stop(self) -> None:

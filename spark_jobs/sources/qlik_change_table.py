@@ -213,7 +213,10 @@ class QlikChangeTableDecoder:
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
-            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
+            letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
+            if _tells_another_key(together.befores(entry), letter.key):
+                letter = letter._replace(key=None, bucket=bucket(None))
+            return (letter,)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values
@@ -288,3 +291,11 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
+
+
+def _tells_another_key(befores: Sequence[ReadRow], key: str | None) -> bool:
+    """Whether an update that cannot be read may have left another row than that of *key* out of date."""
+    try:
+        return any(before.layout.key(before.row.values) != key for before in befores)
+    except Refusal:
+        return True
