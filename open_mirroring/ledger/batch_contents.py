@@ -148,9 +148,9 @@ def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     Nothing looks again at what only a reset mends: it must not be forgotten when a stop is lifted that stood before.
     """
     c = t.mirrored_table.c
-    replaced = c.stop_code.is_(None)
+    replaced: sa.ColumnElement[bool] = c.stop_code.is_(None)
     if code in NEEDS_RESET:
-        replaced |= c.stop_code.not_in(NEEDS_RESET)
+        replaced = sa.or_(replaced, c.stop_code.not_in(NEEDS_RESET))
     db.execute(
         t.mirrored_table.update()
         .where(c.id == table_id, replaced)

@@ -81,10 +81,10 @@ class Found(NamedTuple):
 def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str, int]) -> Found:
     """Everything in the change tables beyond what is bound.
 
-    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more
-    rows than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it
-    holds twice. Rows without a partition, from before partitioning, are one without a name. An interval is ``<schema>.<table>__ct`` from a
-    ``change_seq`` to one beyond the highest, both as whole numbers.
+    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
+    than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
+    twice. Rows without a partition, from before partitioning, are one without a name. An interval is
+    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers.
 
     A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits, ``HEADER_MISSING``,
     or ``TYPE_UNSUPPORTED``; the others go on.

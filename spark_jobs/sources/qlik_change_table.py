@@ -214,7 +214,7 @@ class QlikChangeTableDecoder:
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
-            if _tells_another_key(together.befores(entry), letter.key):
+            if together.tell_another_key(entry, letter.key):
                 letter = letter._replace(key=None, bucket=bucket(None))
             return (letter,)
 
@@ -291,11 +291,3 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
-
-
-def _tells_another_key(befores: Sequence[ReadRow], key: str | None) -> bool:
-    """Whether an update that cannot be read may have left another row than that of *key* out of date."""
-    try:
-        return any(before.layout.key(before.row.values) != key for before in befores)
-    except Refusal:
-        return True

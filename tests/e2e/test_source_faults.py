@@ -1,4 +1,4 @@
-"""Sources that fail in mid-read, jobs that die over them, topics that lose what was not read: nothing is lost unseen."""
+"""Sources that fail in mid-read, jobs that die over them, topics that lose messages: nothing is lost unseen."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def topic(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic of two partitions at the connection `broker`, through which no client runs far ahead."""
     name = f"faults-{uuid4().hex[:8]}"
     kafka.create_topic(name, 2)
-    ahead = {"queued.max.messages.kbytes": 64, "max.partition.fetch.bytes": 65_536, "fetch.max.bytes": 65_536}
+    ahead = {"queued.max.messages.kbytes": 64, "max.partition.fetch.bytes": 65_536}
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection(**ahead))
     return name
 
@@ -222,12 +222,19 @@ def test_a_topic_that_lost_messages_stops_its_mirror_alone(
 
 
 def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
-    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I28: between bind and read; never an incomplete batch."""
     pipeline = over_kafka(tmp_path, spark, topic)
     publish(kafka, topic, range(1, 11))
-    pipeline.killed("extract_changes", "extract.bound")
+
+    def dies(fault: str) -> None:
+        assert fault == "extract.bound"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("spark_jobs.extract_changes.reach", dies)
+        pipeline.extract()
     kafka.delete_records(topic, 0, 3)
     error = failed("RETENTION_LOSS", pipeline.extract, TerminalError)
     assert "3 offsets" in error.what and f"{topic}/0" in (error.where or "")
@@ -317,9 +324,9 @@ def terminate_the_reader(postgres: PostgresServer, ended: list[int]) -> None:
     deadline = time.monotonic() + 60
     with connection.cursor() as cursor:
         while not ended and time.monotonic() < deadline:
-            cursor.execute(
-                "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory' AND pg_terminate_backend(pid)"
-            )
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory'")
             ended += [pid for (pid,) in cursor.fetchall()]
             time.sleep(0.05)
+        for pid in ended:
+            cursor.execute("SELECT pg_terminate_backend(%s)", (pid,))
     connection.close()

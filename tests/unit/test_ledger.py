@@ -14,9 +14,9 @@ from open_mirroring.extracting import Batch
 from open_mirroring.extracting import Lost as ExtractLost
 from open_mirroring.extracting import Owned as ExtractOwned
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
-from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
