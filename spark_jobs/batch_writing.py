@@ -18,7 +18,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
-from spark_jobs.read_task import LogTarget, ReadTask, read
+from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
@@ -132,7 +132,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 before = merged.get(cols, (False, first))
                 merged[cols] = (whole or before[0], min(first, before[1]))
         for table, reject in part["keyless_rejects"].items():
-            keyless.setdefault(table, reject)
+            keyless[table] = graver(keyless.get(table), reject)
         for table, origins in part["reloads"].items():
             for origin, (last, first_change) in origins.items():
                 seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])

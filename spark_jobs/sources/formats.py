@@ -47,6 +47,11 @@ class Reading(NamedTuple):
         """Whether rows of a full load may stand among the changes (K-18)."""
         return self.format == "qlik-message"
 
+    @property
+    def joins_pieces(self) -> bool:
+        """Whether messages wait for the other pieces of one change; else they wait for what describes them (K-05)."""
+        return self.format != "qlik-message"
+
 
 def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
     """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""

@@ -121,16 +121,18 @@ class ChangeTable(JdbcTable):
             )
         return int(text)
 
-    def rows_of_partitions(self, wanted: Sequence[str]) -> dict[str, int]:
-        """How many rows each wanted partition has; the empty name stands for rows without a partition.
+    def rows_of_partitions(self, wanted: Sequence[str] | None) -> dict[str, int]:
+        """How many rows each wanted partition has (None: every one); the empty name stands for rows without one.
 
         Raises:
             TerminalError: ``HEADER_MISSING``.
         """
         name = self._header(PARTITION)
-        listed = ", ".join(_literal(one) for one in wanted) or "''"
         query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()}"
-        query += f" WHERE {name} IN ({listed}) OR {name} IS NULL GROUP BY {name}"
+        if wanted is not None:
+            listed = ", ".join(_literal(one) for one in wanted) or "''"
+            query += f" WHERE {name} IN ({listed}) OR {name} IS NULL"
+        query += f" GROUP BY {name}"
         lines = self._query("counting the rows of its partitions", query)
         return {line["name"] or "": int(line["number"]) for line in lines}
 

@@ -213,7 +213,10 @@ class QlikChangeTableDecoder:
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
-            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
+            letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
+            if together.tell_another_key(entry, letter.key):
+                letter = letter._replace(key=None, bucket=bucket(None))
+            return (letter,)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values

@@ -73,6 +73,13 @@ class Together:
         """Whether the UPDATE of a before image is among the rows."""
         return before.identity in self._updated
 
+    def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
+        """Whether an UPDATE that cannot be read may have left another row than that of *key* out of date (G-03)."""
+        try:
+            return any(before.layout.key(before.row.values) != key for before in self.befores(update))
+        except Refusal:
+            return True
+
     def has_images(self, table: str) -> bool:
         """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
         return table in self._with_images

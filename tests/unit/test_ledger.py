@@ -16,6 +16,7 @@ from open_mirroring.extracting import Owned as ExtractOwned
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
@@ -174,6 +175,25 @@ def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
     unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
     completed(extracting, Manifest(unknown, {}), number=2)
     assert reader.tables()["dbo.a"].row == state.row
+
+
+@pytest.mark.parametrize("code", ["METADATA_MISSING", "DFM_COUNT_DIFFERS"])
+def test_what_a_sound_copy_heals_can_be_resumed_but_hides_no_worse(
+    code: str, extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
+) -> None:
+    """Nothing looks again at a key that nobody could read: lifting an earlier stop must not forget it."""
+    reject = {"code": code, "reason": "not read", "at": "a.csv:7"}
+    completed(extracting, manifest(keyless_rejects={"dbo.a": reject}))
+    state = reader.tables()["dbo.a"]
+    assert state.stop_code == "CHANGES_MISSING" and f"{code}: not read at a.csv:7" in (state.stop_what or "")
+    resume_table(ledger, extracting._mirror, "dbo.a", Reason("me", "delivered again"))
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=2)
+    worse = {"code": "KEY_INVALID", "reason": "no number", "at": "a.json:7"}
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": worse}), number=3)
+    assert reader.tables()["dbo.a"].stop_code == "KEY_UNKNOWN"
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=4)
+    state = reader.tables()["dbo.a"]
+    assert state.stop_code == "KEY_UNKNOWN" and "a.json:7" in (state.stop_what or "")
 
 
 def test_a_stream_that_begins_anew_stops_its_table(

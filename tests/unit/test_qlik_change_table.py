@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -145,6 +146,19 @@ def test_halves_that_contradict_are_refused() -> None:
     assert (joined.row.code, joined.row.tbl, joined.row.key) == ("FRAGMENT_CONFLICT", TABLE, None)
     decoded = one.decode([row(1, "B", OLD), row(1, "B", NEW), row(1, "U", MOVED)])
     assert (only(decoded).code, decoded.counts) == ("BEFORE_IMAGE_CONFLICT", (3, 0, 0, 2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("befores", "after", "key"),
+    [([OLD], NEW, '["1"]'), ([OLD], MOVED, None), ([OLD, NEW], MOVED, None), ([(None, *OLD[1:])], NEW, None)],
+)
+def test_an_unreadable_update_of_which_another_row_may_be_out_of_date_tells_no_key(
+    befores: Sequence[Sequence[str | None]], after: Sequence[str | None], key: str | None
+) -> None:
+    """G-03, G-06: so the table stops; the new key alone would leave the old row behind for ever."""
+    halves = [row(1, "B", values) for values in befores]
+    letter = only(decoder().decode([*halves, row(1, "U", after, bits=mask(24))]))
+    assert (letter.kind, letter.tbl, letter.key, letter.bucket >= 0) == ("rejected", TABLE, key, key is not None)
 
 
 def test_t02_every_header_column_but_two_can_be_deselected_and_the_offset_shrinks() -> None:
