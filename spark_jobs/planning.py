@@ -237,12 +237,14 @@ def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
 def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
     epochs = changes["epoch"].combine_chunks().dictionary_encode()
-    unknown = [epoch for epoch in epochs.dictionary.to_pylist() if epoch not in plan.epochs]
+    # Tables are read together and share a dictionary: it may name streams that only another one has.
+    spelled = epochs.dictionary.to_pylist()
+    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
     if unknown:
         raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
     if not plan.keys:
         _refuse_keyless(changes)
-    names = pa.array([f"{plan.epochs[epoch]:06d}:" for epoch in epochs.dictionary.to_pylist()], pa.string())
+    names = pa.array([f"{plan.epochs.get(epoch, 0):06d}:" for epoch in spelled], pa.string())
     prefix = names.take(epochs.indices)
     changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
     if not plan.keys:

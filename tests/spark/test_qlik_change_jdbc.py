@@ -27,6 +27,7 @@ from spark_jobs.sources.qlik_change_jdbc import (
     slice_of,
 )
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.qlik_positions import qlik_position
 from tests.postgres import PostgresServer
 from tests.property.test_qlik_change_tables import folded as fold
 from tests.property.test_qlik_change_tables import history_of
@@ -124,9 +125,9 @@ def test_t18_intervals_of_change_seq_overlap_and_nothing_new_is_no_range(
     assert (second.start, second.end) == (int("2024010111500000" + "0" * 19), int(sequence(6)) + 1)
     rows = read(spark, at, [second], tmp_path / "2")
     assert [(row.pos, row.key) for row in rows] == [
-        (f"{sequence(4)}:1", '["2"]'),
-        (f"{sequence(5)}:1", '["1"]'),
-        (f"{sequence(6)}:1", '["3"]'),
+        (qlik_position(sequence(4), 1), '["2"]'),
+        (qlik_position(sequence(5), 1), '["1"]'),
+        (qlik_position(sequence(6), 1), '["3"]'),
     ]
     assert {(row.origin, row.tbl) for row in rows} == {("shop.items__ct", "shop.items")}
 
