@@ -5,25 +5,31 @@ Both tasks return plain dictionaries, parts of the batch's manifest: only paths 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow
+from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow, RawMessage
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_fragments import Refused, Waiting, join
-from spark_jobs.sources.decoded import MirroredTable
-from spark_jobs.sources.transports import SourcePlace, read_range
+from spark_jobs.sources.ces_ordinary import OrdinaryCes
+from spark_jobs.sources.decoded import Damage, MirroredTable
+from spark_jobs.sources.line_blocks import read_blocks
+from spark_jobs.sources.transports import SourcePlace, has_blocks, read_range
 
 _MESSAGES_AT_ONCE = 20_000
+_WORTH_BLOCKS = 2**18
+"""Ranges of fewer bytes are not worth the learning."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,12 @@ class JoinTask:
 
 def read(task: ReadTask) -> dict[str, Any]:
     """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
+    gc.freeze()  # what was imported need not be looked through again and again while rows are made
     decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
+    ordinary = OrdinaryCes(decoder)
     notes = _Rejects(task.tables)
     for bound in task.ranges:
-        messages = read_range(task.source, bound)
+        messages = _take_ordinary(task.source, bound, ordinary, writer, counts)
         while chunk := list(islice(messages, _MESSAGES_AT_ONCE)):
             decoded = decoder.decode(chunk)
             counts.update(decoded.counts._asdict())
@@ -72,6 +80,25 @@ def read(task: ReadTask) -> dict[str, Any]:
             notes.take(decoded.rows)
             writer.add(decoded.rows)
     return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
+
+
+def _take_ordinary(
+    source: SourcePlace, bound: BoundRange, ordinary: OrdinaryCes, writer: LogWriter, counts: Counter[str]
+) -> Iterator[RawMessage | Damage]:
+    """Write and count the ordinary messages of a range, if it can be read in blocks; yield all others."""
+    if bound.end - bound.start < _WORTH_BLOCKS or not has_blocks(source, bound):
+        yield from read_range(source, bound)
+        return
+    read_to = bound.start
+    for block in read_blocks(source.folder, *bound):
+        rows, lines = ordinary.take(block)
+        writer.add_table(rows)
+        counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
+        is_left = np.ones(len(block.starts), bool)
+        is_left[lines] = False
+        yield from block.messages(np.flatnonzero(is_left))
+        read_to += len(block.content)
+    yield from read_range(source, BoundRange(bound.name, read_to, bound.end))  # what a file cut meanwhile lacks
 
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:

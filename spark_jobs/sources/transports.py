@@ -76,6 +76,11 @@ def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | 
     return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
 
 
+def has_blocks(source: SourcePlace, bound: BoundRange) -> bool:
+    """Whether a range is of plain lines that are messages, so that it can be read in blocks of them."""
+    return source.transport == "files" and source.layout == "bare" and not json_lines.is_gzip(bound.name)
+
+
 def _listed(source: SourcePlace) -> Listing:
     if source.path.is_file():
         size = source.path.stat().st_size
