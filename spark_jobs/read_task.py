@@ -67,7 +67,8 @@ class JoinTask:
 
 def read(task: ReadTask) -> dict[str, Any]:
     """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
-    gc.freeze()  # what was imported need not be looked through again and again while rows are made
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was imported need not be looked through again and again while rows are made
     decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
     ordinary = OrdinaryCes(decoder)
     notes = _Rejects(task.tables)
@@ -92,7 +93,8 @@ def _take_ordinary(
     read_to = bound.start
     for block in read_blocks(source.folder, *bound):
         rows, lines = ordinary.take(block)
-        writer.add_table(rows)
+        if len(rows):
+            writer.add_table(rows)
         counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
         is_left = np.ones(len(block.starts), bool)
         is_left[lines] = False

@@ -74,8 +74,8 @@ _encode = msgspec.json.encode
 class _KnownList(NamedTuple):
     """A column list of a table: how its images are read, and how its keys become canonical.
 
-    *source* is None where the table is not mirrored; then nothing else is needed. *prove* reads an image exactly: for
-    one that writing it again does not prove, because a name may have stood there twice.
+    *number* is its place among those of mirrored tables; *source* is None for another table, where nothing else is
+    needed. *prove* reads an image exactly: one that writing it again does not prove, for a name may stand there twice.
     """
 
     number: int
@@ -165,9 +165,9 @@ class OrdinaryCes:
             payload = read_event(message).data
             if isinstance(payload, str) and payload.partition(_SEPARATOR)[0] == _decode_text(head + b'"'):
                 known = self._list_of(payload, _decode_text(head + b'"'))
-                if known is not None:
+                self._lists[head] = known
+                if known is not None and known.source is not None:
                     self._known.append(known)
-                    self._lists[head] = known
         except (Refusal, TerminalError, msgspec.DecodeError, ValueError):
             pass  # the exact decoder says what is wrong with it
         return self._lists[head]
@@ -180,7 +180,7 @@ class OrdinaryCes:
         if _encode(spelled).decode() != head + "]}}":
             return None  # other members, the same one twice, white space: whatever it is, it is not ordinary
         if table is None:
-            return _KnownList(len(self._known))
+            return _KnownList(-1)
         columns = table.columns(bytes(source.cols))
         names = columns.names
         if not table.key or columns.kept != names or not table.key_names < set(names):
@@ -260,7 +260,9 @@ def _row(known: _KnownList, heads: Heads, at: int, text: str) -> tuple[Any, ...]
     if written != current.encode():
         known.prove(current)
     key, parts = known.key_of(image), source.pkkey
-    if len(parts) == len(known.keys) == 1:
+    if len(parts) != len(known.keys):
+        return None
+    if len(parts) == 1:
         if parts[0].value != key or parts[0].columnname != known.keys[0]:
             return None
         texts = [known.convert[0](key)]

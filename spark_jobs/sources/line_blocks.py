@@ -1,6 +1,6 @@
 """Bare JSON lines in blocks of bytes.
 
-A block is small enough to fit into memory that was used before: a fresh page costs more than decoding what is on it.
+A block is small enough for memory that was used before: a fresh page costs more than decoding what is on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources.source_files import open_source
 
-BLOCK_BYTES = 4 * 2**20
+BLOCK_BYTES = 16 * 2**20
 
 Places = npt.NDArray[np.int64]
 

@@ -44,7 +44,9 @@ KEYS = {**{table.source[4:]: table.key for table in TABLES.values()}, "foreign":
 plain = st.text(alphabet=st.sampled_from("ab ,:{}[]7é😀"), max_size=6)
 tricky = st.sampled_from(['"', "\\", "a/b", '","', '":"', "null", "", "\n", "\x7f", "\\/", '},"eventrow":', '":'])
 awkward = st.one_of(plain, st.text(max_size=4), tricky)
-keys = st.one_of(st.integers(-3, 12).map(str), st.sampled_from(["007", "+1", "-0", "9999999999", "", "a", "ä", "٣"]))
+keys = st.one_of(
+    st.integers(-3, 12).map(str), st.sampled_from(["007", "+1", "-0", "9999999999", "", "a", "ä", "٣", None])
+)
 DAMAGE = [b'"', b"\\", b"{", b"}", b",", b"0", b"\x00", b"\xff", b" ", b"/", b"\xc3", b":", b"\\ud800", b"\\u0061"]
 # Text of a sound message, and what a producer gone wrong might have put in its place: at any level of quotes.
 REWRITTEN = [
@@ -118,8 +120,8 @@ def messages(draw: st.DrawFn) -> bytes:
         old = row() if draw(st.integers(0, 3)) == 0 or current is None else {**row(), **{k: current[k] for k in key}}
     image = current or old or {}
     announced = {name: image.get(name, "1") for name in key}
-    if draw(st.integers(0, 15)) == 0:
-        announced = {name: "1" for name in key}
+    if draw(st.integers(0, 7)) == 0:
+        announced = draw(st.sampled_from([{}, {"id": "1", "line": "1"}, {name: "1" for name in key}]))
     slashes = draw(st.integers(0, 3)) == 0
     body = event(
         operation,
@@ -203,6 +205,7 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
         event("UPD", text, _text({**row, "id": "8"}, slashes=False), pkkey=seven),
         event("INS", _text({**row, "id": "x"}, slashes=False), pkkey={"id": "x"}),
         event("INS", text, pkkey={"id": "8"}),
+        event("INS", _text({**row, "id": None}, slashes=False), pkkey={}),
         event("INS", text, pkkey=seven, replaced={"segmentindex": 1, "finalsegment": False}),
         event("INS", _text({**row, "name": "x" * 2**20}, slashes=False), pkkey=seven),
     ]
