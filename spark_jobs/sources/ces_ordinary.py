@@ -290,6 +290,7 @@ def _canonical(sql_type: str, binary: BinaryText) -> Callable[[str], str]:
         return convert
 
     def number(text: str) -> str:
+        # Up to nine digits fit both types.
         is_plain = len(text) < 10 and text.isascii() and text.isdigit() and text[0] != "0"
         return text if is_plain else convert(text)
 
