@@ -32,11 +32,11 @@ ui: setup ## the demo, left running with Airflow's pages to look at
 test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (under 20 minutes)
 
 .PHONY: test-fast
-test-fast: setup ## the tests alone; ARGS="..." goes to pytest
+test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -m "not long" $(ARGS)
 
 .PHONY: test-long
-test-long: setup ## the tests that take minutes
+test-long: setup jars-broker ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
 .PHONY: lint
@@ -76,12 +76,13 @@ lock: uv ## resolve all versions anew into requirements.lock (hashes, no address
 		--no-annotate --output-file requirements.lock >/dev/null
 
 .PHONY: jars-pin
-jars-pin: $(VENV)/.installed ## fetch what jars/ivy.xml names and pin its sums; after moving a version there
+jars-pin: $(VENV)/.installed ## fetch what the ivy.xml files in jars/ name and pin the sums; after moving a version there
 	@jars/fetch $(RUN) --pin
+	@jars/fetch $(RUN) broker --pin
 
 .PHONY: clean
 clean: ## remove everything that was made here: environment, jars, caches, build/ with the demo's data
-	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info jars/*.jar
+	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info jars/*.jar jars/broker/*.jar
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Set up (the others do it by themselves)
@@ -106,6 +107,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 .PHONY: jars
 jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alone, checked against their sums
 	@jars/fetch $(RUN)
+
+.PHONY: jars-broker
+jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker that the tests start (44 MB, a minute)
+	@jars/fetch $(RUN) broker
 
 # The project's own uv where there is none on the PATH.
 UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)

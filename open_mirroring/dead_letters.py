@@ -7,7 +7,7 @@ before it until a later change of it arrives; if not even its table is known, an
 
 from __future__ import annotations
 
-_FORMAT = "compare the message with the published format of change event streaming; if the source has a newer one, "
+_FORMAT = "compare the message with the published format of its source; if the source has a newer one, "
 _AGAIN = "deliver a sound copy of it: copies of what was read already are dropped"
 _KEY = (
     "compare `key` in the mirror file with the table's primary key, in names and spelling; the table is stopped, for "
@@ -16,6 +16,7 @@ _KEY = (
 _LATER_ROW = "until a later change of its key arrives, the target shows the row as it was before"
 _ROW = f"find out what wrote the row; {_LATER_ROW}; touching the row at the source sends such a change"
 _PIECES = "deliver all pieces again together: complete ones are joined"
+_FILES = "deliver both together under a new name, then resume the table: what was read already is dropped"
 
 WAYS_OUT = {
     # The transport found no message in the bytes.
@@ -30,8 +31,8 @@ WAYS_OUT = {
     "BODY_NOT_UTF8": f"find out what altered the message on its way; {_AGAIN}",
     "JSON_MALFORMED": f"find out what cut or altered the message on its way; {_AGAIN}",
     "AVRO_MALFORMED": f"find out what cut or altered the message on its way; {_AGAIN}",
-    "FRAMING_UNKNOWN": "see that only change event streaming writes to this stream; messages framed by a schema "
-    "registry or a converter have to reach it as they were sent",
+    "FRAMING_UNKNOWN": "see that only the source of this mirror writes to this stream, and that no converter stands "
+    "between them: messages have to arrive as they were sent",
     "ENVELOPE_INVALID": f"{_FORMAT}update this product; else find out who else writes to this stream",
     "TYPE_VERSION_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
     "CONTENT_TYPE_UNKNOWN": "set the stream's encoding to JSON or Avro at the source, and deliver the messages again",
@@ -47,7 +48,46 @@ WAYS_OUT = {
     "ROW_MALFORMED": _ROW,
     "KEY_MISSING": _KEY,
     "KEY_INVALID": f"{_KEY}; a key type that loses digits in the target, such as datetime2(7), cannot be mirrored",
+    # It is no row of a change table.
+    "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
+    "prefix; then reload the table",
+    "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
+    "touching the row at the source sends a new change",
+    "MASK_TOO_LONG": "see that rows and column list come from one version of the change table, and that the mask is "
+    f"read in its own order; {_LATER_ROW}",
+    # Its file is not what the metadata file beside it says.
+    "DFM_INVALID": f"have the task write its metadata file, or copy it again; {_FILES}",
+    "DFM_CONTRADICTS": f"find the metadata file that belongs to the data file; {_FILES}",
+    "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
+    "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
+    "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
+    # The message of a Qlik task does not say what it is, or where it belongs.
+    "MESSAGE_TYPE_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
+    "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "
+    "task send it again: changes that follow it wait",
+    "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give it the "
+    "schema; then deliver the changes again, or raise `fragment_timeout_hours` if metadata only comes late",
+    "AVRO_SCHEMA_INVALID": "let the Qlik task publish metadata messages with the Avro schema of its data messages, or "
+    "give the mirror that schema; then deliver the changes again",
+    "SCHEMA_AMBIGUOUS": "let each task publish to topics of its own, with an envelope or a schema registry, so that "
+    "each message tells its schema; then deliver the changes again",
+    "WRONG_TOPIC": "compare `topics` in the mirror file with the target topics of the Qlik task; then deliver the "
+    "changes again in their own topic",
+    "HEADERS_INVALID": f"{_FORMAT}update this product; else find out what altered the headers; {_AGAIN}",
+    "SEQUENCE_INVALID": "see that only the task writes into the change table or topic: without its sequence a change "
+    f"has no place in the order; {_LATER_ROW}; if messages have another number of digits throughout, set "
+    "`sequence_digits`",
+    "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
+    f"metadata of the table is up to date; {_LATER_ROW}",
+    "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
+    "OLD_KEY_MISSING": "let the Qlik task send before images (`beforeData`): a key changed, and the row of the old key "
+    "cannot be removed; the table is stopped until it is reloaded",
     # Its pieces do not come together.
+    "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
+    "which row the update left is not known, so reset the table and load it anew",
+    "UPDATE_MISSING": "look for rows and files that are missing at the source; which row the update meant is not "
+    "known, so reset the table and load it anew",
+    "BEFORE_IMAGE_CONFLICT": "see that only one task writes into the change table; reset the table and load it anew",
     "FRAGMENT_CONFLICT": f"see that only one stream group feeds this path; {_PIECES}",
     "FRAGMENTS_INCOMPLETE": f"look whether a partition or a file is missing at the source; {_PIECES}; raise "
     "`fragment_timeout_hours` if they only come late",

@@ -6,6 +6,7 @@ task and the command line all look through here, so that they see the same thing
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Engine
@@ -59,7 +60,7 @@ def inspect_mirror(
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
     for _ in range(_LOOKS):
-        looked = {source: _look(mirror, reader, zone, state) for source, state in waiting.items()}
+        looked = _look(mirror, reader, zone, waiting)
         now = reader.tables()
         # The row moved meanwhile: ledger and listing may be of different moments, so they are read again.
         moved = {source for source in looked if now[source].row != waiting[source].row}
@@ -76,36 +77,53 @@ def inspect_mirror(
     return findings
 
 
-def _look(mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, state: TableState) -> Finding:
-    first = reconcile(_facts(mirror, reader, store, state))
-    if first.verdict is not Verdict.STOP or state.row.stop is not None:
-        return first
+def _look(
+    mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, tables: Mapping[str, TableState]
+) -> dict[str, Finding]:
+    findings = {source: reconcile(facts) for source, facts in _facts(mirror, reader, store, tables).items()}
     # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees.
-    second = reconcile(_facts(mirror, reader, store, state))
-    return second
+    doubted = {
+        source: tables[source]
+        for source, finding in findings.items()
+        if finding.verdict is Verdict.STOP and tables[source].row.stop is None
+    }
+    again = _facts(mirror, reader, store, doubted) if doubted else {}
+    return findings | {source: reconcile(facts) for source, facts in again.items()}
 
 
-def _facts(mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, state: TableState) -> TableFacts:
+def _facts(
+    mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, tables: Mapping[str, TableState]
+) -> dict[str, TableFacts]:
+    """The facts of tables by source name, with a few queries for all of them together."""
     now = datetime.now(UTC)
-    items = _items(store, state)
-    listed = [number for number in (layout.file_number(item.name) for item in items) if number is not None]
-    old = reader.newest_number(state.id, state.row.generation, confirmed_before=now - PURGED_AFTER)
-    settled = min([old, *(number - 1 for number in listed)])
-    published = reader.published(state.id, state.row.generation, above=settled)
-    marker = read_marker(store, state.folder)
-    return TableFacts(
-        row=state.row,
-        published={file.number: file for file in published},
-        marker=marker.incarnation,
-        marker_etag=marker.etag,
-        metadata_matches=_metadata_matches(store, state),
-        items=items,
-        now=now,
-        settled=settled,
-        load_pending=state.load_state == "pending",
-        limits=Limits(mirror.gate.max_files, mirror.gate.max_bytes, timedelta(minutes=mirror.gate.max_age_minutes)),
-        stop_what=state.stop_what or "",
-    )
+    limits = Limits(mirror.gate.max_files, mirror.gate.max_bytes, timedelta(minutes=mirror.gate.max_age_minutes))
+    listed = {source: _items(store, state) for source, state in tables.items()}
+    old = reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
+    settled = {source: _settled(listed[source], old.get(state.id, 0)) for source, state in tables.items()}
+    published = reader.published_above({s.id: (s.row.generation, settled[source]) for source, s in tables.items()})
+    facts: dict[str, TableFacts] = {}
+    for source, state in tables.items():
+        marker = read_marker(store, state.folder)
+        facts[source] = TableFacts(
+            row=state.row,
+            published={file.number: file for file in published.get(state.id, [])},
+            marker=marker.incarnation,
+            marker_etag=marker.etag,
+            metadata_matches=_metadata_matches(store, state),
+            items=listed[source],
+            now=now,
+            settled=settled[source],
+            load_pending=state.load_state == "pending",
+            limits=limits,
+            stop_what=state.stop_what or "",
+        )
+    return facts
+
+
+def _settled(items: Sequence[ListedItem], old: int) -> int:
+    """The number up to which all files are *old* and gone from the folders."""
+    numbers = (layout.file_number(item.name) for item in items)
+    return min([old, *(number - 1 for number in numbers if number is not None)])
 
 
 def _items(store: LandingZoneStore, state: TableState) -> tuple[ListedItem, ...]:

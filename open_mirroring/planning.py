@@ -10,6 +10,10 @@ to *published_batch*; publishing f of all batches whenever it is another change 
 that arrived after *published_batch* is always another one; an earlier one can become the deciding change only through
 the rule of key changes (:func:`newest_effective`), when a late change of the same transaction turns out to be the row
 that it removed.
+
+Where events carry only what changed (G-04), what decides a key is a *row*: that of its newest change, completed by the
+changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
+complete another row without being the newest itself.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ Row = Mapping[str, str | None]
 class Logged(NamedTuple):
     """One logged change of a key.
 
-    *after* is the row it leaves (None for a delete); *before* the row it removes, where the source told. *handle*
-    is the caller's own reference to the logged row.
+    *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
+    it removes, where the source told. *handle* is the caller's own reference to the logged row.
     """
 
     batch: int
@@ -37,13 +41,15 @@ class Logged(NamedTuple):
     after: Row | None
     before: Row | None
     handle: int = -1
+    whole: bool = True
 
 
 class KeyPlan(NamedTuple):
     """What the rule says of one key.
 
     Attributes:
-        publish: the change to publish, or None.
+        publish: the change to publish, or None; a completed one holds the whole row.
+        incomplete: the key's newest change, when parts of its row are told by no change.
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
         superseded: new changes that are older than what the target has.
@@ -51,6 +57,7 @@ class KeyPlan(NamedTuple):
     """
 
     publish: Logged | None
+    incomplete: Logged | None = None
     conflict: tuple[Logged, Logged] | None = None
     duplicates: int = 0
     superseded: int = 0
@@ -85,20 +92,32 @@ def plan_key(
         else:
             unique.append(change)
     fresh = sum(change.batch > published_batch and change.position not in untypable for change in unique)
-    newest = _newest_typable(unique, untypable)
-    had = _newest_typable([change for change in unique if change.batch <= published_batch], untypable)
-    if newest is None or (had is not None and newest.position == had.position):
+    newest = _deciding(unique, untypable)
+    had = _deciding([change for change in unique if change.batch <= published_batch], untypable)
+    if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
+    if newest.after is not None and not newest.whole:
+        return KeyPlan(None, incomplete=newest)
     return KeyPlan(newest, duplicates=duplicates, compacted=fresh - 1)
 
 
-def _newest_typable(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
-    newest = newest_effective(changes)
-    while newest is not None and newest.position in untypable:
-        gone = newest.position
-        changes = [change for change in changes if change.position != gone]
-        newest = newest_effective(changes)
-    return newest
+def _deciding(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
+    """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
+    decided: Logged | None = None
+    while (newest := newest_effective(changes)) is not None:
+        if newest.position in untypable:
+            changes = [change for change in changes if change is not newest]
+            continue
+        if decided is None:
+            decided = newest
+        elif newest.after is None or decided.after is None:
+            break
+        else:
+            decided = decided._replace(after={**newest.after, **decided.after}, whole=newest.whole)
+        if decided.after is None or decided.whole:
+            break
+        changes = [change for change in changes if change.position < newest.position]
+    return decided
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:

@@ -20,7 +20,10 @@ WAYS_OUT = {
     "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {RESET}: a "
     "change of an unknown row is missing",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
-    "carry whole rows, say `full_rows: true` in the mirror file and lift the stop",
+    "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert on, `complete_rows: "
+    "true` in the mirror file, and lift the stop",
+    "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
+    f"1 for the table at the source, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {RESET}",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
@@ -30,6 +33,8 @@ WAYS_OUT = {
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
+    "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET}, and read the source from "
+    "the first row of that load on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

@@ -11,10 +11,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from open_mirroring.log_position import KEY_BUCKETS
+
 CHANGE, FRAGMENT, REJECTED = "change", "fragment", "rejected"
 
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 """Operations of a change. ``KEY_LEFT`` is the DELETE half of a key change (G-03); its UPSERT half is an ``UPDATE``."""
+
+LOAD_MAJOR = "0" * 16
+"""Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
 
 BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops whole blocks."""
@@ -69,6 +74,17 @@ HELD_SCHEMA = pa.schema(
 """Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
 
 
+def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
+    """Ranges of key buckets (from included, to excluded) that hold about *at_most* of a table's *rows* each.
+
+    Their number is a power of two: what is cut into more ranges is cut wherever it would be cut into fewer. Rows
+    without key (bucket -1) belong to the first range.
+    """
+    pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
+    width = KEY_BUCKETS // pieces
+    return [(low or -1, low + width) for low in range(0, KEY_BUCKETS, width)]
+
+
 class LogRow(NamedTuple):
     """One row of the log without its batch, which the writer adds; fields as in :data:`LOG_SCHEMA`."""
 
@@ -95,8 +111,12 @@ class LogRow(NamedTuple):
 
 
 class RawMessage(NamedTuple):
-    """One message as a transport hands it over: its coordinates and its untouched bytes."""
+    """One message as a transport hands it over: its coordinates and its untouched bytes.
+
+    *body* is None for a message without one (a tombstone), *key* the message's own key where the transport has keys.
+    """
 
     origin: str
     place: int
     body: bytes | None
+    key: bytes | None = None

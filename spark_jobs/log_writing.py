@@ -14,13 +14,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.change_log import file_path
-from spark_jobs.change_log_schema import CHANGE, CODED, FRAGMENT, HELD_SCHEMA, INSERT, LOG_SCHEMA, UPDATE, LogRow
+from spark_jobs.change_log_schema import (
+    CHANGE,
+    CODED,
+    FRAGMENT,
+    HELD_SCHEMA,
+    INSERT,
+    LOG_SCHEMA,
+    UPDATE,
+    LogRow,
+    bucket_ranges,
+)
 
 ROWS_PER_FILE = 200_000
 BYTES_PER_FILE = 256 * 2**20
 """A worker holds about this many rows or bytes before it writes a file: memory stays flat however large the batch."""
 # Small row groups: publishing reads one table or a few key buckets of a file that is sorted by them.
-_ROW_GROUP, _OWN_ROW_GROUP = 20_480, 2_048
+_ROW_GROUP = 4_096
 _CHANGE_COLUMNS = ["tbl", "epoch", "pos", "op", "cols", "whole"]
 _PIECE_COLUMNS = ["fragment_of", "epoch", "pos"]
 _LONG = ("cols", "row", "before", "reason", "raw")
@@ -119,13 +129,19 @@ def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of each row group: a table of some size begins one of its own, so that no reader opens it in vain."""
+    """The rows of each row group, so that publishing opens none in vain.
+
+    A table of some size begins a row group of its own, and is cut between key buckets where publishing may cut it.
+    """
     order = _reading_order(held)
     tables = held["tbl"].combine_chunks().indices.fill_null(-1).to_numpy()[order]
+    buckets = held["bucket"].to_numpy()[order]
     start = 0
-    for border in [*np.flatnonzero(np.diff(tables)) + 1, len(order)]:
-        if border - start >= _OWN_ROW_GROUP or border == len(order):
-            yield from np.array_split(order[start:border], max(1, -(-(border - start) // _ROW_GROUP)))
+    for border in [*(np.flatnonzero(np.diff(tables)) + 1).tolist(), len(order)]:
+        if border - start >= _ROW_GROUP // 2 or border == len(order):
+            lows = [low for low, _ in bucket_ranges(border - start, _ROW_GROUP)[1:]]
+            cuts = np.searchsorted(buckets[start:border], lows) if tables[start] == tables[border - 1] else []
+            yield from (rows for rows in np.split(order[start:border], cuts) if len(rows))
             start = border
 
 
@@ -145,7 +161,7 @@ def position_bounds(changes: pa.Table) -> dict[str, dict[str, list[Any]]]:
 def write_durably(path: Path, held: pa.Table, batch: int) -> int:
     """Write rows as a log file under a name used once and push it to disk; its length in bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = _with_batch(held, batch)
+    table = _with_batch(held, batch).combine_chunks()
     with path.open("xb") as sink:
         with pq.ParquetWriter(sink, table.schema, **_FILE_OPTIONS) as writer:
             for rows in _row_groups(held):

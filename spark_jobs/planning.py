@@ -1,36 +1,30 @@
-"""The plan rule over log files: which changes of one table are published next.
+"""The plan rule over log rows: which changes of one table are published next.
 
-:func:`open_mirroring.planning.plan_key` is the definition. A vectorised query takes a key only if a Boolean proves
-that the rule would say "publish the newest": all its changes lie above everything published, no two share a
-position, and none is the DELETE half of a key change. Every other key is decided by the definition, over all its
+:func:`open_mirroring.planning.plan_key` is the definition. Keys of which it is proved what the definition would say
+(:mod:`spark_jobs.certain_keys`) are taken all together; every other key is decided by the definition, over all its
 changes.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Logged, plan_key
-from spark_jobs.change_log_schema import CHANGE, HELD_SCHEMA, INSERT, KEY_LEFT, LOG_SCHEMA
+from open_mirroring.planning import Logged, Row, plan_key
+from spark_jobs.certain_keys import certain_keys
+from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.partial_rows import carries_all, partial_keys, with_rows
 from spark_jobs.typed_rows import Failure, type_rows
-
-_COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
-
-# Long or repeated texts of few different values are read as codes.
-_READ_CODED = ("epoch", "cols", "origin")
-_FORMAT = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
-_SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
@@ -48,6 +42,8 @@ class TablePlan:
         stream_from: changes below this commit are in the initial load already (first incarnation only).
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
+        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
+            *history_files* are all that hold the table.
     """
 
     table_id: str
@@ -63,6 +59,7 @@ class TablePlan:
     columns: tuple[LandingColumn, ...]
     types: Mapping[str, str]
     buckets: tuple[int, int] = (-1, 64)
+    completing: bool = False
 
 
 class PlannedRows(NamedTuple):
@@ -86,12 +83,6 @@ class PlanStop(Exception):
         self.code, self.what = code, what
 
 
-def read_changes(files: Sequence[str], wanted: pc.Expression) -> pa.Table:
-    """Changes from log files, with their order: files are sorted by table and bucket, so most row groups stay shut."""
-    dataset = ds.dataset(list(files), format=_FORMAT, schema=_SCHEMA)
-    return dataset.to_table(columns=list(_COLUMNS), filter=(pc.field("kind") == CHANGE) & wanted, use_threads=False)
-
-
 def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
@@ -104,22 +95,27 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
         read_history: given keys, their changes in *history_files*.
 
     Raises:
-        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01).
+        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
+            ``ROW_INCOMPLETE`` (G-04).
     """
+    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     result = _Result(plan, new.num_rows)
     changes = _eligible(plan, new)
     result.counts["in_load"] = new.num_rows - changes.num_rows
-    certain, pending = _certain_keys(plan, changes)
-    winners = changes.take(certain["index"])
-    failed = {winners["key"][at].as_py() for at in result.take(winners)}
-    counted = certain.filter(pc.invert(pc.is_in(winners["key"], pa.array(sorted(failed), pa.string()))))
-    logged, distinct = (pc.sum(counted[name]).as_py() or 0 for name in ("logged", "distinct"))
-    result.counts["duplicates"] += logged - distinct
-    result.counts["compacted"] += distinct - counted.num_rows
-    pending |= failed
+    uncertain = {key for _, _, key in plan.rejected if key is not None}
+    if plan.completing:
+        uncertain |= partial_keys(changes, plan.types)
+    certain = certain_keys(changes, floor, uncertain)
+    winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
+    failed = result.take(winners)
+    counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
+    logged, repeated = (int(numbers.sum()) for numbers in counted)
+    result.counts["duplicates"] += repeated
+    result.counts["compacted"] += logged - repeated - len(counted[0])
+    pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
     if pending:
         history = _eligible(plan, read_history(sorted(pending)))
-        known = pa.concat_tables([changes, history])
+        known = pa.concat_tables([_of_keys(changes, pending), history])
         while pending:
             pending = result.decide(known, pending)
     return result.finish()
@@ -150,35 +146,42 @@ class _Result:
         self.counts["published"] += typed.rows.num_rows
         self._rows.append(typed.rows)
         if typed.rows.num_rows:
-            kept = pc.invert(pc.is_in(pa.array(range(winners.num_rows)), pa.array(failed, pa.int64())))
+            kept = pc.invert(_mask(winners.num_rows, failed))
             lowest_highest = pc.min_max(winners["order"].filter(kept) if failed else winners["order"]).as_py()
             self._bounds += [lowest_highest["min"], lowest_highest["max"]]
         return failed
 
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
-        chosen = known.filter(pc.is_in(known["key"], pa.array(sorted(keys), pa.string())))
+        chosen = _of_keys(known, keys)
+        by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         for at, line in enumerate(chosen.to_pylist()):
-            logged = _logged(line, at, self._plan.epochs)
+            logged = _logged(line, at, self._plan)
+            by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
                 untypable[line["key"]].add(logged.position)
         winners: list[int] = []
+        completed: dict[int, Row] = {}
         counted: dict[str, Counter[str]] = {}
         for key, changes in by_key.items():
             decided = plan_key(changes, self._plan.batch_from, untypable[key])
             if decided.conflict:
                 raise _conflict(key, *decided.conflict)
+            if decided.incomplete:
+                raise _incomplete(decided.incomplete, self._plan.types)
             counted[key] = Counter(
                 duplicates=decided.duplicates,
                 superseded=decided.superseded,
                 compacted=decided.compacted,
             )
             if decided.publish is not None:
+                if decided.publish.after is not by_handle[decided.publish.handle].after:
+                    completed[len(winners)] = decided.publish.after or {}
                 winners.append(decided.publish.handle)
-        rows = chosen.take(pa.array(winners, pa.int64()))
+        rows = with_rows(chosen.take(pa.array(winners, pa.int64())), completed, self._plan.types)
         failed = {rows["key"][at].as_py() for at in self.take(rows)}
         for key in keys - failed:
             self.counts.update(counted[key])
@@ -207,11 +210,12 @@ def _identity(line: Mapping[str, Any]) -> Identity:
     return (line["epoch"], line["pos"], line["key"])
 
 
-def _logged(line: Mapping[str, Any], handle: int, epochs: Mapping[str, int]) -> Logged:
-    position = LogPosition.parse(epochs[line["epoch"]], line["pos"])
+def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
-    return Logged(line["batch"], position, line["op"], after, before, handle)
+    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole)
 
 
 def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -219,6 +223,14 @@ def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
         "IDENTITY_CONFLICT",
         f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
         f"key of {len(key or '')} characters",
+    )
+
+
+def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
+    absent = sorted(types.keys() - (change.after or {}).keys())
+    return PlanStop(
+        "ROW_INCOMPLETE",
+        f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
 
 
@@ -251,49 +263,11 @@ def _refuse_keyless(changes: pa.Table) -> None:
         )
 
 
-def _certain_keys(plan: TablePlan, changes: pa.Table) -> tuple[pa.Table, set[str]]:
-    """Keys whose newest change is published for certain, and all other keys.
-
-    Of a certain key ``index`` is its newest change, ``logged`` the number of its changes and ``distinct`` that of
-    their positions.
-    """
-    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
-    rejected = {key for _, _, key in plan.rejected if key is not None}
-    narrow = pa.table(
-        {
-            "key": changes["key"],
-            "order": changes["order"],
-            "leaves": pc.equal(changes["op"], KEY_LEFT),
-            "index": pa.array(range(changes.num_rows), pa.int64()),
-        }
-    )
-    aggregates = [("index", "last"), ("order", "first"), ("order", "count"), ("order", "count_distinct")]
-    # One thread: only then are first and last those of the given order.
-    lines = (
-        narrow.take(pc.sort_indices(narrow["order"]))
-        .group_by("key", use_threads=False)
-        .aggregate([*aggregates, ("leaves", "any")])
-        .rename_columns({"index_last": "index", "order_count": "logged", "order_count_distinct": "distinct"})
-        .sort_by("index")
-    )
-    once = pc.equal(lines["logged"], lines["distinct"])
-    once = pc.or_(once, pc.is_in(lines["key"], _repeated_alike(changes, lines.filter(pc.invert(once))["key"])))
-    above = pc.greater(lines["order_first"], floor)
-    certain = pc.and_(pc.and_(once, above), pc.invert(lines["leaves_any"]))
-    certain = pc.and_(certain, pc.invert(pc.is_in(lines["key"], pa.array(list(rejected), pa.string()))))
-    doubtful = set(lines.filter(pc.invert(certain))["key"].to_pylist())
-    return lines.filter(certain).select(["index", "logged", "distinct"]), doubtful
+def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
 
 
-def _repeated_alike(changes: pa.Table, keys: pa.ChunkedArray) -> pa.Array:
-    """Those of the keys all of whose repetitions came in one batch and are the same to the letter: whichever counts."""
-    if not len(keys):
-        return pa.array([], pa.string())
-    content = ["batch", "op", "cols", "row", "before"]
-    rows = changes.select(["key", "order", *content]).filter(pc.is_in(changes["key"], keys.combine_chunks()))
-    rows = rows.set_column(rows.schema.get_field_index("cols"), "cols", rows["cols"].cast(pa.string()))
-    every = pc.CountOptions(mode="all")
-    counts = rows.group_by(["key", "order"]).aggregate([(name, "count_distinct", every) for name in content])
-    alike = [pc.equal(counts[f"{name}_count_distinct"], 1) for name in content]
-    differing = counts.filter(pc.invert(functools.reduce(pc.and_, alike)))["key"]
-    return keys.filter(pc.invert(pc.is_in(keys, differing.combine_chunks()))).combine_chunks()
+def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:
+    mask = np.zeros(length, np.bool_)
+    mask[np.asarray(places, np.int64)] = True
+    return pa.array(mask)

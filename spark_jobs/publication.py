@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -18,13 +17,14 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
-from open_mirroring.log_position import KEY_BUCKETS, LogPosition
+from open_mirroring.log_position import LogPosition
 from open_mirroring.publishing import Intent
+from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
 from spark_jobs.staging import StageTarget
 from spark_jobs.typed_rows import landing_columns
 
-ROWS_PER_TASK = 250_000
+ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
 
 
@@ -81,8 +81,9 @@ class Preparation:
                 types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
         except TerminalError as error:
             raise PlanStop(error.code, error.what) from error
-        if not declared.full_rows:
+        if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
+        _refuse_dropped_columns(lists, full_rows=bool(declared.full_rows))
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -98,7 +99,8 @@ class Preparation:
         unknown = sorted({part.epoch for part in new} - epochs.keys())
         if unknown:
             raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
-        highest, history = self._history(state.source, intent.batch_from, new, epochs)
+        completing = bool(self._declared[state.source].complete_rows)
+        highest, history = self._history(state.source, intent.batch_from, new, epochs, whole=completing)
         return TablePlan(
             table_id=state.id,
             source=state.source,
@@ -112,23 +114,31 @@ class Preparation:
             rejected=rejected,
             columns=schema.columns,
             types=types,
+            completing=completing,
         )
 
     def _history(
-        self, source: str, batch_from: int, new: Sequence[BatchContents], epochs: Mapping[str, int]
+        self,
+        source: str,
+        batch_from: int,
+        new: Sequence[BatchContents],
+        epochs: Mapping[str, int],
+        *,
+        whole: bool,
     ) -> tuple[LogPosition | None, tuple[str, ...]]:
         """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
 
-        Changes of earlier transactions cannot matter: what is new is newer than all of them.
+        Changes of earlier transactions cannot matter: what is new is newer than all of them. The *whole* history is
+        for rows that earlier changes complete.
         """
         highest = self._reader.highest(source, batch_from) if batch_from and new else {}
         if not highest:
             return None, ()
         lowest = min(LogPosition.parse(epochs[part.epoch], part.lowest) for part in new)
         reaching = {
-            epoch: lowest.major if epochs[epoch] == lowest.epoch else ""
+            epoch: lowest.major if epochs[epoch] == lowest.epoch and not whole else ""
             for epoch in highest
-            if epochs[epoch] >= lowest.epoch
+            if epochs[epoch] >= lowest.epoch or whole
         }
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
         return top, _files(self._reader.history(source, batch_from, reaching))
@@ -144,10 +154,8 @@ class Preparation:
             "changes",
         )
         target = StageTarget(state.folder, self._max_rows, footer)
-        pieces = min(KEY_BUCKETS, max(1, -(-rows // ROWS_PER_TASK))) if plan.keys else 1
-        bounds = [KEY_BUCKETS * piece // pieces for piece in range(pieces + 1)]
-        bounds[0] = -1
-        plans = [(replace(plan, buckets=(low, high)), target) for low, high in pairwise(bounds)]
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
 
 
@@ -182,3 +190,21 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, se
                 f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                 "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
             )
+
+
+def _refuse_dropped_columns(lists: Sequence[ColumnList], *, full_rows: bool) -> None:
+    """Stop at a column that whole rows had and newer whole rows lack: dropped, or renamed (G-07, C-75).
+
+    *lists* come in the order of their first position, so that a late row with an old list is no newer one.
+    """
+    before: set[str] = set()
+    for found in lists:
+        if not (found.whole or full_rows):
+            continue
+        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        gone = sorted(before - carried)
+        if gone:
+            raise PlanStop(
+                "SCHEMA_CHANGED", f"from position {found.first_pos} on, rows lack {gone[:5]}: dropped or renamed"
+            )
+        before |= carried

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy import Engine
@@ -27,6 +28,7 @@ from spark_jobs.zone_ports import ZonePorts
 log = logging.getLogger(__name__)
 
 _MAX_UNKNOWN = 5
+_REQUESTS_AT_ONCE = 8
 
 
 class StagedWork(NamedTuple):
@@ -120,13 +122,19 @@ class PublicationDriver:
         return self._ask_store(group)
 
     def _ask_store(self, group: Mapping[str, protocol.Request]) -> Mapping[str, protocol.Reply]:
-        replies: dict[str, protocol.Reply] = {}
-        for table_id, request in group.items():
-            try:
-                replies[table_id] = self._ports.answer(self._tables[table_id], request)
-            except TerminalError as error:
-                self._postpone(table_id, error)
-        return replies
+        # Requests are of different tables and mostly wait: for the disk, or for a far store.
+        with ThreadPoolExecutor(min(len(group), _REQUESTS_AT_ONCE)) as pool:
+            answers = dict(zip(group, pool.map(self._ask_one, group, group.values()), strict=True))
+        for table_id, answer in answers.items():
+            if isinstance(answer, TerminalError):
+                self._postpone(table_id, answer)
+        return {table_id: answer for table_id, answer in answers.items() if not isinstance(answer, TerminalError)}
+
+    def _ask_one(self, table_id: str, request: protocol.Request) -> protocol.Reply | TerminalError:
+        try:
+            return self._ports.answer(self._tables[table_id], request)
+        except TerminalError as error:
+            return error
 
     def _postpone(self, table_id: str, error: MirroringError) -> None:
         source = self._tables[table_id].source

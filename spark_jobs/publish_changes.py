@@ -77,11 +77,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     for error in driver.postponed.values():
         raise error  # every other table is done
     after = reader.tables()
-    files = {
-        source: [file.number for file in reader.published(state.id, state.row.generation, before[source].row.confirmed)]
-        for source, state in after.items()
-        if source in chosen and state.row.confirmed > before[source].row.confirmed
-    }
+    moved = {s: after[s] for s in chosen if after[s].row.confirmed > before[s].row.confirmed}
+    published = reader.published_above({t.id: (t.row.generation, before[s].row.confirmed) for s, t in moved.items()})
+    files = {source: [file.number for file in published.get(state.id, [])] for source, state in moved.items()}
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
     return Published(files, verdict.held, {**verdict.stopped, **stopped})
 
@@ -141,21 +139,23 @@ class _ChangesWork:
         return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
-        """Large tables by ranges of key buckets, small ones together: about as many rows in each task."""
+        """Large tables by ranges of key buckets, small ones together: about as many rows in each task.
+
+        Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
+        """
         cores = self._spark.sparkContext.defaultParallelism
         share = max(1, sum(p.rows for p in prepared) // (_TASKS_PER_CORE * cores))
-        groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = []
+        groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = [
+            (plan,) for one in prepared if len(one.plans) > 1 for plan in one.plans
+        ]
         together: list[tuple[TablePlan, StageTarget]] = []
         weight = 0
-        for one in sorted(prepared, key=lambda p: -p.rows):
-            if len(one.plans) > 1:
-                groups.extend((plan,) for plan in one.plans)
-                continue
-            together += one.plans
-            weight += one.rows
-            if weight >= share:
+        for one in sorted((p for p in prepared if len(p.plans) == 1), key=lambda p: p.plans[0][0].source):
+            if weight and weight + one.rows // 2 > share:
                 groups.append(tuple(together))
                 together, weight = [], 0
+            together += one.plans
+            weight += one.rows
         if together:
             groups.append(tuple(together))
         root, attempt = self._mirror.resolve(self._mirror.change_log), uuid4().hex

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import FRAGMENT, LOG_SCHEMA, REJECTED, LogRow, RawMessage
+from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
-from spark_jobs.sources.ces import CesDecoder
-from spark_jobs.sources.ces_fragments import Refused, Waiting, join
-from spark_jobs.sources.ces_ordinary import OrdinaryCes
-from spark_jobs.sources.decoded import Damage, MirroredTable
+from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of
 from spark_jobs.sources.line_blocks import read_blocks
-from spark_jobs.sources.transports import SourcePlace, has_blocks, read_range
+from spark_jobs.sources.transports import Place, has_blocks, read_range
 
 _MESSAGES_AT_ONCE = 20_000
 _WORTH_BLOCKS = 2**18
@@ -50,74 +47,114 @@ class LogTarget:
 class ReadTask:
     """Some of a batch's bound ranges, to be read and decoded by one worker."""
 
-    source: SourcePlace
     ranges: tuple[BoundRange, ...]
+    reading: Reading
     tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
     target: LogTarget
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Split messages of which at least one piece is new (or overdue), with the log files that hold their pieces."""
+    """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
+    reading: Reading
     tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
     target: LogTarget
 
 
-def read(task: ReadTask) -> dict[str, Any]:
-    """Decode every message of the ranges: log files, counts by disposition, fragments and rejects seen."""
+class Decoding:
+    """Decodes messages into the log files of one task, and keeps what the driver must know of them."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        tables: Mapping[str, MirroredTable],
+        schemas: Sequence[SourceSchema],
+        target: LogTarget,
+    ) -> None:
+        self._reading, self._tables, self._known = reading, tables, list(schemas)
+        self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
+        self._ordinary = ordinary_of(reading, tables)
+        self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
+
+    def take(self, messages: Iterable[Any]) -> None:
+        """Decode and log messages in their order."""
+        for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
+            decoded = self._decoder.decode(chunk)
+            self._counts.update(decoded.counts._asdict())
+            self._counts.update(decoded.notices._asdict())
+            self._learn(decoded.schemas)
+            self._notes.take(decoded.rows)
+            self._writer.add(decoded.rows)
+
+    def take_range(self, source: Place, bound: BoundRange) -> None:
+        """Decode and log the messages of one bound range."""
+        self.take(self._take_ordinary(source, bound))
+
+    def _take_ordinary(self, source: Place, bound: BoundRange) -> Iterator[Any]:
+        """Write and count the ordinary messages of a range, if it can be read in blocks; yield all others."""
+        if self._ordinary is None or bound.end - bound.start < _WORTH_BLOCKS or not has_blocks(source, bound):
+            yield from read_range(source, bound)
+            return
+        read_to = bound.start
+        for block in read_blocks(source.folder, *bound):
+            rows, lines = self._ordinary.take(block)
+            if len(rows):
+                self._writer.add_table(rows)
+            self._counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
+            is_left = np.ones(len(block.starts), bool)
+            is_left[lines] = False
+            yield from block.messages(np.flatnonzero(is_left))
+            read_to += len(block.content)
+        yield from read_range(source, BoundRange(bound.name, read_to, bound.end))  # what a file cut meanwhile lacks
+
+    def _learn(self, announced: Iterable[SourceSchema]) -> None:
+        fresh = set(announced) - self._schemas
+        if fresh:
+            self._schemas |= fresh
+            self._known += sorted(fresh)
+            self._decoder = decoder_of(self._reading, self._tables, self._known)
+
+    def finish(self) -> dict[str, Any]:
+        """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
+        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas)}
+        return {**self._writer.finish(), **seen, **self._notes.to_dict()}
+
+
+def read(source: Place, task: ReadTask) -> dict[str, Any]:
+    """Decode every message of the ranges; as :meth:`Decoding.finish`.
+
+    The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
+    """
     if not gc.get_freeze_count():
         gc.freeze()  # what was imported need not be looked through again and again while rows are made
-    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
-    ordinary = OrdinaryCes(decoder)
-    notes = _Rejects(task.tables)
+    decoding = Decoding(task.reading, task.tables, task.schemas, task.target)
     for bound in task.ranges:
-        messages = _take_ordinary(task.source, bound, ordinary, writer, counts)
-        while chunk := list(islice(messages, _MESSAGES_AT_ONCE)):
-            decoded = decoder.decode(chunk)
-            counts.update(decoded.counts._asdict())
-            counts.update(decoded.notices._asdict())
-            notes.take(decoded.rows)
-            writer.add(decoded.rows)
-    return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
-
-
-def _take_ordinary(
-    source: SourcePlace, bound: BoundRange, ordinary: OrdinaryCes, writer: LogWriter, counts: Counter[str]
-) -> Iterator[RawMessage | Damage]:
-    """Write and count the ordinary messages of a range, if it can be read in blocks; yield all others."""
-    if bound.end - bound.start < _WORTH_BLOCKS or not has_blocks(source, bound):
-        yield from read_range(source, bound)
-        return
-    read_to = bound.start
-    for block in read_blocks(source.folder, *bound):
-        rows, lines = ordinary.take(block)
-        if len(rows):
-            writer.add_table(rows)
-        counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
-        is_left = np.ones(len(block.starts), bool)
-        is_left[lines] = False
-        yield from block.messages(np.flatnonzero(is_left))
-        read_to += len(block.content)
-    yield from read_range(source, BoundRange(bound.name, read_to, bound.end))  # what a file cut meanwhile lacks
+        decoding.take_range(source, bound)
+    return decoding.finish()
 
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:
-    """Join the split messages that are complete: ``outcomes`` names what became of each identity."""
-    decoder, writer, counts = CesDecoder(task.tables), task.target.writer(), Counter[str]()
-    notes = _Rejects(task.tables)
+    """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
+    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
+    notes, counts = Notes(task.tables, task.reading), Counter[str]()
     outcomes: dict[str, str] = {}
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
-        outcome = join(pieces[identity], decoder)
+        outcome = decoder.join(pieces[identity])
         if isinstance(outcome, Waiting):
             outcomes[identity] = "waiting"
             continue
-        rows = [outcome.row] if isinstance(outcome, Refused) else outcome.rows
-        refused = any(row.kind == REJECTED for row in rows)
-        outcomes[identity] = "refused" if refused else "joined"
-        counts.update({outcomes[identity]: len(pieces[identity])})
+        outcomes[identity] = "ended"
+        if isinstance(outcome, Refused):
+            rows, refused = [outcome.row], len(pieces[identity])
+        else:
+            rows, refused = outcome.rows, outcome.counts.rejected
+            counts.update(outcome.notices._asdict())
+        counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
     return {**writer.finish(), "outcomes": outcomes, "counts": dict(counts), **notes.to_dict()}
@@ -140,16 +177,21 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
     return found
 
 
-class _Rejects:
-    """What the driver must know of dead letters: those without a table, and those that hide a table's key."""
+class Notes:
+    """What the driver must know of rows: dead letters without a table or hiding a table's key, and full loads."""
 
-    def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
+    def __init__(self, tables: Mapping[str, MirroredTable], reading: Reading) -> None:
+        self._has_loads = reading.has_loads
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
         self._keyless: dict[str, dict[str, Any]] = {}
+        self._reloads: dict[str, dict[str, list[int | None]]] = {}
 
     def take(self, rows: Iterable[LogRow]) -> None:
+        """Look at rows that are about to be written."""
         for row in rows:
+            if row.kind == CHANGE and self._has_loads:
+                self._take_place(row)
             if row.kind != REJECTED:
                 continue
             if row.tbl is None:
@@ -158,5 +200,14 @@ class _Rejects:
                 at = f"{row.origin}:{row.place}"
                 self._keyless.setdefault(row.tbl, {"code": row.code, "reason": row.reason, "at": at})
 
+    def _take_place(self, row: LogRow) -> None:
+        seen = self._reloads.setdefault(row.tbl or "", {}).setdefault(row.origin, [None, None])
+        last_loaded, first_change = seen
+        if (row.pos or "").startswith(LOAD_MAJOR):
+            seen[0] = row.place if last_loaded is None else max(last_loaded, row.place)
+        else:
+            seen[1] = row.place if first_change is None else min(first_change, row.place)
+
     def to_dict(self) -> dict[str, Any]:
-        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless}
+        """This part's share of the manifest."""
+        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless, "reloads": self._reloads}

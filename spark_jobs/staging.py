@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +22,8 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.publishing import StagedFile
-from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table, read_changes
+from spark_jobs.log_reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
+from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,11 @@ def stage(task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others."""
     store = open_store(task.zone)
     plans = [plan for plan, _ in task.tables]
-    low, high = plans[0].buckets
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    wanted = pc.field("tbl").isin([plan.source for plan in plans])
-    wanted &= (pc.field("bucket") >= low) & (pc.field("bucket") < high)
-    changes = read_changes(files, wanted)
-    by_table = _by_table(changes)
+    by_table = read_changes(files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
     for position, (plan, target) in enumerate(task.tables):
-        new = by_table.get(plan.source, changes.schema.empty_table())
+        new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
         footer = target.footer
         is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         try:
@@ -96,18 +92,7 @@ class _History:
         else:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return read_changes(self._files, (pc.field("tbl") == self._plan.source) & chosen)
-
-
-def _by_table(changes: pa.Table) -> dict[str, pa.Table]:
-    """The changes table by table, without looking at every row once per table."""
-    runs = changes["tbl"].combine_chunks().dictionary_encode()
-    names = runs.dictionary.to_pylist()
-    if len(names) == 1:
-        return {names[0]: changes}
-    codes = runs.indices.to_numpy()
-    places = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-    return {name: changes.take(pa.array(rows)) for name, rows in zip(names, places, strict=False)}
+        return read_history(self._files, self._plan.source, chosen)
 
 
 def _create(

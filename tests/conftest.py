@@ -11,13 +11,14 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.kafka_broker import KafkaBroker
     from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
-MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres"}
+MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,3 +53,12 @@ def postgres() -> Iterator[PostgresServer]:
 
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A Kafka broker of this test run's own."""
+    from tests.kafka_broker import running_broker
+
+    with running_broker() as broker:
+        yield broker

@@ -6,5 +6,7 @@ the wire, is an independent witness.
 * :mod:`~workload_generator.history` - tables and seeded random transactions; the reference fold.
 * :mod:`~workload_generator.ces` - changes as CES messages; :mod:`~workload_generator.delivery` - their way to the hub.
 * :mod:`~workload_generator.transports` - Event Hubs Capture files and JSON lines.
+* :mod:`~workload_generator.qlik_change_tables` - changes as a Qlik task stores them;
+  :mod:`~workload_generator.qlik_file_target` and :mod:`~workload_generator.qlik_change_tables_sql` - as files, as SQL.
 * :mod:`~workload_generator.source` - a database with a life, kept in a SQLite file (``python -m workload_generator``).
 """

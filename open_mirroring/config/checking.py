@@ -41,6 +41,12 @@ def _from_error(mirror: Mirror, path: SettingPath, error: TerminalError) -> Prob
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
+    if mirror.source.connection is not None:
+        try:
+            connections.resolve(mirror.source.connection)
+        except TerminalError as error:
+            yield _from_error(mirror, ("source", "connection"), error)
+        return
     path = mirror.resolve(mirror.source.path)
     if not _readable(path):
         way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"

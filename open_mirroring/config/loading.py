@@ -146,7 +146,8 @@ def _clashes(mirrors: list[Mirror]) -> list[Problem]:
 
 
 def _places(mirror: Mirror) -> Iterator[_Place]:
-    yield _Place(mirror, ("source", "path"), _identity(mirror.resolve(mirror.source.path)), shared=True)
+    if mirror.source.path:
+        yield _Place(mirror, ("source", "path"), _identity(mirror.resolve(mirror.source.path)), shared=True)
     yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(mirror.landing_zone.path)))
     yield _Place(mirror, ("change_log",), _identity(mirror.resolve(mirror.change_log)))
     if isinstance(mirror.ledger, LedgerConnection):

@@ -28,80 +28,10 @@ from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
+from open_mirroring.config.source import Source
 from open_mirroring.config.tables import Table, table_collisions
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
-
-COMBINATIONS: Mapping[str, tuple[str, ...]] = {
-    "sqlserver-ces": ("capture", "files", "kafka"),
-    "qlik-change-table": ("files", "jdbc"),
-    "qlik-message": ("files", "kafka"),
-}
-"""Which transport can carry which format."""
-BUILT = {("sqlserver-ces", "capture"), ("sqlserver-ces", "files")}
-"""The combinations that work today."""
-_PATH_TRANSPORTS = ("capture", "files")
-
-
-class Source(Section):
-    """Where the changes come from."""
-
-    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message"] = Field(
-        description="Format of the changes. Only sqlserver-ces (SQL Server change event streaming) works today."
-    )
-    transport: Literal["capture", "files", "kafka", "jdbc"] = Field(
-        description="How the changes arrive: capture (Avro files of Event Hubs Capture) or files (JSON lines) today."
-    )
-    path: str = Field(default="", description="Folder or file with the changes; needed for capture and files.")
-    layout: Literal["wrapped", "bare"] | None = Field(
-        default=None,
-        description="For files: wrapped (each line holds topic, partition, offset and the value; the default) or bare "
-        "(each line is one message).",
-    )
-    connection: ConnectionName | None = Field(default=None, description="Name of the connection; for kafka and jdbc.")
-    fragment_timeout_hours: Positive = Field(
-        default=24, description="Hours after which the pieces of an event that never became complete are dead letters."
-    )
-
-    @field_validator("transport")
-    @classmethod
-    def _combination(cls, transport: str, info: ValidationInfo) -> str:
-        chosen = info.data.get("format")
-        if chosen is None:
-            return transport
-        if transport not in COMBINATIONS[chosen]:
-            way_out = f"choose one of: {', '.join(COMBINATIONS[chosen])}"
-            raise names.refusal("COMBINATION_INVALID", f"{chosen} does not come over {transport}", way_out)
-        if (chosen, transport) not in BUILT:
-            works = ", ".join(f"{f} over {t}" for f, t in sorted(BUILT))
-            raise names.refusal(
-                "NOT_YET_SUPPORTED", f"{chosen} over {transport} is not built yet", f"works now: {works}"
-            )
-        return transport
-
-    @field_validator("path")
-    @classmethod
-    def _path(cls, path: str, info: ValidationInfo) -> str:
-        # `transport` is absent here when it was refused; then the mistake is reported already.
-        return names.check_required_path(path) if path or info.data.get("transport") in _PATH_TRANSPORTS else path
-
-    @field_validator("layout")
-    @classmethod
-    def _layout(cls, layout: str | None, info: ValidationInfo) -> str | None:
-        transport = info.data.get("transport")
-        if transport == "files":
-            return layout or "wrapped"
-        if layout is not None and transport is not None:
-            raise names.refusal("COMBINATION_INVALID", "only the transport files has a layout", "leave `layout` out")
-        return layout
-
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        if connection is not None and info.data.get("transport") in _PATH_TRANSPORTS:
-            what = f"the transport {info.data['transport']} reads a path and needs no connection"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
-        return connection
 
 
 class LandingZone(Section):
@@ -219,6 +149,26 @@ class Mirror(Section):
             errors = [
                 InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
             ]
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
+        return tables
+
+    @field_validator("tables")
+    @classmethod
+    def _settings_of_formats(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+        source = info.data.get("source")
+        errors = [
+            InitErrorDetails(
+                type=names.refusal(
+                    "COMBINATION_INVALID", f"{source.format} has no {setting} of a table", f"leave `{setting}` out"
+                ),
+                loc=(index, setting),
+                input=None,
+            )
+            for index, table in enumerate(tables)
+            for setting, chosen in (("topic", "qlik-message"), ("change_table", "qlik-change-table"))
+            if isinstance(source, Source) and source.format != chosen and getattr(table, setting) is not None
+        ]
+        if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
         return tables
 

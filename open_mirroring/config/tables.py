@@ -35,14 +35,19 @@ StreamFrom = Annotated[
 class ExportLoad(Section):
     """First rows of a table from an export."""
 
-    format: Literal["parquet", "csv"] = Field(description="Format of the exported files.")
+    format: Literal["parquet", "csv", "qlik-full-load"] = Field(
+        description="Format of the exported files; qlik-full-load is the full load of a Qlik file target, each data "
+        "file with its .dfm."
+    )
     path: PathText = Field(description="File or folder of the export.")
     stream_from: StreamFrom = Field(
         description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
         "{file: …} naming a JSON file with the key stream_from."
     )
     types: dict[ColumnName, SqlType] = Field(
-        default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
+        default_factory=dict,
+        description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
+        "files tell their types, only of those that shall have another one.",
     )
 
     @field_validator("types")
@@ -120,6 +125,22 @@ class Table(Section):
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
+    complete_rows: StrictBool | None = Field(
+        default=None,
+        description="Whether update events that carry only what changed are completed by the earlier changes of their "
+        "row (G-04). The log must hold the row from its insert on: not for tables with an initial load.",
+    )
+    topic: str | None = Field(
+        default=None,
+        min_length=1,
+        description="For qlik-message: the topic that holds this table's messages and no others; needed only where "
+        "neither messages nor descriptions of structures name the table (K-15).",
+    )
+    change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+        default=None,
+        description="For qlik-change-table: schema and name of the change table. Default: `source` and the suffix.",
+        json_schema_extra={"pattern": SOURCE_NAME},
+    )
     initial_load: InitialLoad | None = Field(
         default=None,
         description="Rows that were there before the stream. Unset: the table starts empty at the beginning.",
@@ -152,16 +173,31 @@ class Table(Section):
             raise names.refusal("KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike")
         return key
 
+    @field_validator("complete_rows")
+    @classmethod
+    def _complete_rows(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value and info.data.get("full_rows"):
+            what = "updates cannot both carry whole rows and need completing"
+            raise names.refusal("COMBINATION_INVALID", what, "leave out `full_rows` or `complete_rows`")
+        if value and info.data.get("key") == ():
+            raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
+        return value
+
     @field_validator("initial_load")
     @classmethod
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
         if load is None or "key" not in info.data:
             return load
+        if info.data.get("complete_rows"):
+            what = "rows of an initial load are not in the log, so updates of them cannot be completed"
+            way_out = "send whole rows at the source (for CES @include_all_columns = 1), or leave out the initial load"
+            raise names.refusal("COMBINATION_INVALID", what, way_out)
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
         wanted = [*info.data["key"], *(info.data.get("columns") or ())]
-        missing = [n for n in wanted if isinstance(load, ExportLoad) and load.types and n not in load.types]
+        complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
+        missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
         if missing:
             what = f"`types` of the export does not name the column {missing[0]!r}"
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")

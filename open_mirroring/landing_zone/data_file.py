@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,8 @@ ROW_GROUP_BYTES = 64 << 20
 LARGEST_ROW_GROUP_ROWS = 1_048_576
 """A larger table is split."""
 
+# Columns of few values are written as codes; where the values are many, this is found out before it costs much.
+_ENCODING: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 32 << 10}
 _MAGIC = b"PAR1"
 _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
 _KEYLESS_MARKERS = [int(RowMarker.INSERT)]
@@ -81,7 +83,7 @@ def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: p
     """
     rows, digests = 0, [digest_of(schema.empty_table())]
     # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
-    with pq.ParquetWriter(path, schema, compression="zstd", store_schema=False) as writer:
+    with pq.ParquetWriter(path, schema, store_schema=False, **_ENCODING) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
             writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
             rows += group.num_rows

@@ -21,6 +21,7 @@ It detects accidents and wrong bookkeeping; it is no signature against somebody 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
@@ -36,7 +37,7 @@ EMPTY = "0" * 32
 LONG_VALUE = 256
 """Strings and binaries of more bytes than this enter by their BLAKE2b."""
 
-_ROWS_AT_ONCE = 32_768  # the intermediate arrays stay inside the processor's cache
+_ROWS_AT_ONCE = 16_384  # the intermediate arrays stay inside the processor's cache
 _MODULUS, _WORD = 1 << 128, (1 << 64) - 1
 
 _Words = npt.NDArray[np.uint64]
@@ -59,14 +60,14 @@ def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
     for batch in rows.to_batches(_ROWS_AT_ONCE) if isinstance(rows, pa.Table) else _slices(rows):
         if batch.num_rows == 0:
             continue
-        lanes = tuple(np.full(batch.num_rows, seed, dtype=np.uint64) for seed in _ROW_SEEDS)
+        sums = np.repeat(_ROW_SEEDS, batch.num_rows, axis=1)
         for index, seeds, hashed in columns:
             array = batch.column(index)
-            valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
-            for lane, values in zip(lanes, hashed(array, seeds), strict=True):
-                lane += values if valid is None else values * valid
-        low += _sum(_mix(lanes[0]))
-        high += _sum(_mix(lanes[1]))
+            hashes = hashed(array, seeds)
+            sums += hashes if array.null_count == 0 else hashes * array.is_valid().to_numpy(zero_copy_only=False)
+        lanes = _mix(sums)
+        low += _sum(lanes[0])
+        high += _sum(lanes[1])
     return _text(low + (high << 64))
 
 
@@ -93,9 +94,9 @@ def _text(total: int) -> str:
     return f"{total % _MODULUS:032x}"
 
 
-def _seeds(text: str) -> tuple[np.uint64, np.uint64]:
-    low, high = np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), dtype="<u8")
-    return np.uint64(low), np.uint64(high)
+def _seeds(text: str) -> _Words:
+    """The seeds of both lanes, one below the other."""
+    return np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), dtype="<u8").astype(np.uint64)[:, None]
 
 
 _ROW_SEEDS = _seeds("row")
@@ -121,10 +122,12 @@ def _sum(words: _Words) -> int:
 
 # --- a column's values as words -------------------------------------------------------------------------------
 
-_Hashed = Callable[[pa.Array, tuple[np.uint64, np.uint64]], tuple[_Words, _Words]]
+_Hashed = Callable[[pa.Array, _Words], _Words]
+"""Hashes of a column's values, one row of numbers per lane, from the column and its seeds."""
 
 
-def _column(field: pa.Field) -> tuple[tuple[np.uint64, np.uint64], _Hashed]:
+@functools.lru_cache(maxsize=4096)
+def _column(field: pa.Field) -> tuple[_Words, _Hashed]:
     """A column's seeds, and how its values are hashed; what stands at NULLs is left to the caller to drop."""
     kind = field.type
     if kind in _SIMPLE:
@@ -140,40 +143,36 @@ def _column(field: pa.Field) -> tuple[tuple[np.uint64, np.uint64], _Hashed]:
     return _seeds(f"{tag}\0{field.name}"), hashed
 
 
-def _integers(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _integers(array: pa.Array, seeds: _Words) -> _Words:
     return _fixed(array.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)[:, None], 8, seeds)
 
 
-def _wide(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _wide(array: pa.Array, seeds: _Words) -> _Words:
     return _integers(array.view(pa.int64()), seeds)
 
 
-def _dates(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _dates(array: pa.Array, seeds: _Words) -> _Words:
     return _integers(array.view(pa.int32()), seeds)
 
 
-def _floats(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _floats(array: pa.Array, seeds: _Words) -> _Words:
     bits = array.view(pa.int32()).fill_null(0).to_numpy().view(np.uint32)
     return _fixed(bits.astype(np.uint64)[:, None], 4, seeds)
 
 
-def _decimals(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _decimals(array: pa.Array, seeds: _Words) -> _Words:
     words = np.frombuffer(array.buffers()[1], dtype="<u8").reshape(-1, 2)
     return _fixed(words[array.offset : array.offset + len(array)], 16, seeds)
 
 
-def _fixed(words: _Words, length: int, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
-    def lane(seed: np.uint64) -> _Words:
-        start = np.uint64((int(seed) + length) & _WORD)
-        hashes = _mix(words[:, 0] ^ start)
-        for place in range(1, words.shape[1]):
-            hashes = _mix(hashes ^ words[:, place])
-        return hashes
-
-    return lane(seeds[0]), lane(seeds[1])
+def _fixed(words: _Words, length: int, seeds: _Words) -> _Words:
+    hashes = _mix((seeds + np.uint64(length)) ^ words[:, 0])
+    for place in range(1, words.shape[1]):
+        hashes = _mix(hashes ^ words[:, place])
+    return hashes
 
 
-def _texts(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words, _Words]:
+def _texts(array: pa.Array, seeds: _Words) -> _Words:
     _, offsets_buffer, data_buffer = array.buffers()
     bounds = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
     first, last = int(bounds[0]), int(bounds[-1])
@@ -184,15 +183,19 @@ def _texts(array: pa.Array, seeds: tuple[np.uint64, np.uint64]) -> tuple[_Words,
     # Eight zero bytes at the end, so that every byte of the data begins a whole word.
     padded = np.frombuffer(b"".join([data, *short, bytes(8)]), dtype=np.uint8)
     word_at: _Words = np.ndarray((padded.size - 7,), dtype="<u8", buffer=padded, strides=(1,))
-    lanes = tuple(lengths.astype(np.uint64) + seed for seed in seeds)
+    begun = lengths.astype(np.uint64)
     starts[long], lengths[long] = last - first + 16 * np.arange(long.size), 16
-    shortest = int(lengths.min())
-    for place in range(0, int(lengths.max()), 8):
-        rows = slice(None) if place < shortest else np.flatnonzero(lengths > place)
-        words = word_at[starts[rows] + place] & _MASKS[np.minimum(lengths[rows] - place, 8)]
-        for lane in lanes:
-            lane[rows] = _mix(lane[rows] ^ words)
-    return lanes[0], lanes[1]
+    # Longest first: the rows that still have a word at some place are then the first ones, and none is picked singly.
+    order = np.argsort((LONG_VALUE - lengths).astype(np.int16), kind="stable")
+    starts, lengths, lanes = starts[order], lengths[order], seeds + begun[order]
+    for place in range(0, int(lengths[0]), 8):
+        going, filled = np.searchsorted(-lengths, (-place, -place - 7))
+        words = word_at[starts[:going] + place]
+        words[filled:] &= _MASKS[lengths[filled:going] - place]
+        lanes[:, :going] = _mix(lanes[:, :going] ^ words)
+    hashes = np.empty_like(lanes)
+    hashes[:, order] = lanes
+    return hashes
 
 
 # The tags are written out: a digest must not change because a library renames its types.

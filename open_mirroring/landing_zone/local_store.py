@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -26,6 +27,7 @@ _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _COPY_BYTES = 1 << 20
+_UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class LocalStore:
@@ -159,14 +161,22 @@ class LocalStore:
             raise _unsafe(path, "is not relative to the zone")
         if any(part in ("", ".", "..") for part in path.split("/")):
             raise _unsafe(path, "has an empty, '.' or '..' part")
-        if "\\" in path or any(ord(c) < 32 or ord(c) == 127 for c in path):
+        if _UNPLAIN.search(path):
             raise _unsafe(path, "contains a backslash or a control character")
+        parent, _, name = f"{self._real_root}/{path}".rpartition("/")
         with _told(self.root, path):
-            parent, _, name = f"{self._real_root}/{path}".rpartition("/")
-            real = os.path.realpath(parent)
+            real = os.path.realpath(parent) if self._has_link(parent) else parent
         if real != self._real_root and not real.startswith(f"{self._real_root}/"):
             raise _unsafe(path, "leaves the zone through a symbolic link")
         return f"{real}/{name}"
+
+    def _has_link(self, folder: str) -> bool:
+        """Whether a folder below the root, whose own name is real, is or lies below a symbolic link."""
+        while folder != self._real_root:
+            if os.path.islink(folder):
+                return True
+            folder = os.path.dirname(folder)
+        return False
 
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -15,6 +16,9 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.publishing import TableRow
+
+_TABLES_PER_QUERY = 200
+"""SQLite bounds the depth of a condition; it grows with every table that is asked for."""
 
 
 class MirrorState(NamedTuple):
@@ -193,16 +197,21 @@ class LedgerReader:
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
         """Confirmed files of a table above a number, in order."""
+        return self.published_above({table_id: (generation, above)}).get(table_id, [])
+
+    def published_above(self, numbers: Mapping[str, tuple[int, int]]) -> dict[str, list[PublishedFile]]:
+        """Confirmed files in order by table id, given each table's generation and the number above which to look."""
         c = t.published_file.c
-        query = sa.select(t.published_file).where(c.table_id == table_id, c.generation == generation, c.number > above)
+        found: dict[str, list[PublishedFile]] = {}
         with self._engine.connect() as db:
-            return [
-                PublishedFile(
-                    **{name: getattr(row, name) for name in PublishedFile._fields[:-1]},
-                    confirmed_at=_aware(row.confirmed_at),
-                )
-                for row in db.execute(query.order_by(c.number))
-            ]
+            for start in range(0, len(numbers), _TABLES_PER_QUERY):
+                some = islice(numbers.items(), start, start + _TABLES_PER_QUERY)
+                asked = sa.or_(*((c.table_id == id_) & (c.generation == g) & (c.number > n) for id_, (g, n) in some))
+                for row in db.execute(sa.select(t.published_file).where(asked).order_by(c.table_id, c.number)):
+                    values = {name: getattr(row, name) for name in PublishedFile._fields[:-1]}
+                    file = PublishedFile(**values, confirmed_at=_aware(row.confirmed_at))
+                    found.setdefault(row.table_id, []).append(file)
+        return found
 
     def publications(self, table_id: str, generation: int) -> list[Publication]:
         """Confirmed publications of a table, in order."""
@@ -221,14 +230,17 @@ class LedgerReader:
                 for row in db.execute(query.order_by(c.version))
             ]
 
-    def newest_number(self, table_id: str, generation: int, confirmed_before: datetime) -> int:
-        """The highest number of a table that was confirmed before a moment; 0 when there is none."""
-        c = t.published_file.c
-        query = sa.select(sa.func.max(c.number)).where(
-            c.table_id == table_id, c.generation == generation, c.confirmed_at < confirmed_before
+    def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
+        """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
+        c, m = t.published_file.c, t.mirrored_table.c
+        query = (
+            sa.select(c.table_id, sa.func.max(c.number))
+            .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+            .where(m.mirror == self._mirror, c.confirmed_at < confirmed_before)
+            .group_by(c.table_id)
         )
         with self._engine.connect() as db:
-            return db.scalar(query) or 0
+            return {table_id: number for table_id, number in db.execute(query).tuples()}
 
     def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
         """Committed batches above a number: number, counts by disposition, time of commit."""

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     DateTime,
+    Dialect,
     Integer,
     MetaData,
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
+
+
+class WholeNumber(TypeDecorator[int]):
+    """A whole number of up to 40 digits, kept as text: the sequence of a change table has 35 (T-10)."""
+
+    impl = String(40)
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """The number as the database keeps it."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:
+        """The number as it was."""
+        return None if value is None else int(value)
+
 
 metadata = MetaData()
 
@@ -65,9 +85,32 @@ bound_range = Table(
     Column("mirror", String(64), primary_key=True),
     # A file below the source path, or a topic partition.
     Column("name", String(1000), primary_key=True),
-    # First byte (or offset) that was never bound.
-    Column("bound_to", BigInteger, nullable=False),
+    # First byte, offset or change sequence that was never bound.
+    Column("bound_to", WholeNumber, nullable=False),
     Column("batch", BigInteger, nullable=False),
+)
+
+# Structures that the source announced in messages of their own (K-10), as their decoder reads them.
+source_schema = Table(
+    "source_schema",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("topic", String(300), nullable=False),
+    Column("schema_id", String(200), nullable=False),
+    Column("source", String(300), nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+)
+
+# Where the changes of a table begin in each topic partition: rows of a full load behind that place are a reload (K-18).
+stream_start = Table(
+    "stream_start",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("origin", String(1000), primary_key=True),
+    Column("place", BigInteger, nullable=False),
 )
 
 open_fragment = Table(

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.extract_ledger import stop_table
+from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.upsert import upsert
 from open_mirroring.publishing import TableRow
 from open_mirroring.verdicts import Finding

@@ -2,7 +2,8 @@
 
 An event promises: the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed, and
 hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them. A
-run that fails after publishing emits none; the next event of that table covers its files.
+retry tells of what its failed attempts published; a run that never succeeds tells of nothing. Clearing a task repeats
+its events, as for any task.
 """
 
 from __future__ import annotations

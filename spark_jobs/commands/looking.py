@@ -40,7 +40,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
         print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load")
-        print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.path}")
+        print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.path}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")

@@ -6,7 +6,8 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
 
@@ -64,12 +65,80 @@ class Notices(NamedTuple):
     key_mismatch: int = 0
 
 
+class SourceSchema(NamedTuple):
+    """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
+
+    Args:
+        topic: where the announcement stood; ids are unique in a topic only (K-10).
+        schema_id: the announced id; empty when there is none.
+        table: the table it describes, ``schema.table`` as the source names it.
+        version: the source's own version of the table's structure; a larger one is newer (K-11).
+        document: the announcement as JSON text, whatever the decoder needs to read messages by it.
+    """
+
+    topic: str
+    schema_id: str
+    table: str
+    version: int
+    document: str
+
+
 class Decoded(NamedTuple):
-    """The rows of some messages, in the order of the messages, with their accounts."""
+    """The rows of some messages, in the order of the messages, with their accounts and announced structures."""
 
     rows: list[LogRow]
     counts: Dispositions
     notices: Notices
+    schemas: Sequence[SourceSchema] = ()
+
+
+class Waiting(NamedTuple):
+    """Pieces that are not complete yet, or of which nothing can be told before more is known."""
+
+
+class Refused(NamedTuple):
+    """Pieces that can never be joined: one dead letter."""
+
+    row: LogRow
+
+
+class Decoder(Protocol):
+    """What a format offers to whoever reads messages: both methods are pure functions of their arguments."""
+
+    def decode(self, messages: Iterable[Any]) -> Decoded:
+        """The rows of whole messages, and fragments for those that need others to be understood.
+
+        A fragment is a row of kind ``fragment`` whose ``fragment_of`` names what it waits for; ``raw`` holds the
+        message's bytes. Messages are :class:`~spark_jobs.change_log_schema.RawMessage` or what the transport of the
+        format gives instead, and :class:`Damage`.
+        """
+        ...
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        ...
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """What the fragments of one identity, from any batches and in any order, are together."""
+        ...
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letters of fragments that waited too long."""
+        ...
+
+
+def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
+    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
+    chunk: list[Any] = []
+    held = 0
+    for message in messages:
+        chunk.append(message)
+        held += len(getattr(message, "body", None) or b"")
+        if len(chunk) >= size or held >= size_in_bytes:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
 
 
 class Refusal(Exception):

@@ -1,6 +1,6 @@
-"""Exports of a table as Parquet or CSV files: what there is, cut into pieces, and its rows typed.
+"""Exports of a table as files: what there is, cut into pieces, and its rows typed.
 
-A *piece* is a CSV file or some row groups of a Parquet file. It is bound with the file's size and time, so that a
+A *piece* is a whole file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a
 load that resumes reads the very export it began with.
 """
 
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources import qlik_full_load
 from spark_jobs.sources.csv_export import csv_header, read_csv, why_malformed
 from spark_jobs.sources.export_columns import land_column, landing_column
 from spark_jobs.typed_rows import Failure
@@ -29,7 +30,7 @@ class Export(NamedTuple):
     """Where the files of an export are, and their format."""
 
     root: Path
-    format: Literal["parquet", "csv"]
+    format: Literal["parquet", "csv", "qlik-full-load"]
 
     def path(self, file: str) -> Path:
         """The path of a file named relative to the root; the root itself when it is the one file."""
@@ -37,7 +38,7 @@ class Export(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Row groups ``[first, last)`` of a Parquet file, or a whole CSV file; *rows* is 0 where it is not known.
+    """Row groups ``[first, last)`` of a Parquet file, or a whole file; *rows* is 0 where it is not known.
 
     *above* counts the file's rows before the piece, *weight* its bytes.
     """
@@ -56,8 +57,11 @@ def export_files(export: Export) -> list[str]:
     """The files of an export, in order. Names that begin with ``_`` or ``.`` are not part of it.
 
     Raises:
-        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between.
+        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between;
+            ``EXPORT_INCOMPLETE`` when a file of a full load by Qlik lacks its metadata file.
     """
+    if export.format == "qlik-full-load":
+        return qlik_full_load.load_files(export.root)
     if export.root.is_file():
         return [""]
     found: list[str] = []
@@ -90,7 +94,7 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
     with reading(path):
         status = path.stat()
         whole = Piece(file, status.st_size, status.st_mtime_ns, 0, 0, 0, 0, status.st_size)
-        if export.format == "csv":
+        if export.format != "parquet":
             return [whole]
         metadata = pq.read_metadata(path)
     pieces: list[Piece] = []
@@ -116,7 +120,10 @@ def export_columns(
     """
     path = export.path(file)
     with reading(path):
-        if export.format == "csv":
+        if export.format == "qlik-full-load":
+            types = {**types, **qlik_full_load.load_types(path, wanted, types)}
+            kinds = [(name, pa.string()) for name in qlik_full_load.load_columns(path)]
+        elif export.format == "csv":
             if reason := why_malformed(path):
                 raise invalid(path, reason)
             kinds = [(name, pa.string()) for name in csv_header(path)]
@@ -175,6 +182,9 @@ class ExportRows:
             if reason := why_malformed(path):
                 raise invalid(path, reason)
             yield from read_csv(path, names)
+            return
+        if self._export.format == "qlik-full-load":
+            yield from qlik_full_load.read_load(path, names)
             return
         with pq.ParquetFile(path) as file:
             groups = range(piece.first, piece.last)

@@ -18,7 +18,7 @@ from spark_jobs.sources.ces_ordinary import OrdinaryCes
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.json_lines import read_lines
 from spark_jobs.sources.line_blocks import LineBlock, read_blocks
-from spark_jobs.sources.transports import SourcePlace, find_ranges, read_range
+from spark_jobs.sources.message_files import SourcePlace, find_ranges, read_range
 from tests.ces_messages import event, split
 
 TABLES = {

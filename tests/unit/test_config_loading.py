@@ -99,6 +99,21 @@ def test_files_transport_is_wrapped_by_default(load: Load) -> None:
     assert load(GOOD.replace("capture, path", "files, layout: bare, path")).source.layout == "bare"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{format: sqlserver-ces, transport: kafka, connection: c, topics: [a], max_messages_per_run: 5, database: d}",
+        "{format: qlik-message, transport: kafka, connection: hub, topics: [a], load: '2', mask_order: le_bytes}",
+        "{format: qlik-message, transport: files, path: x, layout: bare}",
+        "{format: qlik-change-table, transport: files, path: x, header_prefix: h_, table_suffix: _ct}",
+        "{format: qlik-change-table, transport: jdbc, connection: c, partitions: control.attrep_cdc_partitions}",
+        "{format: qlik-change-table, transport: jdbc, connection: c, overlap_minutes: 5, before_images: true}",
+    ],
+)
+def test_every_combination_of_format_and_transport(load: Load, source: str) -> None:
+    assert load(GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)).source.format
+
+
 def test_every_setting_of_a_table(load: Load) -> None:
     mirror = load(
         GOOD
@@ -144,24 +159,28 @@ def test_every_setting_of_a_table(load: Load) -> None:
         ("    key: [order_id]", "    key: order_id", "VALUE_INVALID", 9, "tables[0].key", "[a, b]"),
         ("    key: [order_id]", "    key: [1]", "VALUE_INVALID", 9, "tables[0].key[0]", "quotes"),
         ("sqlserver-ces", "sqlserver_ces", "VALUE_INVALID", 2, "source.format", "did you mean 'sqlserver-ces'"),
-        ("capture, path", "kafka, path", "NOT_YET_SUPPORTED", 2, "source.transport", "sqlserver-ces over capture"),
+        ("capture, path", "kafka, path", "COMBINATION_INVALID", 2, "source.path", "leave `path` out"),
+        ("capture, path", "kafka, topics: [t], path", "SETTING_MISSING", 2, "source.connection", "AIRFLOW_CONN_"),
+        (
+            "capture, path: data/capture",
+            "kafka, connection: c",
+            "SETTING_MISSING",
+            2,
+            "source.topics",
+            "topics: [name]",
+        ),
+        ("path: data/capture", "path: x, topics: [t]", "COMBINATION_INVALID", 2, "source.topics", "leave `topics` out"),
+        ("path: data/capture", "path: x, load: '2'", "COMBINATION_INVALID", 2, "source.load", "leave `load` out"),
+        (
+            "capture, path: data/capture",
+            "kafka, connection: c, topics: [a/b]",
+            "VALUE_INVALID",
+            2,
+            "source.topics[0]",
+            "patterns are not taken",
+        ),
+        ("    key: [order_id]", "    key: [id]\n    topic: x", "COMBINATION_INVALID", 10, "tables[0].topic", "leave"),
         ("capture, path", "jdbc, path", "COMBINATION_INVALID", 2, "source.transport", "capture, files, kafka"),
-        (
-            "sqlserver-ces, transport: capture",
-            "qlik-message, transport: files",
-            "NOT_YET_SUPPORTED",
-            2,
-            "source.transport",
-            "works now",
-        ),
-        (
-            "sqlserver-ces, transport: capture",
-            "qlik-change-table, transport: jdbc",
-            "NOT_YET_SUPPORTED",
-            2,
-            "source.transport",
-            "works now",
-        ),
         (", path: data/capture", "", "SETTING_MISSING", 2, "source.path", "folder"),
         (", path: data/capture", ", path: abfss://x/y", "NOT_YET_SUPPORTED", 2, "source.path", "local"),
         ("path: data/capture", 'path: "a\\0b"', "VALUE_INVALID", 2, "source.path", "relative"),

@@ -183,6 +183,15 @@ def test_every_jar_is_pinned_by_its_sum_and_brings_nothing_along() -> None:
     assert {d.attrib["transitive"] for d in dependencies} == {"false"}
 
 
+def test_the_brokers_jars_are_pinned_and_apart_from_sparks() -> None:
+    pinned = re.findall(r"^([0-9a-f]{64})  (\S+\.jar)$", text_of("jars/broker/SHA256SUMS"), flags=re.MULTILINE)
+    names = {name for _, name in pinned}
+    direct = ElementTree.fromstring(text_of("jars/broker/ivy.xml")).iter("dependency")
+    assert {f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in direct} <= names
+    assert len(names) == len(pinned) == len(text_of("jars/broker/SHA256SUMS").splitlines())
+    assert not names & set(jars_wanted())
+
+
 def jars_folder(folder: Path) -> Path:
     """A copy of jars/ with one jar of our own, whose sum is pinned; nothing can be fetched."""
     place = folder / "jars"
@@ -194,15 +203,25 @@ def jars_folder(folder: Path) -> Path:
     return place
 
 
-def fetch(place: Path) -> subprocess.CompletedProcess[str]:
+def fetch(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # /bin/false stands for the interpreter: whoever gets as far as fetching fails at once.
-    return subprocess.run([place / "fetch", "false"], capture_output=True, text=True, timeout=60)
+    return subprocess.run([place / "fetch", "false", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def test_jars_that_match_their_sums_are_not_fetched_again(tmp_path: Path) -> None:
     done = fetch(jars_folder(tmp_path))
     assert done.returncode == 0
     assert "all there" in done.stdout
+
+
+def test_a_folder_below_is_fetched_by_its_own_sums(tmp_path: Path) -> None:
+    place = jars_folder(tmp_path)
+    (place / "broker").mkdir()
+    shutil.move(place / "a-1.jar", place / "broker")
+    shutil.move(place / "SHA256SUMS", place / "broker")
+    done = fetch(place, "broker")
+    assert (done.returncode, done.stdout) == (0, "jars: all there, as pinned in jars/broker/SHA256SUMS\n")
+    assert fetch(place).returncode != 0
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "left over"])

@@ -15,8 +15,10 @@ from spark_jobs import read_task
 from spark_jobs.change_log_schema import LogRow
 from spark_jobs.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources import line_blocks
+from spark_jobs.sources.ces_ordinary import OrdinaryCes
 from spark_jobs.sources.decoded import MirroredTable
-from spark_jobs.sources.transports import SourcePlace
+from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.message_files import SourcePlace
 from tests.ces_messages import ROW, event, split
 
 TABLES = {name: MirroredTable(name, ("id",)) for name in ("dbo.orders", "dbo.items")}
@@ -38,13 +40,9 @@ def _source(folder: Path) -> int:
 
 
 def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
-    task = ReadTask(
-        SourcePlace("files", folder, "bare"),
-        (BoundRange("in.jsonl", 0, end),),
-        TABLES,
-        LogTarget(folder / attempt, 1, attempt, 0),
-    )
-    part = read(task)
+    bound = (BoundRange("in.jsonl", 0, end),)
+    task = ReadTask(bound, Reading("sqlserver-ces"), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
+    part = read(SourcePlace("files", folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
     for file in part["files"]:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
@@ -65,8 +63,8 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
     monkeypatch.setattr(read_task, "_WORTH_BLOCKS", 0)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
     taken = []
-    take = read_task.OrdinaryCes.take
-    monkeypatch.setattr(read_task.OrdinaryCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
+    take = OrdinaryCes.take
+    monkeypatch.setattr(OrdinaryCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
     found, found_rows = _read(tmp_path, end, "blocks")
     assert found_rows == wanted_rows
     assert Counter(found["counts"]) == Counter(wanted["counts"])

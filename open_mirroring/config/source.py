@@ -1,0 +1,184 @@
+"""What a mirror file says about its source: format, transport, and what each of them leaves to be chosen.
+
+Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
+not hide another. Rule ids name the choice that a format leaves open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, ValidationInfo, field_validator
+
+from open_mirroring.config import names
+from open_mirroring.config.section import ConnectionName, Positive, Section
+
+COMBINATIONS: Mapping[str, tuple[str, ...]] = {
+    "sqlserver-ces": ("capture", "files", "kafka"),
+    "qlik-change-table": ("files", "jdbc"),
+    "qlik-message": ("files", "kafka"),
+}
+"""Which transport can carry which format."""
+_PATH_TRANSPORTS = ("capture", "files")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CES, _CHANGE_TABLE, _MESSAGE = "sqlserver-ces", "qlik-change-table", "qlik-message"
+_BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "layout": ((_CES, _MESSAGE), ("files",)),
+    "topics": ((_CES, _MESSAGE), ("kafka",)),
+    "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
+    "database": ((_CES,), ("capture", "files", "kafka")),
+    "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
+    "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
+    "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
+    "header_prefix": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "before_images": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "partitions": ((_CHANGE_TABLE,), ("jdbc",)),
+    "overlap_minutes": ((_CHANGE_TABLE,), ("jdbc",)),
+}
+"""To which formats and transports a setting belongs; elsewhere it would be ignored in silence, so it is refused."""
+
+
+def _topic(name: str) -> str:
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
+        raise names.refusal("VALUE_INVALID", f"{name!r} is no name of a topic", way_out)
+    return name
+
+
+class Source(Section):
+    """Where the changes come from."""
+
+    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message"] = Field(
+        description="Format of the changes: SQL Server change event streaming, Qlik change tables, or Qlik (Talend) "
+        "Kafka messages."
+    )
+    transport: Literal["capture", "files", "kafka", "jdbc"] = Field(
+        description="How they arrive. sqlserver-ces: capture (Avro files of Event Hubs Capture), files (JSON lines) or "
+        "kafka (also the Kafka endpoint of Event Hubs). qlik-change-table: files (data files with .dfm) or jdbc. "
+        "qlik-message: kafka or files (JSON lines)."
+    )
+    path: str = Field(default="", description="Folder or file with the changes; needed for capture and files.")
+    layout: Literal["wrapped", "bare"] | None = Field(
+        default=None,
+        description="For JSON lines: wrapped (each line holds topic, partition, offset and the value; the default) or "
+        "bare (each line is one message).",
+    )
+    connection: ConnectionName | None = Field(
+        default=None, description="Name of the connection; needed for kafka and jdbc."
+    )
+    topics: tuple[Annotated[str, AfterValidator(_topic)], ...] | None = Field(
+        default=None, min_length=1, description="For kafka: the topics to read, by their full names."
+    )
+    max_messages_per_run: Positive | None = Field(
+        default=None,
+        description="For kafka: about so many messages are read by one run, so that a long backlog becomes many "
+        "batches. Default: 10 million.",
+    )
+    database: str | None = Field(
+        default=None,
+        min_length=1,
+        description="For sqlserver-ces: read only events of this database and ignore others (C-12). Default: all.",
+    )
+    load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
+        default=None,
+        description="For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
+        "reload, for positions of two loads cannot be compared (G-01). Default: '1'.",
+    )
+    mask_order: Literal["auto", "msb_text", "le_bytes"] | None = Field(
+        default=None,
+        description="For Qlik: how change masks are read (T-24). msb_text: hexadecimal text, one number, most "
+        "significant digit first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
+    )
+    sequence_digits: Positive | None = Field(
+        default=None,
+        description="For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
+    )
+    header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+        default=None,
+        description="For change tables: what the names of header columns begin with (T-02). Default: header__.",
+    )
+    table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+        default=None, description="For change tables: what their names end with (T-01). Default: __ct."
+    )
+    sparse_updates: StrictBool | None = Field(
+        default=None,
+        description="For change tables: whether NULL in an update may stand for a column that did not change (T-32). "
+        "Default: false.",
+    )
+    before_images: StrictBool | None = Field(
+        default=None,
+        description="For change tables: whether every update has its before image as a row of its own (T-19). Unset: "
+        "judged from the rows that come together.",
+    )
+    partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+        default=None,
+        description="For change tables over jdbc, where Change Data Partitioning is on: schema and name of the control "
+        "table that lists closed partitions, such as control.attrep_cdc_partitions (T-34).",
+    )
+    overlap_minutes: Positive | None = Field(
+        default=None,
+        description="For change tables over jdbc without partitions: how far back each run reads again, for rows that "
+        "were committed late (T-18). Default: 10.",
+    )
+    fragment_timeout_hours: Positive = Field(
+        default=24,
+        description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
+        "description of a structure) are dead letters.",
+    )
+
+    @property
+    def place(self) -> str:
+        """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
+        topics = f"{', '.join(self.topics)} of " if self.topics else ""
+        return self.path or f"{topics}connection {self.connection}"
+
+    @field_validator("transport")
+    @classmethod
+    def _combination(cls, transport: str, info: ValidationInfo) -> str:
+        chosen = info.data.get("format")
+        if chosen is not None and transport not in COMBINATIONS[chosen]:
+            way_out = f"choose one of: {', '.join(COMBINATIONS[chosen])}"
+            raise names.refusal("COMBINATION_INVALID", f"{chosen} does not come over {transport}", way_out)
+        return transport
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, path: str, info: ValidationInfo) -> str:
+        # `transport` is absent here when it was refused; then the mistake is reported already.
+        transport = info.data.get("transport")
+        if path and transport is not None and transport not in _PATH_TRANSPORTS:
+            raise names.refusal("COMBINATION_INVALID", f"the transport {transport} has no path", "leave `path` out")
+        return names.check_required_path(path) if path or transport in _PATH_TRANSPORTS else path
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        transport = info.data.get("transport")
+        if connection is not None and transport in _PATH_TRANSPORTS:
+            what = f"the transport {transport} reads a path and needs no connection"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
+        if connection is None and transport is not None and transport not in _PATH_TRANSPORTS:
+            way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
+            raise names.refusal("SETTING_MISSING", f"the transport {transport} needs a connection", way_out)
+        return connection
+
+    @field_validator(*_BELONGS)
+    @classmethod
+    def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
+        chosen, transport, name = info.data.get("format"), info.data.get("transport"), info.field_name or ""
+        formats, transports = _BELONGS[name]
+        if value is not None and chosen is not None and transport is not None:
+            if chosen not in formats:
+                raise names.refusal("COMBINATION_INVALID", f"{chosen} has no {name}", f"leave `{name}` out")
+            if transport not in transports:
+                what = f"the transport {transport} has no {name}"
+                raise names.refusal("COMBINATION_INVALID", what, f"leave `{name}` out")
+        if value is None and name == "topics" and transport == "kafka":
+            raise names.refusal("SETTING_MISSING", "the transport kafka needs topics", "list them: `topics: [name]`")
+        return (
+            "wrapped" if value is None and name == "layout" and (chosen in formats and transport == "files") else value
+        )

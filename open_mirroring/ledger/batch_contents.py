@@ -1,0 +1,152 @@
+"""What a completed batch leaves in the ledger: contents, open fragments, structures, and what it says of tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest
+from open_mirroring.ledger.upsert import upsert
+
+
+def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
+    """Record what batch *number* holds, inside the transaction that completes it."""
+    _record_files(db, mirror, number, manifest)
+    _record_fragments(db, mirror, number, bound_at, manifest)
+    _record_schemas(db, mirror, number, manifest)
+    _record_tables(db, mirror, manifest)
+
+
+def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    for file in manifest.files:
+        for source, epochs in file["tables"].items():
+            for epoch, (rows, lowest, highest) in epochs.items():
+                entry = merged.setdefault(
+                    (source, epoch), {"rows": 0, "min_pos": lowest, "max_pos": highest, "files": []}
+                )
+                entry["rows"] += rows
+                entry["min_pos"] = min(entry["min_pos"], lowest)
+                entry["max_pos"] = max(entry["max_pos"], highest)
+                entry["files"].append(file["path"])
+    if merged:
+        db.execute(
+            t.batch_table.insert(),
+            [
+                {"mirror": mirror, "source": source, "batch": number, "epoch": epoch}
+                | entry
+                | {"files": json.dumps(entry["files"])}
+                for (source, epoch), entry in merged.items()
+            ],
+        )
+
+
+def _record_fragments(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
+    gone = [*manifest.closed, *(f["identity"] for f in manifest.opened)]
+    since = {
+        row.identity: (row.since_batch, row.since)
+        for row in db.execute(sa.select(t.open_fragment).where(t.open_fragment.c.mirror == mirror))
+    }
+    for identity in gone:
+        c = t.open_fragment.c
+        db.execute(t.open_fragment.delete().where(c.mirror == mirror, c.identity == identity))
+    for fragment in manifest.opened:
+        since_batch, since_time = since.get(fragment["identity"], (number, bound_at))
+        db.execute(
+            t.open_fragment.insert().values(
+                mirror=mirror,
+                identity=fragment["identity"],
+                epoch=fragment["epoch"],
+                pos=fragment["pos"],
+                since_batch=since_batch,
+                since=since_time,
+                files=json.dumps(fragment["files"]),
+            )
+        )
+
+
+def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+    rows = []
+    for schema in (AnnouncedSchema(*entry) for entry in manifest.schemas):
+        digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
+        rows.append({"mirror": mirror, "digest": digest, "batch": number, **schema._asdict()})
+    upsert(db, t.source_schema, rows, keys=["mirror", "digest"], update=[])
+
+
+def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
+    """Column lists, epochs and undecodable keys of the tables that the mirror knows."""
+    db.execute(
+        t.mirror.update()
+        .where(t.mirror.c.name == mirror)
+        .values(homeless_rejects=t.mirror.c.homeless_rejects + manifest.homeless_rejects)
+    )
+    epochs: dict[str, set[str]] = {}
+    for file in manifest.files:
+        for source, seen in file["tables"].items():
+            epochs.setdefault(source, set()).update(seen)
+    concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads}
+    c = t.mirrored_table.c
+    known = db.execute(sa.select(c.id, c.source).where(c.mirror == mirror, c.source.in_(concerned))).tuples()
+    for table_id, source in known:
+        _record_columns(db, table_id, manifest.columns.get(source, ()))
+        _record_epochs(db, table_id, epochs.get(source, set()))
+        _record_reloads(db, table_id, manifest.reloads.get(source, {}))
+        reject = manifest.keyless_rejects.get(source)
+        if reject is not None:
+            what = f"a change without a readable key: {reject['code']}: {reject['reason']} at {reject['at']}"
+            stop_table(db, table_id, "KEY_UNKNOWN", what)
+
+
+def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bool, str]]) -> None:
+    for cols, whole, first_pos in lists:
+        digest = hashlib.sha256(cols.encode()).hexdigest()
+        row = {"table_id": table_id, "digest": digest, "cols": cols, "whole": whole, "first_pos": first_pos}
+        upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
+
+
+def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
+    c = t.stream_epoch.c
+    known = set(db.scalars(sa.select(c.epoch).where(c.table_id == table_id)))
+    fresh = sorted(epochs - known)
+    if not fresh:
+        return
+    if not known and len(fresh) == 1:
+        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=fresh[0], ordinal=0))
+        return
+    stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {fresh}")
+
+
+def _record_reloads(db: Connection, table_id: str, seen: Mapping[str, Sequence[int | None]]) -> None:
+    """Where changes begin; a row of a full load behind that place means that the source was loaded again (K-18)."""
+    c = t.stream_start.c
+    known = db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples()
+    starts = {origin: place for origin, place in known}
+    for origin, (last_loaded, first_change) in sorted(seen.items()):
+        if first_change is not None and first_change < starts.get(origin, first_change + 1):
+            starts[origin] = first_change
+            row = {"table_id": table_id, "origin": origin, "place": first_change}
+            upsert(db, t.stream_start, [row], keys=["table_id", "origin"], update=["place"])
+        if last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
+            what = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
+            stop_table(db, table_id, "RELOAD_SEEN", what)
+
+
+def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
+    """Stop a table inside a running transaction; the first reason stands."""
+    c = t.mirrored_table.c
+    db.execute(
+        t.mirrored_table.update()
+        .where(c.id == table_id, c.stop_code.is_(None))
+        .values(stop_code=code, stop_what=what, stopped_at=_now(), version=c.version + 1)
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,76 @@
+"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+
+class BoundRange(NamedTuple):
+    """What a batch reads of one source: from *start* (inclusive) to *end* (exclusive).
+
+    *name* is a file, a topic partition or a change table; the numbers are bytes, offsets or change sequences.
+    """
+
+    name: str
+    start: int
+    end: int
+
+
+class OpenFragment(NamedTuple):
+    """A split message of which pieces are missing: where its pieces lie in the log, and since when it waits."""
+
+    identity: str
+    epoch: str
+    pos: str
+    since_batch: int
+    since: datetime
+    files: tuple[str, ...]
+
+
+class AnnouncedSchema(NamedTuple):
+    """A structure that the source announced in *topic*; *document* is its decoder's own."""
+
+    topic: str
+    schema_id: str
+    source: str
+    version: int
+    document: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
+
+    Attributes:
+        files: per log file its path relative to the log, rows, bytes, and per table and epoch
+            ``[rows, lowest, highest position]``.
+        counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
+        columns: per table the column lists seen, each with whether one row proves it to be whole.
+        fragments: open ones after this batch, and the identities that this batch closed.
+        rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
+        schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
+        reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
+    """
+
+    files: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, int]
+    columns: Mapping[str, Sequence[tuple[str, bool, str]]] = field(default_factory=dict)
+    opened: Sequence[Mapping[str, Any]] = ()
+    closed: Sequence[str] = ()
+    homeless_rejects: int = 0
+    keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    schemas: Sequence[Sequence[Any]] = ()
+    reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The manifest as the ledger stores it; equal manifests give equal texts."""
+        return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read back what :meth:`to_json` wrote."""
+        return cls(**json.loads(text))

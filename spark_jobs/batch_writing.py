@@ -1,0 +1,151 @@
+"""Writing one log batch: read the bound ranges in the workers, join what waited, and say what was written."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest
+from spark_jobs.fragment_joining import FragmentJoining
+from spark_jobs.job import run_job
+from spark_jobs.read_task import LogTarget, ReadTask, read
+from spark_jobs.sources.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
+from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.transports import Place, pinned
+
+log = logging.getLogger(__name__)
+
+_TASK_BYTES = 64 * 1024 * 1024
+_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
+
+
+@dataclass(frozen=True)
+class BatchWriting:
+    """Writes the files of batches; nothing refers to them until their manifest is sealed."""
+
+    spark: SparkSession
+    ledger: ExtractLedger
+    root: Path
+    source: Place | ChangeTablePlace
+    reading: Reading
+    tables: Mapping[str, MirroredTable]
+    timeout: timedelta
+
+    def write(self, batch: int, ranges: Sequence[BoundRange]) -> Manifest:
+        """Read the ranges into log files of a new attempt.
+
+        Raises:
+            TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
+            TransientError: what a transport raises.
+        """
+        attempt = uuid4().hex
+        known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
+        full = [bound for bound in ranges if bound.end > bound.start]
+        tasks = self._cut(full)
+        parts = self._read(batch, attempt, tasks, known, first_task=0)
+        announced = sorted({SourceSchema(*s) for part in parts for s in part["schemas"]} - set(known))
+        if announced:
+            # A structure may stand behind its messages, in another task: those that missed it are read once more.
+            known += announced
+            again = [index for index, part in enumerate(parts) if part["fragments"]]
+            repeated = self._read(batch, attempt, [tasks[i] for i in again], known, first_task=len(tasks))
+            for index, part in zip(again, repeated, strict=True):
+                parts[index] = part
+        used = 2 * max(len(tasks), len(full))
+        joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
+        parts += joining.join(batch, attempt, used, parts, known, announced=bool(announced))
+        manifest = merge(parts, announced)
+        _account(manifest.counts, batch)
+        return manifest
+
+    def _read(
+        self,
+        batch: int,
+        attempt: str,
+        tasks: Sequence[tuple[BoundRange, ...]],
+        schemas: Sequence[SourceSchema],
+        *,
+        first_task: int,
+    ) -> list[dict[str, Any]]:
+        """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
+        log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
+        if isinstance(self.source, ChangeTablePlace):
+            ranges = [bound for task in tasks for bound in task]
+            target = LogTarget(self.root, batch, attempt, first_task)
+            return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
+        source = pinned(self.source, self.ledger.bound())
+        reads = [
+            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at))
+            for at, task in enumerate(tasks, first_task)
+        ]
+        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
+
+    def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
+        """Tasks of about equal size, at least one per core while there are ranges enough."""
+        total = sum(r.end - r.start for r in ranges)
+        cores = self.spark.sparkContext.defaultParallelism
+        limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
+        tasks: list[tuple[BoundRange, ...]] = []
+        current: list[BoundRange] = []
+        for bound in ranges:
+            current.append(bound)
+            if sum(r.end - r.start for r in current) >= limit:
+                tasks.append(tuple(current))
+                current = []
+        return [*tasks, tuple(current)] if current else tasks
+
+
+def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = ()) -> Manifest:
+    """One manifest from the parts that the tasks returned."""
+    counts: Counter[str] = Counter()
+    columns: dict[str, dict[str, tuple[bool, str]]] = {}
+    keyless: dict[str, Mapping[str, Any]] = {}
+    reloads: dict[str, dict[str, list[int | None]]] = {}
+    for part in parts:
+        counts.update(part["counts"])
+        for table, lists in part["columns"].items():
+            merged = columns.setdefault(table, {})
+            for cols, whole, first in lists:
+                before = merged.get(cols, (False, first))
+                merged[cols] = (whole or before[0], min(first, before[1]))
+        for table, reject in part["keyless_rejects"].items():
+            keyless.setdefault(table, reject)
+        for table, origins in part["reloads"].items():
+            for origin, (last, first_change) in origins.items():
+                seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])
+                seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
+                seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
+    return Manifest(
+        files=[file for part in parts for file in part["files"]],
+        counts=dict(counts),
+        columns={table: [(c, *seen) for c, seen in sorted(lists.items())] for table, lists in columns.items()},
+        opened=[fragment for part in parts for fragment in part.get("opened", ())],
+        closed=[identity for part in parts for identity in part.get("closed", ())],
+        homeless_rejects=sum(part["homeless_rejects"] for part in parts),
+        keyless_rejects=keyless,
+        schemas=[AnnouncedSchema(*schema) for schema in announced],
+        reloads=reloads,
+    )
+
+
+def _account(counts: Mapping[str, int], batch: int) -> None:
+    dispositions = sum(counts.get(kind, 0) for kind in _DISPOSITIONS)
+    if counts.get("messages", 0) != dispositions:
+        raise TerminalError(
+            "COUNTS_DIFFER",
+            f"{counts.get('messages', 0)} messages were read, {dispositions} have a disposition: {dict(counts)}",
+            where=f"batch {batch}",
+            way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
+        )

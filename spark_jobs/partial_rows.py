@@ -1,0 +1,52 @@
+"""Rows that carry only what changed (C-44, K-23, G-04): which these are, and the log rows of completed ones.
+
+What completes a row is decided by :mod:`open_mirroring.planning`; here only log rows are read and made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.planning import Row
+from spark_jobs.change_log_schema import UPDATE
+
+
+def carries_all(cols: str, types: Mapping[str, str]) -> bool:
+    """Whether a row with this list of columns has a value for every column known of its table."""
+    return types.keys() <= _names(cols)
+
+
+@lru_cache(maxsize=4096)
+def _names(cols: str) -> frozenset[str]:
+    return frozenset(name for name, _, _ in msgspec.json.decode(cols))
+
+
+def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
+    """The keys of which an update carries less than all known columns."""
+    lists = changes["cols"].unify_dictionaries().combine_chunks() if changes.num_rows else changes["cols"]
+    if not changes.num_rows:
+        return set()
+    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    partial = pa.array([not carries_all(text, types) for text in lists.dictionary.to_pylist()], pa.bool_())
+    chosen = pc.and_(pc.equal(changes["op"], UPDATE).combine_chunks(), partial.take(lists.indices))
+    return set(changes["key"].filter(chosen).to_pylist())
+
+
+def with_rows(changes: pa.Table, completed: Mapping[int, Row], types: Mapping[str, str]) -> pa.Table:
+    """*changes* with other rows at some places, each with the list of its columns."""
+    if not completed:
+        return changes
+    rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
+    for place, row in completed.items():
+        names = [name for name in types if name in row]
+        rows[place] = msgspec.json.encode({name: row[name] for name in names}).decode()
+        lists[place] = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(names)]).decode()
+    for name, values in (("row", rows), ("cols", lists)):
+        at = changes.schema.get_field_index(name)
+        changes = changes.set_column(at, name, pa.array(values, pa.string()))
+    return changes

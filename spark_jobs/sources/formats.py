@@ -1,0 +1,101 @@
+"""Which decoder reads what: the one place that knows all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spark_jobs.change_log_schema import REJECTED, LogRow
+from spark_jobs.sources import ces_fragments
+from spark_jobs.sources.ces import CesDecoder, CesSettings
+from spark_jobs.sources.ces_ordinary import OrdinaryCes
+from spark_jobs.sources.decoded import (
+    Decoded,
+    Decoder,
+    Dispositions,
+    MirroredTable,
+    Notices,
+    Refused,
+    SourceSchema,
+    Waiting,
+    lists_of,
+)
+from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
+
+
+class Reading(NamedTuple):
+    """How the messages of a mirror are decoded: plain values, for a task carries them to its worker.
+
+    Settings have the meaning that the mirror file gives them; *topics* is the table of each topic that has but one.
+    """
+
+    format: str
+    database: str | None = None
+    load: str = "1"
+    mask_order: MaskOrder = "auto"
+    header_prefix: str = "header__"
+    sparse_updates: bool = False
+    before_images: bool | None = None
+    sequence_digits: int = 35
+    topics: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether rows of a full load may stand among the changes (K-18)."""
+        return self.format == "qlik-message"
+
+
+def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
+    """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""
+    if reading.format == "qlik-change-table":
+        settings = ChangeTableSettings(
+            reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
+        )
+        return QlikChangeTableDecoder(tables, settings)
+    if reading.format == "qlik-message":
+        chosen = QlikMessageSettings(
+            reading.load, reading.mask_order, dict(reading.topics), sequence_digits=reading.sequence_digits
+        )
+        return _QlikMessages(tables, schemas, chosen)
+    return _Ces(tables, CesSettings(database=reading.database))
+
+
+def ordinary_of(reading: Reading, tables: Mapping[str, MirroredTable]) -> OrdinaryCes | None:
+    """What takes ordinary messages from blocks of lines, much faster than the decoder; None where nothing does."""
+    if reading.format != "sqlserver-ces":
+        return None
+    return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+
+
+class _Anywhere:
+    """Messages that may be cut anywhere."""
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """As :meth:`Decoder.cut`."""
+        return lists_of(messages, size)
+
+
+class _QlikMessages(_Anywhere, QlikMessageDecoder):
+    """Messages of Qlik tasks."""
+
+
+class _Ces(_Anywhere, CesDecoder):
+    """Change events with the joining of their pieces."""
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """As :meth:`Decoder.join`."""
+        outcome = ces_fragments.join(pieces, self)
+        if isinstance(outcome, ces_fragments.Waiting):
+            return Waiting()
+        if isinstance(outcome, ces_fragments.Refused):
+            return Refused(outcome.row)
+        count = len(pieces)
+        rejected = any(row.kind == REJECTED for row in outcome.rows)
+        counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
+        return Decoded(outcome.rows, counts, Notices())
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """As :meth:`Decoder.incomplete`."""
+        return [ces_fragments.incomplete(pieces, reason)]

@@ -1,0 +1,81 @@
+"""From a mirror file to what reads its source: where it is, how it is decoded, and which tables matter."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.connections import resolve
+from open_mirroring.config.names import split_source_name
+from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.kafka_place import place_of
+from spark_jobs.sources.message_files import SourcePlace
+from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
+from spark_jobs.sources.transports import ChangeFilesPlace, Place
+
+_SETTINGS = (
+    "database",
+    "load",
+    "mask_order",
+    "header_prefix",
+    "sparse_updates",
+    "before_images",
+    "sequence_digits",
+)
+
+
+class MirrorSource(NamedTuple):
+    """The source of a mirror; *tables* by their names in messages, where nothing is quoted."""
+
+    place: Place | ChangeTablePlace
+    reading: Reading
+    tables: dict[str, MirroredTable]
+
+
+def source_of(mirror: Mirror) -> MirrorSource:
+    """The source that a mirror file describes; nothing is looked at yet.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
+    # alike: [a.b].c goes before a.[b.c].
+    by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
+    tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
+    return MirrorSource(_place(mirror), _reading(mirror), tables)
+
+
+def _reading(mirror: Mirror) -> Reading:
+    source = mirror.source
+    chosen = {name: value for name in _SETTINGS if (value := getattr(source, name)) is not None}
+    topics = tuple((t.topic, ".".join(t.source_name)) for t in mirror.tables if t.topic is not None)
+    return Reading(source.format, topics=topics, **chosen)
+
+
+def _place(mirror: Mirror) -> Place | ChangeTablePlace:
+    source = mirror.source
+    suffix, prefix = source.table_suffix or "__ct", source.header_prefix or "header__"
+    match source.transport:
+        case "kafka":
+            place = place_of(resolve(source.connection or ""), source.topics or ())
+            limit = source.max_messages_per_run
+            return place if limit is None else place._replace(max_messages_per_run=limit)
+        case "jdbc":
+            return ChangeTablePlace(
+                source.connection or "",
+                {".".join(table.source_name): _change_table(table, suffix) for table in mirror.tables},
+                suffix,
+                prefix,
+                None if source.partitions is None else split_source_name(source.partitions),
+                source.overlap_minutes or 10,
+            )
+        case "files" if source.format == "qlik-change-table":
+            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
+        case transport:
+            return SourcePlace(transport, mirror.resolve(source.path), source.layout or "wrapped")
+
+
+def _change_table(table: Table, suffix: str) -> NamedChangeTable:
+    schema, name = table.source_name if table.change_table is None else split_source_name(table.change_table)
+    return NamedChangeTable(schema, name + suffix if table.change_table is None else name, table.columns)

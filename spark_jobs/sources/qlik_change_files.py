@@ -1,0 +1,144 @@
+"""Change tables as files: which data files are there, and the rows of one.
+
+A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition where Change
+Data Partitioning is on, and beside each data file its ``.dfm`` once the file is finished (T-40 to T-42).
+
+Public source: Qlik help, *File target: data files, change tables, metadata files*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.sources.decoded import Damage, Refusal
+from spark_jobs.sources.qlik_change_table_rows import (
+    MASK,
+    ChangeColumn,
+    ChangeRow,
+    Structure,
+    TableDamage,
+    column_type,
+)
+from spark_jobs.sources.qlik_data_files import has_binary, read_texts
+from spark_jobs.sources.qlik_dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
+from spark_jobs.sources.source_files import MAX_RAW, list_source_files, open_source
+
+
+def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tuple[list[BoundRange], list[str]]:
+    """Finished data files of change tables that were never bound, and files that are waited for.
+
+    A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
+    file is waited for too. A file that has grown since it was bound is bound again as a whole: the plan drops what it
+    holds twice.
+
+    Args:
+        root: the folder of the file target.
+        bound: file name below *root* to the size up to which it was bound.
+        suffix: what the folders of change tables end with.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
+    """
+    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
+    sizes = {file.name: file.size for file in listed.files if _change_folder(root, file.name, suffix) is not None}
+    waiting = [name for name in listed.waiting if _change_folder(root, name, suffix) is not None]
+    described = {name.removesuffix(SUFFIX) for name in sizes if name.endswith(SUFFIX)}
+    data = {name: size for name, size in sizes.items() if not name.endswith(SUFFIX)}
+    ranges: list[BoundRange] = []
+    for name, size in data.items():
+        start = bound.get(name, 0)
+        if size < start:
+            raise TerminalError(
+                "SOURCE_SHRUNK",
+                f"{name!r} has {size} bytes, but {start} were bound of it",
+                where=str(root),
+                way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
+            )
+        if size == start:
+            continue
+        if stem(name) in described and _is_whole(root / f"{stem(name)}{SUFFIX}"):
+            ranges.append(BoundRange(name, 0, size))
+        else:
+            waiting.append(name)
+    waiting += [f"{name}{SUFFIX}" for name in described - {stem(name) for name in data}]
+    return ranges, sorted(waiting)
+
+
+def read_file(
+    root: Path, bound: BoundRange, suffix: str = "__ct", prefix: str = "header__"
+) -> Iterator[ChangeRow | TableDamage | Damage]:
+    """The rows of one bound file, in its order; *place* counts them from 0.
+
+    A file that is damaged, or not what its metadata file says, ends with a damage of its table: what is missing is not
+    known, so the table has to stop.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    path = root / bound.name
+    table = _table_of_folder(root, bound.name, suffix)
+    place = 0
+    try:
+        if path.is_file() and path.stat().st_size < bound.end:
+            what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
+            raise Refusal("FILE_DAMAGED", what)
+        with open_source(path.with_name(stem(path.name) + SUFFIX)) as file:
+            content = file.read()
+        dfm = read_dfm(content)
+        table = dfm.table if "." in dfm.table else table
+        _check(dfm, root, bound.name, suffix)
+        structure = structure_of(dfm, table, binary_mask=has_binary(path, prefix + MASK))
+        for batch in read_texts(path, dfm):
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield ChangeRow(bound.name, place, structure, values)
+                place += 1
+    except Refusal as refusal:
+        yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)))
+
+
+def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
+    """The structure of a change table that a metadata file describes."""
+    columns = [
+        ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
+        for column in dfm.columns
+    ]
+    return Structure(table, tuple(columns), binary_mask)
+
+
+def _change_folder(root: Path, name: str, suffix: str) -> str | None:
+    """The folder of the change table that a file lies in: its own, or the one around its partition (T-40)."""
+    folders = [root.name, *PurePosixPath(name).parts[:-1]]
+    return next((folder for folder in reversed(folders) if folder.endswith(suffix)), None)
+
+
+def _table_of_folder(root: Path, name: str, suffix: str) -> str:
+    return (_change_folder(root, name, suffix) or "").removesuffix(suffix)
+
+
+def _check(dfm: Dfm, root: Path, name: str, suffix: str) -> None:
+    """The metadata file must speak of this file and of the table whose folder this is."""
+    check_file(dfm, PurePosixPath(name).name)
+    folder = _change_folder(root, name, suffix)
+    if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
+        raise Refusal("DFM_CONTRADICTS", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a metadata file has been written to its end: it is one JSON value then, good or bad."""
+    try:
+        json.loads(path.read_bytes())
+    except (ValueError, OSError, RecursionError):
+        return False
+    return True
+
+
+def _beginning(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_RAW)
+    except OSError:
+        return None

@@ -1,0 +1,242 @@
+"""One change table in a database: its columns, what is in it, and its rows as exact texts in Spark's workers.
+
+Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import TerminalError, TransientError
+from spark_jobs.sources.jdbc import JdbcTable
+from spark_jobs.sources.qlik_change_table_rows import (
+    MASK,
+    OPERATION,
+    PARTITION,
+    SEQUENCE,
+    ChangeColumn,
+    ChangeRow,
+    Structure,
+)
+from spark_jobs.sources.sql_server_type_text import BINARY
+
+_DIGITS = 35
+_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
+
+
+class Slice(NamedTuple):
+    """The rows of a change table that one bound range means: a partition, or ``low <= change_seq < high``."""
+
+    source: str
+    origin: str
+    partition: str | None
+    low: str
+    high: str
+
+
+class ChangeTable(JdbcTable):
+    """The change table of one source table.
+
+    Args:
+        spark: the session.
+        connection: name of the connection.
+        name: schema and name of the change table.
+        source: the source table, as the decoder knows it.
+        prefix: what the names of header columns begin with (T-02).
+        allowed: the only columns that may be read; None: all.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+            database says no.
+        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: str,
+        name: SourceName,
+        source: str,
+        prefix: str,
+        allowed: tuple[str, ...] | None,
+    ) -> None:
+        super().__init__(spark, connection, name)
+        self.source = source
+        self.name = ".".join(name)
+        self._prefix = prefix
+        self._allowed = allowed
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
+        self._columns = [line.asDict() for line in sorted(lines, key=lambda line: line["place"])]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the login sees the table: it comes into being with the task, perhaps with the first change."""
+        return bool(self._columns)
+
+    def structure(self) -> Structure:
+        """Its columns now. A column that was added later is NULL in older rows.
+
+        Raises:
+            TerminalError: ``TYPE_UNSUPPORTED`` naming a mirrored column that has no exact text.
+        """
+        columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
+        mask = (self._prefix + MASK).lower()
+        is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
+        return Structure(self.source, columns, is_binary)
+
+    def _type(self, column: dict[str, Any]) -> str:
+        """The column's type; empty for one that has none and is not mirrored: it has its place, but is not read."""
+        try:
+            return self._dialect.sql_type(column)
+        except TerminalError:
+            header = str(column["name"]).lower().startswith(self._prefix.lower())
+            if header or (self._allowed is not None and column["name"] not in self._allowed):
+                return ""
+            raise
+
+    def highest_sequence(self) -> int | None:
+        """The highest ``change_seq``; None for a table without rows.
+
+        Raises:
+            TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
+        """
+        query = f"SELECT max({self._header(SEQUENCE)}) AS highest FROM {self._table()}"
+        text = self._query("reading its highest change_seq", query)[0]["highest"]
+        if text is None:
+            return None
+        text = text.strip()
+        if not re.fullmatch(rf"[0-9]{{{_DIGITS}}}", text):
+            raise TerminalError(
+                "SEQUENCE_INVALID",
+                f"the highest change_seq {text[:80]!r} is not {_DIGITS} digits",
+                where=f"table {self.name}",
+                way_out="only the task may write into the change table; remove the foreign row",
+            )
+        return int(text)
+
+    def rows_of_partitions(self, wanted: Sequence[str]) -> dict[str, int]:
+        """How many rows each wanted partition has; the empty name stands for rows without a partition.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        name = self._header(PARTITION)
+        listed = ", ".join(_literal(one) for one in wanted) or "''"
+        query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()}"
+        query += f" WHERE {name} IN ({listed}) OR {name} IS NULL GROUP BY {name}"
+        lines = self._query("counting the rows of its partitions", query)
+        return {line["name"] or "": int(line["number"]) for line in lines}
+
+    def read_slices(
+        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterator[ChangeRow]], bytes]
+    ) -> list[bytes]:
+        """Run *work* over the rows of each slice, in Spark's workers, one partition each; its answers in order.
+
+        Rows come in the order of ``change_seq``, a before image beside its UPDATE; *place* counts them. Every value is
+        read as the database's own exact text, so that no driver rounds, shifts or nulls one.
+
+        Args:
+            structure: the columns to read.
+            slices: what to read.
+            work: given a slice's place in *slices* and its rows, returns its answer.
+
+        Raises:
+            TransientError: ``CHUNK_LOST``.
+        """
+        quote, dialect = self._dialect.quote, self._dialect
+        texts = [
+            f"{dialect.as_text(quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
+            for at, c in enumerate(structure.columns)
+        ]
+        low = [f"{self._header(name)} AS {alias}" for name, alias in ((SEQUENCE, "seq"), (OPERATION, "oper"))]
+        parts = [f"{self._header(PARTITION)} AS part"] if any(s.partition is not None for s in slices) else []
+        table = f"(SELECT {', '.join([*texts, *low, *parts])} FROM {self._table()}) changes"
+        where = [_condition(one) for one in slices]
+        names = [f"c{at}" for at in range(len(structure.columns))]
+        url, properties = self._login()
+        origins = [one.origin for one in slices]
+
+        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            part = context.partitionId() if context else 0
+            rows = _rows_of(batches, origins[part], structure)
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, rows)}], _ANSWER)
+
+        def run() -> list[Row]:
+            read = self._spark.read.jdbc(url, table, predicates=where, properties=properties)
+            ordered = read.sortWithinPartitions("seq", "oper").select(*names)
+            return ordered.mapInArrow(answer, "part int, answer binary").collect()
+
+        answers = {line["part"]: bytes(line["answer"]) for line in self._asked("reading its rows", run)}
+        if sorted(answers) != list(range(len(slices))):
+            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
+        return [answers[part] for part in range(len(slices))]
+
+    def _header(self, name: str) -> str:
+        """A header column, quoted as the table spells it.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        wanted = (self._prefix + name).lower()
+        for column in self._columns:
+            if column["name"].lower() == wanted:
+                return self._dialect.quote(column["name"])
+        raise TerminalError(
+            "HEADER_MISSING",
+            f"the change table has no column {self._prefix + name!r}",
+            where=f"table {self.name}",
+            way_out="select the header column in the task's Store Changes settings, or mend the prefix",
+        )
+
+
+class ControlTable(JdbcTable):
+    """``attrep_cdc_partitions``: a row is there once its partition is closed (T-34)."""
+
+    def partitions(self) -> list[tuple[str, str, str]]:
+        """Owner, table and partition of every closed partition."""
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
+        spelled = {str(line["name"]).lower(): str(line["name"]) for line in lines}
+        wanted = ("table_owner", "table_name", PARTITION)
+        if not spelled.keys() >= {*wanted}:
+            raise TerminalError(
+                "TABLE_NOT_FOUND",
+                f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
+                where=f"connection {self._connection.name}, schema {self._name.schema!r}",
+                way_out="switch Change Data Partitioning and its control table on, or mend the setting",
+            )
+        columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
+        found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
+        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in found if line["c2"]]
+
+
+def sequence_text(number: int) -> str:
+    """A ``change_seq`` as its text."""
+    return f"{number:0{_DIGITS}d}"
+
+
+def _condition(one: Slice) -> str:
+    if one.partition is not None:
+        return f"part = {_literal(one.partition)}" if one.partition else "part IS NULL"
+    # A row without sequence lies in no interval; it must become a dead letter all the same.
+    return f"(seq >= {_literal(one.low)} AND seq < {_literal(one.high)}) OR seq IS NULL"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _rows_of(batches: Iterable[pa.RecordBatch], origin: str, structure: Structure) -> Iterator[ChangeRow]:
+    place = 0
+    for batch in batches:
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield ChangeRow(origin, place, structure, values)
+            place += 1

@@ -1,0 +1,289 @@
+"""Qlik change tables: their rows in, rows of the change log out.
+
+The decoder is a pure function of the rows it is given. Transports hand over one row as one message, whatever they read
+it from, and the decoder pairs before images with their updates by ``change_seq`` (T-11): rows of one pair that come in
+different calls wait for each other in the log.
+
+Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from spark_jobs.change_log_schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
+from spark_jobs.sources.ces_changes import bucket
+from spark_jobs.sources.decoded import (
+    Damage,
+    Decoded,
+    Dispositions,
+    MirroredTable,
+    Notices,
+    Refusal,
+    Refused,
+    Waiting,
+    damaged_row,
+)
+from spark_jobs.sources.qlik_change_table_letters import (
+    in_order,
+    letter_of_pieces,
+    missing_half,
+    refused_row,
+    rejected_row,
+    restored,
+)
+from spark_jobs.sources.qlik_change_table_pairs import BEFORE, ReadRow, Together, read_header
+from spark_jobs.sources.qlik_change_table_rows import (
+    OPERATION,
+    ChangeRow,
+    RowLayout,
+    Structure,
+    TableDamage,
+    Values,
+    row_bytes,
+)
+from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
+from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_positions import qlik_position
+
+__all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
+
+_Message = ChangeRow | TableDamage | Damage
+_LAYOUTS_KEPT = 1000
+
+
+class ChangeTableSettings(NamedTuple):
+    """How change tables are read where the source leaves a choice.
+
+    Args:
+        load: the name of the load whose changes these are, the epoch of their positions (G-01).
+        prefix: what the names of header columns begin with (T-02).
+        mask_order: how change masks are read; ``auto`` excludes what is impossible (T-24).
+        sparse_updates: whether a NULL in an UPDATE row may stand for a column that did not change (T-32).
+        before_images: whether every UPDATE has its before image as a row of its own; None: judged from the rows that
+            come together (T-19).
+    """
+
+    load: str = "1"
+    prefix: str = "header__"
+    mask_order: MaskOrder = "auto"
+    sparse_updates: bool = False
+    before_images: bool | None = None
+
+
+DEFAULT_SETTINGS = ChangeTableSettings()
+
+
+class QlikChangeTableDecoder:
+    """Decodes rows of change tables.
+
+    Args:
+        tables: the mirrored tables by their name at the source, ``schema.table``.
+        settings: how the change tables are read.
+    """
+
+    def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
+        self.settings = settings
+        self.tables = dict(tables)
+        self._layouts: dict[Structure, RowLayout | Refusal] = {}
+        self._latest: tuple[Structure, RowLayout | Refusal] | None = None
+
+    def decode(self, messages: Iterable[_Message]) -> Decoded:
+        """Decode rows: none is passed over, and none stops the others.
+
+        A before image whose UPDATE is among the rows makes none of its own and counts as ``metadata``.
+        """
+        entries = [self._read(message) for message in messages]
+        together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
+        rows: list[LogRow] = []
+        changes = fragments = metadata = ignored = rejected = 0
+        for entry in entries:
+            if entry is None:
+                ignored += 1
+                continue
+            found = (entry,) if isinstance(entry, LogRow) else self._rows(entry, together)
+            rows += found
+            if not found:
+                metadata += 1
+            elif found[0].kind == CHANGE:
+                changes += 1
+            elif found[0].kind == FRAGMENT:
+                fragments += 1
+            else:
+                rejected += 1
+        return Decoded(rows, Dispositions(len(entries), changes, fragments, metadata, ignored, rejected), Notices())
+
+    def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
+        """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
+        rest = iter(messages)
+        while chunk := list(islice(rest, size)):
+            while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
+                chunk.append(more)
+            yield chunk
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
+        rows = {(row.structure, row.values): row for row in map(restored, in_order(pieces))}
+        read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
+        befores = [entry for entry in read if entry.operation == BEFORE]
+        updates = [entry for entry in read if entry.operation == UPDATE]
+        if len(befores) > 1 or len(updates) > 1:
+            what = f"{len(befores)} different before images and {len(updates)} different updates share a change_seq"
+            return Refused(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
+        if not befores or not updates:
+            return Waiting()
+        decoded = self.decode([befores[0].row, updates[0].row])
+        refused = any(row.kind == REJECTED for row in decoded.rows)
+        identity = pieces[0].fragment_of
+        joined = [row._replace(fragment_of=identity) for row in decoded.rows] if refused else decoded.rows
+        images = sum(piece.piece == 0 for piece in pieces)
+        others = len(pieces) - images
+        counts = Dispositions(len(pieces), 0 if refused else others, 0, images, 0, others if refused else 0)
+        return Decoded(joined, counts, decoded.notices)
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letter of a pair of which one half never came.
+
+        Its key stays open on purpose: which row the missing half meant is not known, so the table has to stop.
+        """
+        return [letter_of_pieces(pieces, missing_half(pieces, reason))]
+
+    def _read(self, message: _Message) -> ReadRow | LogRow | None:
+        """A row with its header understood, the dead letter it is, or None where its table is not mirrored."""
+        if isinstance(message, Damage):
+            return damaged_row(message)
+        if isinstance(message, TableDamage):
+            table = self.tables.get(message.table)
+            return damaged_row(message.damage)._replace(tbl=None if table is None else table.source)
+        layout = self._layout(message.structure)
+        if layout is None:
+            return None
+        if isinstance(layout, Refusal):
+            table = self.tables[message.structure.table]
+            return rejected_row(message, layout)._replace(tbl=table.source)
+        try:
+            operation, sequence = read_header(layout, message.values)
+        except Refusal as refusal:
+            return refused_row(message, layout, refusal)
+        mask: Readings | Refusal | None = None
+        if operation == UPDATE:
+            try:
+                mask = read_mask(layout, message.values, self.settings.mask_order)
+            except Refusal as refusal:
+                mask = refusal
+        return ReadRow(message, layout, operation, sequence, mask)
+
+    def _is_before(self, row: ChangeRow) -> bool:
+        layout = self._layout(row.structure)
+        return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
+
+    def _layout(self, structure: Structure) -> RowLayout | Refusal | None:
+        # Rows of one file share their structure: comparing it by identity spares hashing all its columns.
+        if self._latest is not None and self._latest[0] is structure:
+            return self._latest[1]
+        table = self.tables.get(structure.table)
+        if table is None:
+            return None
+        found = self._layouts.get(structure)
+        if found is None:
+            if len(self._layouts) >= _LAYOUTS_KEPT:
+                self._layouts.clear()
+            try:
+                found = RowLayout(structure, table, self.settings.prefix)
+            except Refusal as refusal:
+                found = refusal
+            self._layouts[structure] = found
+        self._latest = (structure, found)
+        return found
+
+    def _rows(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
+        layout, values = entry.layout, entry.row.values
+        try:
+            if entry.operation == BEFORE:
+                return () if together.has_update(entry) else (self._fragment(entry, 0),)
+            if entry.operation == UPDATE:
+                return self._update(entry, together)
+            key = layout.key(values)
+            if entry.operation == INSERT:
+                return (self._change(entry, 1, INSERT, key, layout.cols, row=layout.image(values)),)
+            before = layout.image(values) if layout.says_more_than_key(values) else None
+            return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
+        except Refusal as refusal:
+            pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
+            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
+
+    def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
+        layout, values = entry.layout, entry.row.values
+        if isinstance(entry.mask, Refusal):
+            raise entry.mask
+        changed = None if entry.mask is None else entry.mask.get(together.reading(layout))
+        befores = together.befores(entry)
+        if len(befores) > 1:
+            raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
+        key = layout.key(values)
+        if not befores:
+            if self._may_change_key(entry, changed, together):
+                return (self._fragment(entry, 1),)
+            return (self._row_set(entry, key, None, changed),)
+        before = befores[0]
+        old_values = before.row.values if before.layout is layout else None
+        left = before.layout.key(before.row.values)
+        row_set = self._row_set(entry, key, old_values, changed)
+        if left == key:
+            return (row_set,)
+        image = before.layout.image(before.row.values)
+        return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
+
+    def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
+        """Whether an UPDATE without before image has to wait for one."""
+        keys = entry.layout.key_places
+        stored = self.settings.before_images
+        has_images = together.has_images(entry.layout.source) if stored is None else stored
+        if changed is None:
+            return bool(keys) and has_images
+        if has_images and isinstance(entry.mask, dict):
+            # It will come: better wait than trust one of two readings.
+            return any(keys & places for places in entry.mask.values())
+        return bool(keys & changed)
+
+    def _row_set(
+        self, entry: ReadRow, key: str | None, before: Values | None, changed: frozenset[int] | None
+    ) -> LogRow:
+        layout, values = entry.layout, entry.row.values
+        if self.settings.sparse_updates:
+            values, absent = absent_columns(layout, values, before, changed)
+            if absent:
+                cols, row = layout.partial(values, absent)
+                return self._change(entry, 1, UPDATE, key, cols, row=row)._replace(whole=False)
+        return self._change(entry, 1, UPDATE, key, layout.cols, row=layout.image(values))
+
+    def _change(
+        self,
+        entry: ReadRow,
+        sub: int,
+        operation: str,
+        key: str | None,
+        cols: str,
+        row: str | None = None,
+        before: str | None = None,
+    ) -> LogRow:
+        origin, place, _, _ = entry.row
+        pos = qlik_position(entry.sequence, sub)
+        at = (origin, place, entry.layout.source, bucket(key), self.settings.load, pos)
+        return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
+
+    def _fragment(self, entry: ReadRow, piece: int) -> LogRow:
+        """Half a pair. Its position is that of the pair's first half, whichever it is: they wait under one name."""
+        return LogRow(
+            FRAGMENT,
+            entry.row.origin,
+            entry.row.place,
+            tbl=entry.layout.source,
+            epoch=self.settings.load,
+            pos=qlik_position(entry.sequence, 0),
+            fragment_of=f"{entry.layout.source}:{entry.sequence}",
+            piece=piece,
+            raw=row_bytes(entry.row),
+        )

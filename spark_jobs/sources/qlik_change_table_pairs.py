@@ -1,0 +1,123 @@
+"""What rows of change tables that are read together tell about each other: pairs, and how masks are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.decoded import Refusal, shown
+from spark_jobs.sources.qlik_change_table_rows import (
+    OPERATION,
+    OPERATION_NAME,
+    SEQUENCE,
+    ChangeRow,
+    RowLayout,
+    Values,
+)
+from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
+from spark_jobs.sources.qlik_masks import MaskOrder
+
+BEFORE = "B"
+_SEQUENCE_DIGITS = 35
+_NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
+
+
+class ReadRow(NamedTuple):
+    """A row whose header could be read; *mask* is that of an UPDATE, or why it cannot be one."""
+
+    row: ChangeRow
+    layout: RowLayout
+    operation: str
+    sequence: str
+    mask: Readings | Refusal | None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What a before image has in common with its UPDATE (T-11)."""
+        return self.layout.source, self.sequence
+
+
+class Together:
+    """Rows of one call, seen as a whole.
+
+    Args:
+        entries: the rows.
+        order: the setting for masks.
+    """
+
+    def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
+        self._order = order
+        self._befores: dict[tuple[str, str], list[ReadRow]] = {}
+        self._updates: dict[RowLayout, list[ReadRow]] = {}
+        self._updated: set[tuple[str, str]] = set()
+        self._readings: dict[RowLayout, Reading] = {}
+        self._with_images: set[str] = set()
+        for entry in entries:
+            if entry.operation == BEFORE:
+                self._with_images.add(entry.layout.source)
+                known = self._befores.setdefault(entry.identity, [])
+                if all(entry.row.values != one.row.values for one in known):
+                    known.append(entry)
+            elif entry.operation == UPDATE:
+                self._updated.add(entry.identity)
+                self._updates.setdefault(entry.layout, []).append(entry)
+
+    def befores(self, update: ReadRow) -> Sequence[ReadRow]:
+        """The different before images of an UPDATE: one, unless the source contradicts itself."""
+        return self._befores.get(update.identity, ())
+
+    def has_update(self, before: ReadRow) -> bool:
+        """Whether the UPDATE of a before image is among the rows."""
+        return before.identity in self._updated
+
+    def has_images(self, table: str) -> bool:
+        """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
+        return table in self._with_images
+
+    def reading(self, layout: RowLayout) -> Reading:
+        """How the masks of a table are read, judged from all of them (T-24)."""
+        found = self._readings.get(layout)
+        if found is None:
+            found = self._readings[layout] = self._judged(layout)
+        return found
+
+    def _judged(self, layout: RowLayout) -> Reading:
+        masks: list[Readings] = []
+        pairs: list[tuple[Readings, frozenset[int]]] = []
+        for update in self._updates.get(layout, ()):
+            if not isinstance(update.mask, dict):
+                continue
+            masks.append(update.mask)
+            befores = self.befores(update)
+            if len(update.mask) > 1 and len(befores) == 1 and befores[0].layout is layout:
+                pairs.append((update.mask, differing(layout, befores[0].row.values, update.row.values)))
+        return choose_reading(layout, self._order, masks, pairs)
+
+
+def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
+    """Operation and sequence of a row.
+
+    Raises:
+        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``.
+    """
+    sequence = (layout.header(SEQUENCE, values) or "").strip()
+    _check_sequence(sequence)
+    return _operation(layout, values), sequence
+
+
+def _operation(layout: RowLayout, values: Values) -> str:
+    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
+    code = (layout.header(OPERATION, values) or "").strip()
+    if code not in (INSERT, UPDATE, DELETE, BEFORE):
+        raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
+    name = layout.header(OPERATION_NAME, values)
+    if name is not None and _NAMES.get(name.strip().upper()) != code:
+        raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
+    return code
+
+
+def _check_sequence(sequence: str) -> None:
+    if len(sequence) != _SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
+        what = f"change_seq {shown(sequence)} is not {_SEQUENCE_DIGITS} digits, so it has no place in the order"
+        raise Refusal("SEQUENCE_INVALID", what)

@@ -1,0 +1,78 @@
+"""Column masks of Qlik's change tables and messages: which column each bit speaks of (T-20 to T-24, K-20, K-23).
+
+A mask is read into one whole number whose bit *n* is the column at place *n* from 0. Which place that is, the caller
+knows: a change table counts its header columns first (T-20), a message the data columns only (K-20).
+
+The documentation calls both forms little-endian byte arrays: byte 0 holds the bits 7 to 0, byte 1 the bits 15 to 8,
+and zero bytes may be missing at the end (T-20, T-22). Captured hexadecimal text is one number instead, its most
+significant digit first and zeros missing on the left (T-23). So text is first read as a number and bytes in the
+documented order, and ``auto`` takes the other reading only where the first one is impossible or contradicted by its
+row (T-24).
+
+Public source: Qlik Help, *Change tables* and *Metadata and data messages*; the reading of text as a number is that of
+captured messages and rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+MaskOrder = Literal["auto", "msb_text", "le_bytes"]
+"""``msb_text``: one number, most significant digit or byte first; ``le_bytes``: byte 0 holds the lowest bits."""
+
+MAX_MASK_BYTES = 1024
+"""Far more columns than any source has; a longer mask is none."""
+
+_HEX = re.compile(r"[0-9A-Fa-f]*")
+
+
+@lru_cache(maxsize=4096)
+def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
+    """What a mask can mean, the likeliest first; one number unless *order* is ``auto`` and the readings differ.
+
+    Args:
+        mask: hexadecimal text, or bytes; an empty mask has no bit.
+        order: how its bytes are ordered.
+
+    Raises:
+        ValueError: text that is no hexadecimal number, or a mask longer than :data:`MAX_MASK_BYTES`.
+    """
+    if isinstance(mask, str):
+        if not _HEX.fullmatch(mask):
+            raise ValueError(f"{mask[:40]!r} is no hexadecimal number")
+        raw = bytes.fromhex(mask if len(mask) % 2 == 0 else "0" + mask)
+    else:
+        raw = mask
+    if len(raw) > MAX_MASK_BYTES:
+        raise ValueError(f"a mask of {len(raw)} bytes is longer than {MAX_MASK_BYTES}")
+    number, documented = int.from_bytes(raw, "big"), int.from_bytes(raw, "little")
+    if order == "msb_text" or (order == "auto" and number == documented):
+        return (number,)
+    if order == "le_bytes":
+        return (documented,)
+    return (number, documented) if isinstance(mask, str) else (documented, number)
+
+
+def choose(candidates: tuple[int, ...], columns: int, *doubts: Callable[[int], bool]) -> int | None:
+    """The first reading that speaks of no column beyond *columns* and against which no *doubt* holds.
+
+    Where every possible reading is doubted, the likeliest possible one; None when none is possible. Doubts are asked
+    in their order: an earlier one weighs more.
+    """
+    possible = [number for number in candidates if not number >> columns]
+    if not possible:
+        return None
+    return min(possible, key=lambda number: [doubt(number) for doubt in doubts])
+
+
+def places(number: int) -> list[int]:
+    """The places of the columns that a mask names, in rising order, from 0."""
+    return [place for place in range(number.bit_length()) if number >> place & 1]
+
+
+def width(columns: int) -> int:
+    """How many bytes the source spends on a mask of so many columns, as far as captured messages tell (K-20)."""
+    return columns // 8 + 1

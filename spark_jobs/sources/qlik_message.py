@@ -1,0 +1,80 @@
+"""Messages of Qlik and Talend tasks on Kafka: messages in, rows of the change log out.
+
+A data message can be read only by the structure of its table, which a metadata message announces: in the same topic
+or another, before or after it (K-05, K-06). A message whose structure is not known yet becomes a fragment that waits
+for it; nothing is guessed, and nothing is lost.
+
+Public source: Qlik Help, *Metadata and data messages* and *The Replicate envelope*; where they are silent, the rule ids
+name the reading taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_jobs.change_log_schema import LogRow, RawMessage
+from spark_jobs.sources.decoded import (
+    Damage,
+    Decoded,
+    MirroredTable,
+    Refusal,
+    Refused,
+    SourceSchema,
+    Waiting,
+)
+from spark_jobs.sources.qlik_message_reading import ImagesMade, QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik_message_registry import Structures
+from spark_jobs.sources.qlik_message_structures import registry_schema
+
+__all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
+
+DEFAULT_SETTINGS = QlikMessageSettings()
+
+
+class QlikMessageDecoder:
+    """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
+
+    Args:
+        tables: the mirrored tables by their name at the source, ``schema.table``, spelled as the source spells it.
+        schemas: structures that are known already: announced in earlier messages, or given by hand (K-06).
+        settings: how the messages are read.
+
+    Raises:
+        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, MirroredTable],
+        schemas: Sequence[SourceSchema] = (),
+        settings: QlikMessageSettings = DEFAULT_SETTINGS,
+    ) -> None:
+        self.settings = settings
+        self._tables = dict(tables)
+        self._known = Structures(schemas)
+        self._images = ImagesMade(settings.binary)
+
+    def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
+        """Decode messages: none is passed over, none stops the others, and metadata counts for all of them.
+
+        The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
+        """
+        return Reading(self._tables, self._known.copy(), self._images, self.settings).decode(messages)
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """The messages that waited for one structure, decoded if it is known now, in the order of their places.
+
+        Each of them is a message of its own, so an unreadable one is a dead letter among the rows.
+        """
+        ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
+        decoded = self.decode(RawMessage(piece.origin, piece.place, piece.raw) for piece in ordered)
+        return Waiting() if decoded.counts.fragments else decoded
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """One dead letter for each message whose structure was not announced in time."""
+        rows = []
+        for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
+            refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
+            row = rejected(piece.origin, piece.place, refusal, piece.raw)
+            rows.append(row._replace(tbl=piece.tbl, epoch=piece.epoch, pos=piece.pos))
+        return rows

@@ -1,0 +1,144 @@
+"""Updates that carry only what changed: however they are cut, mixed and repeated, the rows are the source's (G-04).
+
+The fold here is the plain meaning of a history: it sets the columns that a change tells, oldest first.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.log_position import KEY_BUCKETS, LogPosition, encode_key
+from spark_jobs.change_log_schema import CHANGE, LogRow
+from spark_jobs.log_writing import log_table
+from spark_jobs.planning import PlanStop, TablePlan, plan_table
+
+TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
+EPOCH = "e"
+
+
+class Change(NamedTuple):
+    """A change of one key; an update tells some columns, an insert all, a delete none."""
+
+    place: int
+    op: str
+    key: str
+    told: dict[str, str]
+
+    @property
+    def position(self) -> LogPosition:
+        return LogPosition(0, f"{self.place:020X}", f"{1:020d}", 1)
+
+    def logged(self) -> LogRow:
+        key = encode_key([self.key])
+        columns = [name for name in TYPES if name in self.told]
+        cols = json.dumps([[name, TYPES[name], list(TYPES).index(name)] for name in columns]) if columns else None
+        row = json.dumps({name: self.told[name] for name in columns}) if columns else None
+        return LogRow(
+            CHANGE, "f", self.place, "t", zlib.crc32(key.encode()) % KEY_BUCKETS, EPOCH, self.position.text, self.op,
+            key, cols, self.op == "I", row,
+        )  # fmt: skip
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Change]:
+    """What happened to three rows, in order; nothing is updated that is not there."""
+    changes: list[Change] = []
+    rows: set[str] = set()
+    for place in range(1, draw(st.integers(2, 14))):
+        key = draw(st.sampled_from("123"))
+        values = {name: str(place * 10 + n) for n, name in enumerate("abc")}
+        if key not in rows:
+            rows.add(key)
+            changes.append(Change(place, "I", key, {"id": key, **values}))
+        elif draw(st.integers(0, 4)) == 0:
+            rows.discard(key)
+            changes.append(Change(place, "D", key, {}))
+        else:
+            told = draw(st.sets(st.sampled_from("abc"), min_size=1))
+            changes.append(Change(place, "U", key, {"id": key, **{name: values[name] for name in sorted(told)}}))
+    return changes
+
+
+def fold(changes: Sequence[Change]) -> dict[str, dict[str, str]]:
+    rows: dict[str, dict[str, str]] = {}
+    for change in sorted(changes, key=lambda one: one.place):
+        if change.op == "D":
+            rows.pop(change.key, None)
+        else:
+            rows[change.key] = {**({} if change.op == "I" else rows[change.key]), **change.told}
+    return rows
+
+
+class Target:
+    """A target to which plans are applied one after the other."""
+
+    def __init__(self, batches: Sequence[Sequence[Change]]) -> None:
+        self._log = [log_table([change.logged() for change in batch], n) for n, batch in enumerate(batches, 1)]
+        self._batches, self._published = batches, 0
+        self.rows: dict[str, dict[str, str]] = {}
+
+    def publish(self, up_to: int) -> None:
+        new, old = pa.concat_tables(self._log[self._published : up_to]), self._log[: self._published]
+        history = pa.concat_tables([new.schema.empty_table(), *old])
+        before = [change for batch in self._batches[: self._published] for change in batch]
+        plan = TablePlan(
+            table_id="t", source="t", keys=("id",), batch_from=self._published, new_files=(), history_files=(),
+            highest=max((change.position for change in before), default=None), epochs={EPOCH: 0}, stream_from=None,
+            rejected=frozenset(), columns=tuple(LandingColumn(name, "int32") for name in TYPES), types=TYPES,
+            completing=True,
+        )  # fmt: skip
+        planned = plan_table(plan, new, lambda keys: history.filter(pc.is_in(history["key"], pa.array(keys))))
+        self._published = up_to
+        counts = dict(planned.counts)
+        assert counts.pop("changes", 0) == new.num_rows == sum(counts.values()), "every change has one account (I1)"
+        for row in planned.rows.to_pylist():
+            key = str(row["id"])
+            if row.pop(ROW_MARKER) == 2:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = {name: str(value) for name, value in row.items() if value is not None}
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(data=st.data(), history=histories())
+def test_completed_rows_are_those_of_the_source_however_changes_are_delivered(
+    data: st.DataObject, history: list[Change]
+) -> None:
+    """G-04, C-44, C-70, K-23: late and repeated updates complete rows that are published already (G-09)."""
+    delivered = data.draw(st.permutations([*history, *history[::3]]))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(delivered)), max_size=4)) | {len(delivered)})
+    batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
+    target = Target(batches)
+    for up_to in range(1, len(batches) + 1):
+        try:
+            target.publish(up_to)
+        except PlanStop as stop:
+            # A row whose insert is late waits, loudly; the next run tries all of it again.
+            assert stop.code == "ROW_INCOMPLETE"
+            assert up_to < len(batches)
+    assert target.rows == fold(history)
+
+
+def test_a_row_that_nothing_completes_stops_its_table() -> None:
+    """G-04: never a NULL for a value that was not told."""
+    with pytest.raises(PlanStop) as stopped:
+        Target([[Change(1, "U", "1", {"id": "1", "a": "5"})]]).publish(1)
+    assert stopped.value.code == "ROW_INCOMPLETE"
+
+
+def test_a_delete_ends_what_completes_a_row() -> None:
+    """G-05: values from before a delete are gone."""
+    first, gone = Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"}), Change(2, "D", "1", {})
+    with pytest.raises(PlanStop):
+        Target([[first, gone, Change(3, "U", "1", {"id": "1", "a": "5"})]]).publish(1)

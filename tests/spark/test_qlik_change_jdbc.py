@@ -1,0 +1,347 @@
+"""Change tables in a real PostgreSQL: ranges, exact values, what arrives late, a connection that breaks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.change_log_schema import LOG_SCHEMA, LogRow
+from spark_jobs.read_task import LogTarget
+from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.qlik_change_jdbc import (
+    ChangeTablePlace,
+    NamedChangeTable,
+    find_ranges,
+    overlapping_start,
+    slice_of,
+)
+from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from tests.postgres import PostgresServer
+from tests.property.test_qlik_change_tables import folded as fold
+from tests.property.test_qlik_change_tables import history_of
+from tests.qlik_change_rows import sequence
+from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
+from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
+from workload_generator.qlik_change_tables_sql import postgresql_statements
+from workload_generator.tables import SHOP_TABLES
+
+READING = Reading("qlik-change-table")
+HEADER = (
+    "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask bytea, "
+    "header__partition_name varchar(50), id int, name text"
+)
+
+
+@pytest.fixture
+def source(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
+    """The server with an empty change table `shop.items__ct`, and a connection `shop_db` that names it."""
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        f"CREATE TABLE shop.items__ct ({HEADER})",
+        "CREATE TABLE shop.attrep_cdc_partitions (server_name text, task_name text, partition_name text, "
+        "partition_start_time timestamp, partition_end_time timestamp, table_owner text, table_name text)",
+    )
+    connect(monkeypatch, postgres, postgres.port)
+    return postgres
+
+
+def place(*sources: str, **settings: Any) -> ChangeTablePlace:
+    named = {name: NamedChangeTable(*f"{name}__ct".split(".")) for name in sources or ("shop.items",)}
+    return ChangeTablePlace("shop_db", named, **settings)
+
+
+def partitioned(**settings: Any) -> ChangeTablePlace:
+    return place(control=SourceName("shop", "attrep_cdc_partitions"), **settings)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def insert(server: PostgresServer, number: int, oper: str, id_: int, name: str, partition: str | None = None) -> None:
+    part = "NULL" if partition is None else quoted(partition)
+    server.execute(
+        f"INSERT INTO shop.items__ct VALUES ('{sequence(number)}', '{oper}', NULL, {part}, {id_}, {quoted(name)})"
+    )
+
+
+def close(server: PostgresServer, partition: str, table: str = "items__ct") -> None:
+    values = f"'S', 'task', {quoted(partition)}, now(), now(), 'shop', '{table}'"
+    server.execute(f"INSERT INTO shop.attrep_cdc_partitions VALUES ({values})")
+
+
+def bound_of(*ranges: BoundRange) -> dict[str, int]:
+    """What the ledger says after these ranges were bound."""
+    bound: dict[str, int] = {}
+    for one in ranges:
+        bound[one.name] = max(bound.get(one.name, 0), one.end)
+    return bound
+
+
+def read(spark: Any, at: ChangeTablePlace, ranges: list[BoundRange], folder: Path, key: str = "id") -> list[LogRow]:
+    tables = {source: MirroredTable(source, (key,)) for source in at.tables}
+    parts = read_batch(spark, at, ranges, READING, tables, LogTarget(folder, 1, "a", 5))
+    assert len(parts) == len(ranges)
+    counted = [part["counts"] for part in parts]
+    for counts in counted:
+        assert counts.get("messages", 0) == sum(
+            counts.get(kind, 0) for kind in ("changes", "fragments", "metadata", "ignored", "rejected")
+        )
+    files = [str(folder / file["path"]) for part in parts for file in part["files"]]
+    if not files:
+        return []
+    lines = ds.dataset(files, format="parquet", schema=LOG_SCHEMA).to_table(columns=list(LogRow._fields)).to_pylist()
+    return sorted((LogRow(**line) for line in lines), key=lambda row: (row.pos or "", row.origin, row.place))
+
+
+def test_t18_intervals_of_change_seq_overlap_and_nothing_new_is_no_range(
+    tmp_path: Path, spark, source: PostgresServer
+) -> None:
+    """T-18: a lower sequence committed after the last read is found by the overlap."""
+    at = place()
+    assert find_ranges(spark, at, {}) == ([], [], {})
+    insert(source, 5, "I", 1, "one")
+    (first,) = find_ranges(spark, at, {}).ranges
+    assert first == BoundRange("shop.items__ct", 0, int(sequence(5)) + 1)
+    assert [row.key for row in read(spark, at, [first], tmp_path / "1")] == ['["1"]']
+    assert find_ranges(spark, at, bound_of(first)).ranges == []
+    insert(source, 4, "I", 2, "late")
+    insert(source, 6, "I", 3, "new")
+    (second,) = find_ranges(spark, at, bound_of(first)).ranges
+    assert (second.start, second.end) == (int("2024010111500000" + "0" * 19), int(sequence(6)) + 1)
+    rows = read(spark, at, [second], tmp_path / "2")
+    assert [(row.pos, row.key) for row in rows] == [
+        (f"{sequence(4)}:1", '["2"]'),
+        (f"{sequence(5)}:1", '["1"]'),
+        (f"{sequence(6)}:1", '["3"]'),
+    ]
+    assert {(row.origin, row.tbl) for row in rows} == {("shop.items__ct", "shop.items")}
+
+
+@pytest.mark.parametrize(
+    ("end", "minutes", "start"),
+    [
+        ("2024010100050000" + "7" * 19, 10, "2023123123550000" + "0" * 19),
+        ("2024010100050042" + "7" * 19, 0, "2024010100050042" + "0" * 19),
+        ("0001010100050000" + "7" * 19, 10, "0" * 35),
+        ("9" * 35, 10, "0" * 35),
+    ],
+)
+def test_t18_the_overlap_is_counted_in_the_time_part(end: str, minutes: int, start: str) -> None:
+    """T-10: the time part orders and is no clock; where it is no time at all, everything is read again."""
+    assert overlapping_start(int(end), minutes) == int(start)
+
+
+def test_t34_closed_partitions_are_caught_up_and_open_ones_wait(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """T-18, T-34: one range per closed partition, whether the control table names the table with suffix or without."""
+    at = partitioned()
+    for number, partition in enumerate(("p1", "p2", "o'pen", "empty", "p5"), 1):
+        insert(source, number, "I", number, partition, partition)
+    source.execute("DELETE FROM shop.items__ct WHERE name = 'empty'")
+    close(source, "p1")
+    close(source, "p2", table="items")
+    close(source, "empty")
+    close(source, "p1", table="other")
+    found = find_ranges(spark, at, {}).ranges
+    assert found == [BoundRange(f"shop.items__ct/{p}", 0, e) for p, e in (("empty", 1), ("p1", 2), ("p2", 2))]
+    assert [row.key for row in read(spark, at, found, tmp_path / "1")] == ['["1"]', '["2"]']
+    assert find_ranges(spark, at, bound_of(*found)).ranges == []
+    close(source, "o'pen")
+    (last,) = find_ranges(spark, at, bound_of(*found)).ranges
+    (row,) = read(spark, at, [last], tmp_path / "2")
+    assert (row.key, row.origin) == ('["3"]', "shop.items__ct/o'pen")
+
+
+def test_rows_that_arrive_after_closing_are_found(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """Of the newest closed partitions: bound again as a whole, and the plan drops what it holds twice."""
+    at = partitioned(recheck_partitions=2)
+    for number, partition in enumerate(("p1", "p2", "p3"), 1):
+        insert(source, number, "I", number, "x", partition)
+        close(source, partition)
+    bound = bound_of(*find_ranges(spark, at, {}).ranges)
+    insert(source, 9, "I", 9, "late", "p2")
+    insert(source, 10, "I", 10, "too late to be looked for", "p1")
+    (again,) = find_ranges(spark, at, bound).ranges
+    assert again == BoundRange("shop.items__ct/p2", 0, 3)
+    assert [row.key for row in read(spark, at, [again], tmp_path)] == ['["2"]', '["9"]']
+
+
+def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, source: PostgresServer) -> None:
+    at = partitioned()
+    insert(source, 1, "I", 1, "old")
+    (found,) = find_ranges(spark, at, {}).ranges
+    assert found == BoundRange("shop.items__ct/", 0, 2)
+    assert [row.key for row in read(spark, at, [found], tmp_path)] == ['["1"]']
+    assert find_ranges(spark, at, bound_of(found)).ranges == []
+
+
+def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:
+    """Bad input: the reason is told, the other tables go on, and what is not there yet is waited for."""
+    source.execute(
+        f"CREATE TABLE shop.odd__ct ({HEADER}, l int[])",
+        "CREATE TABLE shop.bare__ct (header__change_oper varchar(1), id int)",
+        f"CREATE TABLE shop.foreign__ct ({HEADER})",
+        "INSERT INTO shop.foreign__ct VALUES ('not a sequence', 'I', NULL, NULL, 1, 'x')",
+    )
+    insert(source, 1, "I", 1, "x")
+    found = find_ranges(spark, place("shop.odd", "shop.bare", "shop.foreign", "shop.none", "shop.items"), {})
+    assert {table: error.code for table, error in found.refused.items()} == {
+        "shop.odd": "TYPE_UNSUPPORTED",
+        "shop.bare": "HEADER_MISSING",
+        "shop.foreign": "SEQUENCE_INVALID",
+    }
+    assert all(error.way_out for error in found.refused.values())
+    assert found.waiting == ["shop.none__ct"]
+    assert [one.name for one in found.ranges] == ["shop.items__ct"]
+    with pytest.raises(TerminalError, match="RANGE_UNKNOWN"):
+        slice_of(place(), BoundRange("shop.gone__ct", 0, 1))
+    with pytest.raises(TerminalError, match="TABLE_NOT_FOUND"):
+        find_ranges(spark, partitioned()._replace(control=SourceName("shop", "nothing")), {})
+
+
+def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
+    tmp_path: Path, spark, source: PostgresServer
+) -> None:
+    """G-12, T-20: the mask counts it."""
+    source.execute("ALTER TABLE shop.items__ct ADD l int[], ADD last int")
+    source.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(1)}', 'I', NULL, NULL, 1, 'x', '{{1}}', 7)")
+    at = ChangeTablePlace("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ("id", "last"))})
+    (found,) = find_ranges(spark, at, {}).ranges
+    tables = {"shop.items": MirroredTable("shop.items", ("id",), ("id", "last"))}
+    (part,) = read_batch(spark, at, [found], READING, tables, LogTarget(tmp_path, 1, "a", 0))
+    (line,) = pq.read_table(tmp_path / part["files"][0]["path"]).to_pylist()
+    assert json.loads(line["row"]) == {"id": "1", "last": "7"}
+    assert [index for _, _, index in json.loads(line["cols"])] == [0, 3]
+
+
+def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source: PostgresServer) -> None:
+    """G-06: every value as the database's own text; T-33: a column added later is NULL in older rows."""
+    column = '"' + HOSTILE_COLUMN.replace('"', '""') + '"'
+    source.execute(
+        f'CREATE TABLE shop."o\'d""d__ct" ({HEADER}, {column} numeric(38,10), f double precision, b boolean, '
+        "raw bytea, at timestamp(6))",
+        f"INSERT INTO shop.\"o'd\"\"d__ct\" VALUES ('{sequence(1)}', 'I', '\\x00', NULL, 1, '', "
+        "1234567890123456789012345678.0123456789, 0.1, true, '\\x00ff', '9999-12-31 23:59:59.999999')",
+        'ALTER TABLE shop."o\'d""d__ct" ADD added date',
+        f'INSERT INTO shop."o\'d""d__ct" (header__change_seq, header__change_oper, id, added) '
+        f"VALUES ('{sequence(2)}', 'I', 2, '2024-02-29'), (NULL, 'I', 3, NULL)",
+    )
+    at = ChangeTablePlace("shop_db", {"shop.odd": NamedChangeTable("shop", "o'd\"d__ct")})
+    (found,) = find_ranges(spark, at, {}).ranges
+    lost, first, second = read(spark, at, [found], tmp_path)
+    assert json.loads(first.row or "") == {
+        "id": "1",
+        "name": "",
+        HOSTILE_COLUMN: "1234567890123456789012345678.0123456789",
+        "f": "0.1",
+        "b": "1",
+        "raw": "0x00ff",
+        "at": "9999-12-31 23:59:59.999999",
+        "added": None,
+    }
+    assert json.loads(second.row or "")["added"] == "2024-02-29"
+    assert (lost.code, lost.tbl, lost.key) == ("SEQUENCE_INVALID", "shop.odd", '["3"]')
+
+
+def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
+    tmp_path: Path, spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D14: a transient error in mid-read; the same range read again is whole."""
+    source.execute(
+        "INSERT INTO shop.items__ct SELECT '2024010112000000' || lpad(i::text, 19, '0'), 'I', NULL, NULL, i, "
+        "repeat('x', 1000) FROM generate_series(1, 3000) i"
+    )
+    (found,) = find_ranges(spark, place(), {}).ranges
+    with Cable(source.port, cut_after=1_000_000) as cable:
+        connect(monkeypatch, source, cable.port)
+        with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as failure:
+            read(spark, place(), [found], tmp_path / "cut")
+    assert source.password not in str(failure.value)
+    connect(monkeypatch, source, source.port)
+    assert len(read(spark, place(), [found], tmp_path / "whole")) == 3000
+
+
+@pytest.mark.parametrize("minutes", [None, 1])
+def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
+    tmp_path: Path, spark, source: PostgresServer, minutes: int | None
+) -> None:
+    """G-09, T-18, T-34: batch after batch, with masks in bytes and columns that are added on the way (T-33)."""
+    source.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in ("dbo", "control")))
+    history = history_of(11)
+    options = ChangeTableOptions(binary_mask=True, partition_minutes=minutes)
+    statements = list(postgresql_statements(SHOP_TABLES, stored_changes(history.changes, options), options))
+    tables = {table.full_name: NamedChangeTable(table.schema, f"{table.name}__ct") for table in SHOP_TABLES}
+    mirrored_tables = {t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES}
+    control = SourceName("control", "attrep_cdc_partitions") if minutes else None
+    at = ChangeTablePlace("shop_db", tables, control=control)
+    bound: dict[str, int] = {}
+    rows: list[LogRow] = []
+    third = len(statements) // 3
+    for batch, part in enumerate((statements[:third], statements[third : 2 * third], statements[2 * third :])):
+        source.execute(*part)
+        found = find_ranges(spark, at, bound).ranges
+        bound |= bound_of(*found)
+        parts = read_batch(spark, at, found, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
+        files = [str(tmp_path / file["path"]) for part in parts for file in part["files"]]
+        for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
+            rows.append(LogRow(**line))
+    assert find_ranges(spark, at, bound).ranges == []
+    assert {row.kind for row in rows} == {"change"}
+    mirrored = {name: sorted(map(cells, found.values())) for name, found in fold(rows).items() if found}
+    for name in history.tables:
+        assert mirrored.get(name, []) == sorted(map(cells, history.typed_final(name))), name
+
+
+def cells(row: dict[str, Any]) -> str:
+    """A row to compare: a column that was added since it was written is missing in it, and NULL; guids are capitals."""
+    return str(sorted((name, str(value).upper()) for name, value in row.items() if value is not None))
+
+
+@pytest.fixture
+def offices(shared_data: Path, source: PostgresServer) -> PostgresServer:
+    """The part of the district offices as its own dump made it."""
+    source.execute(gzip.decompress((shared_data / "qlik-change-tables" / "postgres.sql.gz").read_bytes()).decode())
+    return source
+
+
+@pytest.mark.parametrize("mode", ["partitions", "sequence"])
+def test_the_district_offices_end_in_their_final_state(
+    tmp_path: Path, spark, shared_data: Path, offices: PostgresServer, mode: str
+) -> None:
+    """T-30: the table as loaded, then all changes in order; binary masks in the documented order (T-20, T-24)."""
+    control = SourceName("control", "attrep_cdc_partitions") if mode == "partitions" else None
+    tables = {"dbo.district_offices": NamedChangeTable("dbo", "district_offices__ct")}
+    at = ChangeTablePlace("shop_db", tables, control=control)
+    found = find_ranges(spark, at, {}).ranges
+    assert len(found) == (46 if control else 1)
+    rows = read(spark, at, found, tmp_path, key="office_id")
+    assert {row.kind for row in rows} == {"change"} and len(rows) == 189 + 849 + 221
+    wanted = expected(shared_data / "district_offices_part" / "final.parquet")
+    loaded = loaded_rows(offices, {json.loads(row.key or "")[0] for row in rows})
+    assert_equal_cell_by_cell({**loaded, **folded(rows)}, wanted)
+
+
+def loaded_rows(server: PostgresServer, changed: set[str]) -> Mapping[str, dict[str, Any]]:
+    """The rows of the initial load that no change touched."""
+    connection = server.connect()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM dbo.district_offices")
+            names = [column.name for column in cursor.description]
+            lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+    finally:
+        connection.close()
+    return {json.dumps([line["office_id"]]): line for line in lines if line["office_id"] not in changed}

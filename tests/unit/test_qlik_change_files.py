@@ -1,0 +1,339 @@
+"""Change tables as files: which files count, what is in them, and how they can be wrong (T-40 to T-44)."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.schema import arrow_type
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.change_log_schema import LogRow
+from spark_jobs.sources.decoded import Damage, MirroredTable
+from spark_jobs.sources.exports import Export, ExportRows, cut_file, export_columns, export_files
+from spark_jobs.sources.qlik_change_files import find_files, read_file
+from spark_jobs.sources.qlik_change_table import ChangeRow, QlikChangeTableDecoder, TableDamage
+from spark_jobs.sources.qlik_csv_quotes import QuoteProof
+from tests.qlik_change_rows import TABLE, decoder, sequence
+from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+
+FOLDER = f"{TABLE}__ct"
+COLUMNS = (("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1), ("id", "INT4", 10))
+COLUMNS += (("name", "STRING", 100), ("price", "NUMERIC", 0), ("note", "CLOB", 0))
+HEADER = ",".join(name for name, *_ in COLUMNS)
+LINE = f'{sequence(1)},I,1,"a ""b"", c\nd",1.50,'
+
+
+def dfm(
+    name: str = "1.csv",
+    records: int = 1,
+    columns: Sequence[tuple[str, str, int]] = COLUMNS,
+    extension: str = "",
+    options: Mapping[str, str] | None = None,
+    **data: Any,
+) -> bytes:
+    described = [
+        {"ordinal": at, "name": n, "type": t, "length": size, "precision": 10 if t == "NUMERIC" else 0, "scale": 2}
+        for at, (n, t, size) in enumerate(columns, 1)
+    ]
+    delimited = {"fieldDelimiter": ",", "recordDelimiter": "\n", "nullValue": "", "quoteChar": '"', "escapeChar": '"'}
+    schema, table = TABLE.split(".")
+    document = {
+        "dfmVersion": "1.1",
+        "fileInfo": {"name": name, "extension": extension, "content": "changes", "recordCount": records},
+        "formatInfo": {"format": "delimited", "options": {**delimited, **(options or {})}},
+        "dataInfo": {
+            **{"sourceSchema": schema, "sourceTable": table, "targetSchema": schema, "targetTable": f"{table}__ct"},
+            **{"tableVersion": 1, "columns": described},
+            **data,
+        },
+    }
+    return json.dumps(document).encode()
+
+
+def put(root: Path, content: bytes, description: bytes | None, name: str = "1.csv", folder: str = FOLDER) -> str:
+    path = root / folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    if description is not None:
+        (path.parent / f"{name.partition('.')[0]}.dfm").write_bytes(description)
+    return f"{folder}/{name}"
+
+
+def rows_of(root: Path, name: str) -> list[ChangeRow | TableDamage | Damage]:
+    size = (root / name).stat().st_size
+    return list(read_file(root, BoundRange(name, 0, size)))
+
+
+def values_of(root: Path, content: bytes, description: bytes, name: str = "1.csv") -> list[tuple[str | None, ...]]:
+    found = rows_of(root, put(root, content, description, name))
+    assert all(isinstance(one, ChangeRow) for one in found), found
+    return [one.values for one in found if isinstance(one, ChangeRow)]
+
+
+def damage_of(root: Path, content: bytes, description: bytes, name: str = "1.csv") -> tuple[int, TableDamage]:
+    *good, last = rows_of(root, put(root, content, description, name))
+    assert isinstance(last, TableDamage) and all(isinstance(one, ChangeRow) for one in good)
+    return len(good), last
+
+
+def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: Path) -> None:
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, None)
+    assert find_files(tmp_path, {}) == ([], [name])
+    half = dfm()[:-20]
+    put(tmp_path, content, half)
+    assert find_files(tmp_path, {}) == ([], [name])
+    put(tmp_path, content, dfm())
+    bound = BoundRange(name, 0, len(content))
+    assert find_files(tmp_path, {}) == ([bound], [])
+    assert find_files(tmp_path, {name: len(content)}) == ([], [])
+
+
+def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
+    """T-40: partitions lie in sub-folders; a full load is none of the changes; T-42: decided by folder, not content."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    part = put(tmp_path, content, dfm(), folder=f"{FOLDER}/20170313T123000_20170313T170000")
+    put(tmp_path, content, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
+    put(tmp_path, content, dfm(), ".1.csv")
+    put(tmp_path, content, dfm(), folder=f"_temporary/{FOLDER}")
+    put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    (tmp_path / FOLDER / "3.dfm").write_bytes(dfm("3.csv"))
+    put(tmp_path, content, None, "4.csv.tmp")
+    ranges, waiting = find_files(tmp_path, {})
+    assert [one.name for one in ranges] == [part]
+    assert waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm", f"{FOLDER}/3.dfm"]
+    # The source may be the folder of one change table.
+    assert [one.name for one in find_files(tmp_path / FOLDER, {})[0]] == [part.partition("/")[2]]
+
+
+def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
+    name = put(tmp_path, b"x" * 10, dfm())
+    assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]
+    with pytest.raises(TerminalError, match="SOURCE_SHRUNK"):
+        find_files(tmp_path, {name: 11})
+    (last,) = read_file(tmp_path, BoundRange(name, 0, 11))
+    assert isinstance(last, TableDamage) and last.damage.code == "FILE_DAMAGED"
+    (tmp_path / name).unlink()
+    with pytest.raises(TerminalError, match="SOURCE_FILE_MISSING"):
+        list(read_file(tmp_path, BoundRange(name, 0, 10)))
+
+
+@pytest.mark.parametrize("last_end", ["", "\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_t43_csv_keeps_null_and_empty_text_apart(tmp_path: Path, packed: bool, last_end: str) -> None:
+    """T-43: NULL is an empty field without quotes; quotes inside are doubled; a line end may stand in a text."""
+    text = f'{HEADER}\n{LINE}\n{sequence(2)},U,2,"",,"ü"{last_end}'.encode()
+    content = gzip.compress(text) if packed else text
+    name = "1.csv.gz" if packed else "1.csv"
+    assert values_of(tmp_path, content, dfm("1.csv", 2, extension="gz" * packed), name) == [
+        (sequence(1), "I", "1", 'a "b", c\nd', "1.50", None),
+        (sequence(2), "U", "2", "", None, "ü"),
+    ]
+
+
+def test_csv_is_read_as_its_metadata_file_says(tmp_path: Path) -> None:
+    """T-41: delimiter, quote, escape, NULL; with and without a header line; the line ends of Windows."""
+    options = {"fieldDelimiter": "|", "nullValue": "NULL", "escapeChar": "\\", "recordDelimiter": "\r\n"}
+    text = f'{sequence(1)}|I|1|"a \\"b|\\\\"|NULL|"NULL"\r\n'
+    wanted = (sequence(1), "I", "1", 'a "b|\\', None, "NULL")
+    assert values_of(tmp_path, text.encode(), dfm(options=options)) == [wanted]
+    bare = f"{sequence(1)},I,1,a'b,,\n"
+    no_quotes = dfm(options={"quoteChar": "", "escapeChar": ""})
+    assert values_of(tmp_path, bare.encode(), no_quotes) == [(sequence(1), "I", "1", "a'b", None, None)]
+    assert values_of(tmp_path, f"{HEADER}\n".encode(), dfm(records=0)) == []
+
+
+def test_json_lines_keep_the_digits_of_numbers(tmp_path: Path) -> None:
+    record = {name: None for name, *_ in COLUMNS} | {"header__change_seq": sequence(1), "header__change_oper": "I"}
+    line = json.dumps(record | {"id": 1, "note": ""})[:-1].replace('"price": null', '"price": 12345678.10')
+    assert values_of(tmp_path, f"{line}}}\n".encode(), dfm("1.json"), "1.json") == [
+        (sequence(1), "I", "1", None, "12345678.10", "")
+    ]
+
+
+def test_parquet_values_become_their_exact_texts(tmp_path: Path) -> None:
+    """T-43: nothing is rounded on the way to text; T-24: a mask in bytes is told from one in text."""
+    typed: dict[str, tuple[str, pa.DataType, Any, str]] = {
+        "header__change_mask": ("BYTES", pa.binary(), b"\x00\x01", "0x0001"),
+        "id": ("INT8", pa.int64(), -(2**63), str(-(2**63))),
+        "price": ("NUMERIC", pa.decimal128(18, 15), Decimal("0.000000000000001"), "0.000000000000001"),
+        "f": ("REAL8", pa.float64(), 0.1 + 0.2, "0.30000000000000004"),
+        "r": ("REAL4", pa.float32(), 0.1, "0.1"),
+        "b": ("BOOLEAN", pa.bool_(), True, "1"),
+        "d": ("DATE", pa.date32(), date(1, 1, 1), "0001-01-01"),
+        "at": (
+            "DATETIME",
+            pa.timestamp("us"),
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+            "9999-12-31 23:59:59.999999",
+        ),
+        "ns": ("DATETIME", pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_700, "2023-11-14 22:13:20.1234567"),
+        "t": ("TIME", pa.time64("us"), time(1, 2, 3, 4), "01:02:03.000004"),
+        "raw": ("BLOB", pa.large_binary(), b"\xff", "0xff"),
+        "text": ("WSTRING", pa.dictionary(pa.int32(), pa.string()), "ü", "ü"),
+    }
+    schema = pa.schema(
+        [("header__change_seq", pa.string()), ("header__change_oper", pa.string())]
+        + [(name, kind) for name, (_, kind, _, _) in typed.items()]
+    )
+    arrays = [pa.array([sequence(1)]), pa.array(["I"])]
+    arrays += [pa.array([value], kind) for _, kind, value, _ in typed.values()]
+    (tmp_path / FOLDER).mkdir()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), tmp_path / FOLDER / "1.parquet")
+    columns = [*COLUMNS[:2], *((name, kind, 0) for name, (kind, *_) in typed.items())]
+    (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
+    (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
+    assert isinstance(found, ChangeRow) and found.structure.binary_mask
+    assert found.values == (sequence(1), "I", *(text for *_, text in typed.values()))
+
+
+GOOD = f"{HEADER}\n{LINE}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "description", "rows", "code", "told"),
+    [
+        (GOOD, b"{}", 0, "DFM_INVALID", "fileInfo"),
+        (GOOD, dfm(columns=[*COLUMNS, COLUMNS[2]]), 0, "DFM_INVALID", "twice"),
+        (GOOD, dfm("other.csv"), 0, "DFM_CONTRADICTS", "'other.csv'"),
+        (GOOD, dfm(targetTable="elsewhere__ct"), 0, "DFM_CONTRADICTS", "elsewhere__ct"),
+        (GOOD, dfm(columns=[*COLUMNS[:5], ("later", "INT4", 0)]), 0, "DFM_CONTRADICTS", "later"),
+        (GOOD, dfm(records=2), 1, "DFM_COUNT_DIFFERS", "announces 2 rows, the file has 1"),
+        (GOOD + GOOD[len(HEADER) + 1 :], dfm(), 2, "DFM_COUNT_DIFFERS", "announces 1 rows, the file has 2"),
+        (GOOD.replace(b"1.50", b'1"50'), dfm(), 0, "FILE_DAMAGED", "quote at byte"),
+        (GOOD + b'x,I,2,"cut', dfm(records=2), 0, "FILE_DAMAGED", "not closed"),
+        (GOOD + b"x,I\n", dfm(records=2), 0, "FILE_DAMAGED", "columns"),
+        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FILE_DAMAGED", "utf-8"),
+        (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
+        (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
+    ],
+)
+def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
+    tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, told: str
+) -> None:
+    """T-41, T-42: never half read in silence: code, reason, coordinates, bytes; another table's file is read."""
+    read, last = damage_of(tmp_path, content, description)
+    assert read == rows and last.table == TABLE
+    assert (last.damage.code, last.damage.origin, last.damage.place) == (code, f"{FOLDER}/1.csv", rows)
+    assert told in last.damage.reason
+    assert last.damage.raw == content
+    letter = decoder().decode([last]).rows[0]
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1.csv.gz", gzip.compress(GOOD)[:-9]),
+        ("1.csv.gz", b"no gzip at all"),
+        ("1.csv", b""),
+        ("1.parquet", b"PAR1 nothing PAR1"),
+        ("1.json", b'{"id": 1'),
+        ("1.json", b"[1]"),
+        ("1.json", b'{"id": 1, "id": 2}'),
+    ],
+)
+def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
+    _, last = damage_of(tmp_path, content, dfm(name), name)
+    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS")
+    assert last.damage.origin == f"{FOLDER}/{name}"
+
+
+def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dead letter for bytes that may come next time."""
+    name = put(tmp_path, GOOD, dfm())
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(QuoteProof, "read", fails)
+    with pytest.raises(TransientError, match=r"SOURCE_UNREADABLE.*Input/output error"):
+        rows_of(tmp_path, name)
+
+
+def test_json_records_with_other_columns_are_refused(tmp_path: Path) -> None:
+    """A column that is missing would be a silent NULL."""
+    for record in ({}, {name: None for name, *_ in COLUMNS} | {"more": 1}, {name: None for name, *_ in COLUMNS[1:]}):
+        _, last = damage_of(tmp_path, json.dumps(record).encode(), dfm("1.json"), "1.json")
+        assert last.damage.code == "DFM_CONTRADICTS"
+
+
+def test_a_type_that_nobody_knows_is_named_when_it_is_wanted(tmp_path: Path) -> None:
+    """T-43: the log keeps its own name, which publishing refuses."""
+    content = GOOD.replace(HEADER.encode() + b"\n", b"")
+    columns = [*COLUMNS[:5], ("note", "GEOMETRY", 0)]
+    (found,) = rows_of(tmp_path, put(tmp_path, content, dfm(columns=columns)))
+    (change,) = decoder().decode([found]).rows
+    assert json.loads(change.cols or "")[-1] == ["note", "GEOMETRY", 3]
+
+
+def test_memory_stays_flat_because_files_are_read_in_blocks(tmp_path: Path) -> None:
+    """A file far larger than a block comes in many batches, its quotes proven across their borders."""
+    line = f'{sequence(1)},I,1,"' + "x" * 5000 + '""",1.50,\n'
+    content = (HEADER + "\n" + line * 2500).encode()
+    found = values_of(tmp_path, content, dfm(records=2500))
+    assert len(found) == 2500 and {values[3] for values in found} == {"x" * 5000 + '"'}
+
+
+def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> None:
+    """T-02: three header columns; T-42: `content` says data; a metadata file that was copied is found out."""
+    root = shared_data / "samples" / "qlik-file-target"
+    table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",))
+    ranges, waiting = find_files(root, {})
+    assert len(ranges) == 2 and not waiting
+    first, second = (list(read_file(root, one)) for one in ranges)
+    decoded = QlikChangeTableDecoder({"EDW.SAMPLE": table}).decode(first)
+    assert [(row.op, row.key) for row in decoded.rows] == [("I", '["4"]'), ("U", '["2"]')]
+    image = json.loads(decoded.rows[0].row or "")
+    assert image["SAMPLE_NAME"] == "Sample 4 🔥🔥🔥🔥" and image["EDW_INSERTED_DTM"] == "2021-12-01 11:20:30.4444444"
+    (damage,) = second
+    assert isinstance(damage, TableDamage) and damage.damage.code == "DFM_CONTRADICTS"
+    assert "20211201-112233444.csv" in damage.damage.reason
+
+
+def full_load(root: Path) -> list[dict[str, Any]]:
+    """The typed rows of a full load, by the types that its metadata files tell."""
+    export = Export(root, "qlik-full-load")
+    rows: list[dict[str, Any]] = []
+    for file in export_files(export):
+        columns = export_columns(export, file, None, {})
+        schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
+        for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
+            rows += table.to_pylist()
+    return [{**row, "updated_at": row["updated_at"].replace(tzinfo=None)} for row in rows]
+
+
+@pytest.mark.parametrize("size", [16_436, 997])
+def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: int) -> None:
+    """T-30, T-23: full load, then all changes of all files, decoded at once or cut anywhere."""
+    root = shared_data / "qlik-change-tables" / "files"
+    offices = QlikChangeTableDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
+    ranges, waiting = find_files(root, {})
+    assert len(ranges) == 9 and not waiting
+    rows: list[LogRow] = []
+    messages = [message for one in ranges for message in read_file(root, one)]
+    assert len(messages) == 16_436
+    for at in range(0, len(messages), size):
+        rows += offices.decode(messages[at : at + size]).rows
+    assert {row.kind for row in rows} <= {"change", "fragment"}
+    changes = [row for row in rows if row.kind == "change"]
+    assert len(changes) == 1460 + 6673 + 1630
+    loaded = {
+        json.dumps([row["office_id"]], ensure_ascii=False): row for row in full_load(root / "dbo.district_offices")
+    }
+    assert len(loaded) == 1388
+    for row in changes:
+        loaded.pop(row.key or "", None)
+    wanted = expected(shared_data / "district_offices" / "final.parquet")
+    assert_equal_cell_by_cell({**loaded, **folded(changes)}, wanted)

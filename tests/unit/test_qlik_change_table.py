@@ -1,0 +1,331 @@
+"""Qlik change tables: what each row becomes (T-10 to T-33, G-03, G-04)."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.change_log_schema import LogRow
+from spark_jobs.sources.decoded import Damage, Decoded, MirroredTable, Refused, Waiting
+from spark_jobs.sources.qlik_change_table import ChangeRow, Structure, TableDamage
+from spark_jobs.sources.qlik_change_table_rows import ChangeColumn, RowLayout, read_row
+from spark_jobs.sources.qlik_change_table_updates import read_mask
+from spark_jobs.sources.qlik_positions import qlik_position
+from tests.qlik_change_rows import DATA, HEADERS, ITEMS, TABLE, decoder, mask, row, sequence
+
+OLD, NEW = ("1", "old", "1.00", None), ("1", "new", "1.00", None)
+MOVED = ("2", "old", "1.00", None)
+KEY_BIT, NAME_BIT = 5, 6
+
+
+def only(decoded: Decoded) -> LogRow:
+    (found,) = decoded.rows
+    return found
+
+
+def image(text: str | None) -> dict[str, str | None]:
+    return json.loads(text or "null")
+
+
+def test_t12_t21_insert_update_and_delete_become_changes() -> None:
+    """T-12, T-30: an INSERT has the whole row; T-21: a DELETE needs its key only; T-10: ordered by sequence."""
+    decoded = decoder().decode(
+        [
+            row(1, "I", OLD, place=7),
+            row(2, "U", NEW, bits=mask(NAME_BIT)),
+            row(3, "D", ("1", None, None, None), bits=mask(KEY_BIT)),
+            row(4, "D", OLD),
+        ]
+    )
+    assert decoded.counts == (4, 4, 0, 0, 0, 0)
+    insert, update, delete, told = decoded.rows
+    assert (insert.op, insert.pos, insert.epoch, insert.tbl) == ("I", qlik_position(sequence(1), 1), "1", TABLE)
+    assert (insert.origin, insert.place, insert.key, insert.whole) == ("file", 7, '["1"]', True)
+    assert image(insert.row) == {"id": "1", "name": "old", "price": "1.00", "note": None}
+    assert image(insert.cols)[:2] == [["id", "int", 0], ["name", "varchar(100)", 1]]
+    assert (update.op, update.pos, update.whole) == ("U", qlik_position(sequence(2), 1), True)
+    assert (delete.op, delete.pos, delete.key, delete.before) == ("D", qlik_position(sequence(3), 0), '["1"]', None)
+    assert image(told.before)["name"] == "old"
+
+
+def test_g01_the_load_is_the_epoch() -> None:
+    assert only(decoder(load="7").decode([row(1, "I", OLD)])).epoch == "7"
+
+
+def test_t11_a_before_image_is_used_with_its_update_and_makes_no_row() -> None:
+    """T-11: both have one change_seq, in any order."""
+    pair = [row(1, "B", OLD), row(1, "U", NEW)]
+    for rows in (pair, pair[::-1], [*pair, *pair]):
+        decoded = decoder().decode(rows)
+        assert {(r.op, r.key) for r in decoded.rows} == {("U", '["1"]')}
+        assert decoded.counts.metadata == decoded.counts.changes == len(rows) // 2
+
+
+def test_g03_an_update_of_the_key_leaves_the_old_key_and_sets_the_new_one() -> None:
+    """G-03: the old key leaves with sub 0, before the row of the new one with sub 1; a swap tells its before image."""
+    left, new = decoder().decode([row(1, "B", OLD), row(1, "U", MOVED)]).rows
+    assert (left.op, left.key, left.pos) == ("K", '["1"]', qlik_position(sequence(1), 0))
+    assert image(left.before) == {"id": "1", "name": "old", "price": "1.00", "note": None}
+    assert (new.op, new.key, new.pos) == ("U", '["2"]', qlik_position(sequence(1), 1))
+
+
+def test_g02_two_spellings_of_one_key_are_no_key_change() -> None:
+    key = decoder(key=("price",))
+    decoded = key.decode([row(1, "B", ("1", "a", "1.0", None)), row(1, "U", ("1", "b", "01.00", None))])
+    assert [(r.op, r.key) for r in decoded.rows] == [("U", '["1.00"]')]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_t11_t25_halves_in_different_calls_wait_for_each_other(moved: bool) -> None:
+    """A B alone waits; so does a U whose mask names the key (T-25); joined they are what they are together."""
+    one = decoder()
+    after = MOVED if moved else NEW
+    before = only(one.decode([row(1, "B", OLD, place=3)]))
+    update = only(one.decode([row(1, "U", after, bits=mask(KEY_BIT), place=4)]))
+    for half in (before, update):
+        assert (half.kind, half.fragment_of) == ("fragment", f"{TABLE}:{sequence(1)}")
+        assert (half.epoch, half.pos) == ("1", qlik_position(sequence(1), 0))
+    assert one.join([before]) == one.join([update, update]) == Waiting()
+    together = one.decode([row(1, "B", OLD, place=3), row(1, "U", after, bits=mask(KEY_BIT), place=4)])
+    for pieces in permutations([before, update, before, update]):
+        joined = one.join(pieces)
+        assert isinstance(joined, Decoded)
+        assert joined.rows == together.rows
+        assert joined.counts == (4, 2, 0, 2, 0, 0)
+
+
+def test_a_fragment_keeps_its_row_exactly() -> None:
+    given = row(1, "B", ("1", "ü\u2028", None, ""), place=3)
+    half = only(decoder().decode([given]))
+    assert read_row("file", 3, half.raw or b"") == given
+
+
+def test_an_update_that_surely_keeps_its_key_does_not_wait() -> None:
+    """T-25: its mask does not name the key. T-19: a source that stores no before images has no other way."""
+    assert only(decoder().decode([row(1, "U", NEW, bits=mask(NAME_BIT))])).op == "U"
+    assert only(decoder().decode([row(1, "U", NEW)])).op == "U"
+    assert only(decoder(key=()).decode([row(1, "U", NEW, bits=mask(KEY_BIT))])).op == "U"
+
+
+def test_t19_without_mask_the_other_rows_tell_whether_before_images_are_stored() -> None:
+    """A pair cut in two must not lose its key change: where other updates have images, this one waits for its own."""
+    alone = row(3, "U", MOVED)
+    decoded = decoder().decode([row(1, "B", OLD), row(1, "U", NEW), alone])
+    assert [r.kind for r in decoded.rows] == ["change", "fragment"]
+    assert only(decoder(before_images=True).decode([alone])).kind == "fragment"
+    never = decoder(before_images=False).decode([row(1, "B", OLD), row(1, "U", NEW), alone])
+    assert [r.kind for r in never.rows] == ["change", "change"]
+
+
+def test_what_waited_too_long_is_a_dead_letter_that_stops_its_table() -> None:
+    """U without B, B without U: which row the missing half meant is unknown, so the key stays open."""
+    one = decoder()
+    update = only(one.decode([row(1, "U", MOVED, bits=mask(KEY_BIT), place=9)]))
+    before = only(one.decode([row(2, "B", OLD, origin="other", place=4)]))
+    (letter,) = one.incomplete([update], "waited longer than 24:00:00")
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "BEFORE_IMAGE_MISSING", TABLE, None)
+    assert "waited longer than 24:00:00" in str(letter.reason) and "Store before and after image" in str(letter.reason)
+    assert (letter.origin, letter.place, letter.raw) == ("file", 9, update.raw)
+    (letter,) = one.incomplete([before], "waited")
+    assert (letter.code, letter.tbl, letter.origin, letter.place) == ("UPDATE_MISSING", TABLE, "other", 4)
+    assert "reload the table" in str(letter.reason)
+
+
+def test_halves_that_contradict_are_refused() -> None:
+    """G-02: one position has one content."""
+    one = decoder()
+    halves = [only(one.decode([row(1, "B", values)])) for values in (OLD, NEW)]
+    joined = one.join(halves)
+    assert isinstance(joined, Refused)
+    assert (joined.row.code, joined.row.tbl, joined.row.key) == ("FRAGMENT_CONFLICT", TABLE, None)
+    decoded = one.decode([row(1, "B", OLD), row(1, "B", NEW), row(1, "U", MOVED)])
+    assert (only(decoded).code, decoded.counts) == ("BEFORE_IMAGE_CONFLICT", (3, 0, 0, 2, 0, 1))
+
+
+def test_t02_every_header_column_but_two_can_be_deselected_and_the_offset_shrinks() -> None:
+    """T-02, T-20: header columns count for the mask, as many as there are."""
+    few = Structure(TABLE, (HEADERS[0], HEADERS[1], HEADERS[2], *DATA))
+    values = (sequence(1), "U", mask(3), *MOVED)
+    assert only(decoder().decode([ChangeRow("f", 0, few, values)])).kind == "fragment"
+    least = Structure(TABLE, (*HEADERS[:2], *DATA))
+    assert only(decoder().decode([ChangeRow("f", 0, least, (sequence(1), "U", *MOVED))])).op == "U"
+    for missing in (0, 1):
+        columns = tuple(c for at, c in enumerate(least.columns) if at != missing)
+        letter = only(decoder().decode([ChangeRow("f", 5, Structure(TABLE, columns), ("x",) * 5)]))
+        assert (letter.code, letter.tbl, letter.place) == ("HEADER_MISSING", TABLE, 5)
+        assert f"header__{('change_seq', 'change_oper')[missing]}" in str(letter.reason)
+
+
+@pytest.mark.parametrize(("prefix", "spelled"), [("cdc_", "cdc_"), ("header__", "HEADER__"), ("", "")])
+def test_t02_the_prefix_is_a_setting(prefix: str, spelled: str) -> None:
+    headers = tuple(ChangeColumn(spelled + c.name.removeprefix("header__"), c.type) for c in HEADERS)
+    structure = Structure(TABLE, headers + DATA)
+    given = ChangeRow("f", 0, structure, row(1, "I", OLD).values)
+    change = only(decoder(prefix=prefix).decode([given]))
+    assert [name for name, *_ in image(change.cols)] == ["id", "name", "price", "note"]
+
+
+def test_header_columns_never_reach_the_target() -> None:
+    """T-14 to T-18: they are about the change, whatever they are called behind the prefix."""
+    more = Structure(TABLE, (*HEADERS, ChangeColumn("header__anything", "int"), *DATA))
+    change = only(decoder().decode([ChangeRow("f", 0, more, (*row(1, "I", OLD).values[:5], "5", *OLD))]))
+    assert set(image(change.row)) == {"id", "name", "price", "note"}
+
+
+@pytest.mark.parametrize("moment", ["1970-01-01 00:00:00.000000", None, "no time at all"])
+def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str | None) -> None:
+    """T-17: 1970 means unknown, so a time is never read as an order; T-14, T-16: opaque."""
+    assert decoder().decode([row(1, "I", OLD, timestamp=moment)]) == decoder().decode([row(1, "I", OLD)])
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (row("2024", "I", OLD), "SEQUENCE_INVALID", "'2024'"),
+        (row("x" * 35, "I", OLD), "SEQUENCE_INVALID", "35 digits"),
+        (row(1, "I", OLD, change_seq=None), "SEQUENCE_INVALID", "''"),
+        (row(1, "X", OLD), "OPERATION_UNKNOWN", "'X'"),
+        (row(1, "I", OLD, change_oper=None), "OPERATION_UNKNOWN", "''"),
+        (row(1, "I", OLD, operation="DELETE"), "OPERATION_MISMATCH", "'DELETE'"),
+        (row(1, "U", OLD, bits="zz"), "MASK_INVALID", "'zz'"),
+        (row(1, "U", OLD, bits=mask(9)), "MASK_TOO_LONG", "column 9 (from 0) of 9"),
+        (row(1, "U", OLD, bits=mask(0)), "MASK_INVALID", "header column"),
+    ],
+)
+def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, told: str) -> None:
+    """T-10, T-12, T-15, T-20: code, reason, coordinates, the row itself, and the good row beside it untouched."""
+    given = given._replace(origin="bad", place=17)
+    decoded = decoder().decode([given, row(2, "I", MOVED)])
+    assert decoded.counts == (2, 1, 0, 0, 0, 1)
+    letter, good = decoded.rows
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, '["1"]')
+    assert (letter.origin, letter.place) == ("bad", 17)
+    assert told in str(letter.reason)
+    assert read_row("bad", 17, letter.raw or b"") == given
+    assert (good.kind, good.key) == ("change", '["2"]')
+
+
+def test_a_rejected_update_takes_its_before_image_with_it() -> None:
+    decoded = decoder().decode([row(1, "B", OLD), row(1, "U", NEW, bits="zz")])
+    assert (only(decoded).code, decoded.counts) == ("MASK_INVALID", (2, 0, 0, 1, 0, 1))
+
+
+@pytest.mark.parametrize(("id_", "code"), [(None, "KEY_INVALID"), ("one", "KEY_INVALID")])
+def test_a_row_without_a_usable_key_stops_its_table(id_: str | None, code: str) -> None:
+    letter = only(decoder().decode([row(1, "D", (id_, None, None, None))]))
+    assert (letter.code, letter.tbl, letter.key, letter.pos) == (code, TABLE, None, qlik_position(sequence(1), 0))
+
+
+def test_a_key_column_that_the_change_table_lacks_is_named() -> None:
+    letter = only(decoder(key=("number",)).decode([row(1, "I", OLD)]))
+    assert (letter.code, letter.key) == ("KEY_MISSING", None)
+    assert "'number'" in str(letter.reason)
+
+
+def test_tables_that_are_not_mirrored_are_ignored_and_damage_is_counted() -> None:
+    other = Structure("shop.other", ITEMS.columns)
+    damage = Damage("file", 3, "FILE_DAMAGED", "cut off", b"x")
+    decoded = decoder().decode([row(1, "I", OLD, structure=other), damage, TableDamage(TABLE, damage)])
+    assert decoded.counts == (3, 0, 0, 0, 1, 2)
+    assert [(r.code, r.tbl, r.raw) for r in decoded.rows] == [
+        ("FILE_DAMAGED", None, b"x"),
+        ("FILE_DAMAGED", TABLE, b"x"),
+    ]
+
+
+def test_g12_only_allowed_columns_leave() -> None:
+    left, new = decoder(columns=("id", "name")).decode([row(1, "B", OLD), row(1, "U", MOVED)]).rows
+    assert set(image(left.before)) == set(image(new.row)) == {"id", "name"}
+
+
+def test_t24_the_order_of_binary_masks_is_found_by_what_is_impossible() -> None:
+    """T-20, T-22: the documented order first; T-24: the other one where the table's masks cannot mean that."""
+    wide = Structure(TABLE, (*HEADERS, *DATA, *(ChangeColumn(f"c{n}", "int") for n in range(12))), binary_mask=True)
+    values = (*MOVED, *["0"] * 12)
+
+    def update(number: int, bits: str) -> ChangeRow:
+        return row(number, "U", values, bits=bits, structure=wide)
+
+    # Byte 0 = bits 7…0: bit 5 is the key. The reverse would be bit 13, a value.
+    assert only(decoder().decode([update(1, "2000")])).kind == "fragment"
+    assert only(decoder().decode([update(1, "20")])).kind == "fragment"
+    assert only(decoder(mask_order="msb_text").decode([update(1, "2000")])).kind == "change"
+    # Another mask of the table that names header columns in the documented order: all are read the other way.
+    assert [r.kind for r in decoder().decode([update(1, "2000"), update(2, "0140")]).rows] == ["change", "change"]
+    # A pair whose difference only the other reading explains decides too: the column at place 13 differs.
+    before = row(3, "B", ("2", "old", "1.00", None, *["0"] * 4, "9", *["0"] * 7), structure=wide)
+    pair = [before, row(3, "U", values, bits="2000", structure=wide)]
+    decoded = decoder(before_images=False).decode([*pair, update(1, "2000")])
+    assert [r.kind for r in decoded.rows] == ["change", "change"]
+
+
+@pytest.mark.parametrize(
+    ("bits", "before", "present"),
+    [
+        # A NULL whose bit is set is a value.
+        (mask(6, 7, 8), None, {"name": None, "price": None, "note": None}),
+        # A NULL whose bit is not set did not change: absent without before image, …
+        (mask(6), None, {"name": None}),
+        # … and the value of the before image with it; large objects stand in no mask, so nothing tells them (T-25).
+        (mask(6), ("1", "old", "1.00", "long"), {"name": None, "price": "1.00"}),
+        # NULL before and not said to have changed: nobody knows whether the before image is sparse too.
+        (mask(6), ("1", "old", None, None), {"name": None}),
+        # Without mask no NULL is a value.
+        (None, None, {}),
+    ],
+)
+def test_t32_sparse_updates_tell_absent_from_null(
+    bits: str | None, before: tuple[str | None, ...] | None, present: dict[str, str | None]
+) -> None:
+    """T-25, T-32, G-04: the column list holds what is present, and ``whole`` says whether that is all."""
+    rows = [row(1, "U", ("1", None, None, None), bits=bits)]
+    if before:
+        rows.append(row(1, "B", before))
+    change = only(decoder(sparse_updates=True).decode(rows))
+    assert image(change.row) == {"id": "1", **present}
+    assert [name for name, *_ in image(change.cols)] == ["id", *present]
+    assert change.whole is (len(present) == 3)
+    full = only(decoder().decode(rows))
+    assert full.whole is True and image(full.row) == {"id": "1", "name": None, "price": None, "note": None}
+
+
+def test_t33_columns_that_were_added_are_in_the_list_of_the_rows_that_have_them() -> None:
+    """T-33, T-42: each row has the structure it was read with."""
+    wider = Structure(TABLE, (*ITEMS.columns, ChangeColumn("added", "int")))
+    decoded = decoder().decode([row(1, "I", OLD), row(2, "B", OLD), row(2, "U", (*NEW, "5"), structure=wider)])
+    assert [len(image(r.cols)) for r in decoded.rows] == [4, 5]
+    assert image(decoded.rows[1].row)["added"] == "5"
+
+
+def test_t23_published_masks_name_the_columns_that_they_are_known_to_mean(shared_data: Path) -> None:
+    """T-20, T-23: text is one number first of all; seven header columns count."""
+    vectors = json.loads((shared_data / "samples" / "qlik-mask-vectors.json").read_text())["change_table"]
+    assert len(vectors) == 4
+    for vector in vectors:
+        headers = [ChangeColumn(f"header__h{n}", "int") for n in range(vector["header_columns"] - 3)]
+        data = [ChangeColumn(f"c{n}", "int") for n in range(vector["total_columns"] - vector["header_columns"])]
+        structure = Structure(TABLE, (*HEADERS[:3], *headers, *data))
+        layout = RowLayout(structure, MirroredTable(TABLE, ("c0",)), "header__")
+        values = (sequence(1), "U", vector["hex"], *["0"] * (len(structure.columns) - 3))
+        readings = read_mask(layout, values, "auto")
+        assert readings is not None and next(iter(readings)) == "msb_text"
+        assert sorted(readings["msb_text"]) == vector["bits"]
+
+
+def test_t24_where_images_are_stored_a_mask_that_can_be_read_two_ways_waits_for_its_own() -> None:
+    """One reading names the key, the other does not: the before image will tell."""
+    wide = Structure(TABLE, (*HEADERS, *DATA, *(ChangeColumn(f"c{n}", "int") for n in range(12))))
+    values = (*NEW, *["0"] * 12)
+    update = row(1, "U", values, bits="2000", structure=wide)
+    assert only(decoder().decode([update])).kind == "change"
+    assert only(decoder(before_images=True).decode([update])).kind == "fragment"
+    pair = [row(2, "B", values, structure=wide), row(2, "U", values, bits="00", structure=wide)]
+    assert [r.kind for r in decoder().decode([update, *pair]).rows] == ["fragment", "change"]
+
+
+def test_a_decoder_travels_to_the_workers() -> None:
+    assert pickle.loads(pickle.dumps(decoder())).decode([row(1, "I", OLD)]).counts.changes == 1

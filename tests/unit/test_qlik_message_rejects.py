@@ -1,0 +1,285 @@
+"""Every way in which a Qlik message is unreadable is one dead letter with code, reason, coordinates and raw bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark_jobs.sources.decoded import Dispositions, MirroredTable
+from spark_jobs.sources.qlik_message import registry_schema
+from spark_jobs.sources.qlik_positions import qlik_position
+from tests.qlik_messages import (
+    COLUMNS,
+    FIELDS,
+    ID,
+    OLD,
+    ORDERS,
+    ROW,
+    avro_dt,
+    avro_enveloped,
+    avro_md,
+    avro_schema,
+    change,
+    datum,
+    decode,
+    dt,
+    enveloped,
+    md,
+    metadata,
+    only,
+    sequence,
+)
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+TWICE = dt().replace(b'"name"', b'"id"')
+
+# The message, the code, words of the reason. None of these tells its table for sure: homeless.
+HOMELESS: list[tuple[str, bytes | None, str, str]] = [
+    ("tombstone", None, "BODY_MISSING", "no body"),
+    ("empty", b"", "BODY_MISSING", "empty"),
+    ("blank", b" \n", "BODY_MISSING", "empty"),
+    ("bad utf-8", dt().replace(b"Ada", b"\xff\xfe"), "BODY_NOT_UTF8", "0xff"),
+    ("cut", dt()[:-9], "JSON_MALFORMED", ""),
+    ("two objects", dt() + dt(), "JSON_MALFORMED", "Extra data"),
+    ("text", b"hello", "FRAMING_UNKNOWN", "neither JSON nor Avro"),
+    ("array", b"[]", "ENVELOPE_INVALID", "no JSON object"),
+    ("deep", b'{"x":' + DEEP + b"}", "JSON_MALFORMED", "recursion"),
+    ("not a number", dt().replace(b'"id": 7', b'"id": NaN'), "JSON_MALFORMED", "NaN"),
+    ("a column twice", TWICE, "JSON_MALFORMED", "'id' stands there twice"),
+    ("a header twice", dt().replace(b'"timestamp"', b'"operation"'), "JSON_MALFORMED", "'operation'"),
+    ("other magic", enveloped("DT", change(), ID, magic="atmsg"), "ENVELOPE_INVALID", "atmsg"),
+    ("no magic", enveloped("DT", change(), ID, magic=...), "ENVELOPE_INVALID", "magic is None"),
+    ("other members", b'{"a":1}', "ENVELOPE_INVALID", "'a'"),
+    ("heartbeat", enveloped("HB", {}), "MESSAGE_TYPE_UNKNOWN", "'HB'"),
+    ("type is a number", enveloped("DT", change(), type=1), "MESSAGE_TYPE_UNKNOWN", "1"),
+    ("message is a list", enveloped("DT", [change()], ID), "ENVELOPE_INVALID", "no object"),
+    ("message is text", enveloped("DT", "x", ID), "JSON_MALFORMED", ""),
+    ("id in other letters", enveloped("DT", change(), "é"), "ENVELOPE_INVALID", "messageSchemaId"),
+    ("a lone surrogate in a name", md(avro="x").replace(b'"price"', b'"\\udc00"'), "METADATA_INVALID", "no text"),
+    ("id is a number", enveloped("DT", change(), messageSchemaId=5), "ENVELOPE_INVALID", "messageSchemaId"),
+    ("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "begins with"),
+    ("short frame", b"\x00\x01\x02", "FRAMING_UNKNOWN", "3 bytes"),
+    ("avro envelope cut", avro_dt()[:-3], "AVRO_MALFORMED", "envelope"),
+    ("avro envelope and more", avro_dt() + b"\0", "AVRO_MALFORMED", "1 bytes are left over"),
+    ("avro of other type", avro_enveloped("XX", b""), "MESSAGE_TYPE_UNKNOWN", "'XX'"),
+    ("container cut", b"Obj\x01\x02", "AVRO_MALFORMED", "container"),
+    ("avro metadata without schema", avro_enveloped("MD", b"\0"), "AVRO_SCHEMA_INVALID", "messageSchema"),
+    ("avro metadata with bad schema", avro_enveloped("MD", b"\0", schema='{"type":"x"}'), "AVRO_SCHEMA_INVALID", ""),
+    ("avro metadata that is none", avro_enveloped("MD", b"\0", schema='"string"'), "METADATA_INVALID", "lineage"),
+    ("embedded schema is no json", avro_enveloped("DT", b"\0", schema="{"), "AVRO_SCHEMA_INVALID", ""),
+    ("embedded schema of other things", avro_enveloped("DT", b"\0", schema='"int"'), "AVRO_SCHEMA_INVALID", ""),
+    ("no lineage", md(lineage=...), "METADATA_INVALID", "lineage"),
+    ("no table", md(table=""), "METADATA_INVALID", "names no table"),
+    ("table is a number", md(lineage={"schema": "dbo", "table": 5}), "METADATA_INVALID", "table is no text"),
+    ("version is text", md(lineage={"schema": "dbo", "table": "orders", "tableVersion": "1"}), "METADATA_INVALID",
+     "tableVersion"),
+    ("no columns", md([]), "METADATA_INVALID", "0 columns"),
+    ("a place twice", md(tableStructure={"tableColumns": {n: {"ordinal": 1, "type": "INT4"} for n in "ab"}}),
+     "METADATA_INVALID", "ordinals"),
+    ("place zero", md(tableStructure={"tableColumns": {"a": {"ordinal": 0, "type": "INT4"}}}), "METADATA_INVALID",
+     "ordinals"),
+    ("a column without a place", md(tableStructure={"tableColumns": {"a": {"type": "INT4"}}}), "METADATA_INVALID",
+     "ordinals"),
+    ("a column is text", md(tableStructure={"tableColumns": {"a": "INT4"}}), "METADATA_INVALID", "'a'"),
+    ("schema is a number", md(avro=5), "METADATA_INVALID", "dataSchema"),
+    ("a period in the table", md(lineage={"schema": "dbo", "table": "a.b"}), "METADATA_INVALID", "period"),
+    ("half a table name", dt("INSERT", ROW, schema="dbo"), "HEADERS_INVALID", "table None"),
+    ("a table against its schema", dt("INSERT", ROW, schema="dbo", table="other"), "WRONG_TOPIC", "'dbo.other'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "code", "words"), [case[1:] for case in HOMELESS], ids=[case[0] for case in HOMELESS])
+def test_an_unreadable_message_is_a_dead_letter_and_stops_no_other_k01_k10(
+    body: bytes | None, code: str, words: str
+) -> None:
+    tables = [ORDERS, MirroredTable("dbo.a.b", ())]
+    decoded = decode(md(), dt(number=1), body, dt(number=3), tables=tables)
+    before, rejected, after = decoded.rows
+    assert decoded.counts == Dispositions(4, 2, 0, 1, 0, 1)
+    assert (rejected.kind, rejected.code, rejected.origin, rejected.place, rejected.raw) == (
+        "rejected", code, "cdc/0", 2, body,
+    )  # fmt: skip
+    assert words in (rejected.reason or "")
+    assert (rejected.tbl, rejected.key, rejected.bucket) == (None, None, -1)
+    assert [before.op, after.op] == ["I", "I"]
+
+
+PLACED = '["7"]'
+# The message, the code, words of the reason, the key where it is known whose row is now out of date.
+OF_A_TABLE: list[tuple[str, bytes, str, str, str | None]] = [
+    ("unknown operation", dt("TRUNCATE", ROW), "OPERATION_UNKNOWN", "'TRUNCATE'", PLACED),
+    ("operation in small letters", dt("insert", ROW), "OPERATION_UNKNOWN", "'insert'", PLACED),
+    ("no operation", dt(..., ROW), "OPERATION_UNKNOWN", "None", PLACED),
+    ("no headers", enveloped("DT", {"data": ROW}, ID), "HEADERS_INVALID", "headers", PLACED),
+    ("counter is text", dt(transactionEventCounter="1"), "HEADERS_INVALID", "transactionEventCounter", PLACED),
+    ("counter below zero", dt(transactionEventCounter=-1), "HEADERS_INVALID", "-1", PLACED),
+    ("counter is a fraction", dt(transactionEventCounter=1.5), "HEADERS_INVALID", "1.5", PLACED),
+    ("mask is a number", dt(columnMask=15), "HEADERS_INVALID", "columnMask", PLACED),
+    ("no sequence", dt(changeSequence=...), "SEQUENCE_INVALID", "None", PLACED),
+    ("sequence is empty", dt(changeSequence=""), "SEQUENCE_INVALID", "''", PLACED),
+    ("sequence too short", dt(changeSequence=sequence(1)[1:]), "SEQUENCE_INVALID", "35 digits", PLACED),
+    ("sequence too long", dt(changeSequence=sequence(1) + "0"), "SEQUENCE_INVALID", "35 digits", PLACED),
+    ("sequence with letters", dt(changeSequence="x" * 35), "SEQUENCE_INVALID", "35 digits", PLACED),
+    ("sequence in other digits", dt(changeSequence="٣" * 35), "SEQUENCE_INVALID", "35 digits", PLACED),
+    ("sequence of a refresh", dt(changeSequence="0" * 35), "SEQUENCE_INVALID", "35 digits", PLACED),
+    ("mask longer than the table", dt(columnMask="1F"), "MASK_INVALID", "beyond the 4", PLACED),
+    ("change mask longer than the table", dt(changeMask="10"), "MASK_INVALID", "beyond the 4", PLACED),
+    ("mask is no hexadecimal", dt(columnMask="0G"), "MASK_INVALID", "hexadecimal", PLACED),
+    ("mask without end", dt(columnMask="0" * 5000), "MASK_INVALID", "longer than", PLACED),
+    ("value outside the mask", dt(columnMask="05"), "MASK_CONTRADICTED", "leaves 'name' out", PLACED),
+    ("named but not there", dt("INSERT", {"id": 7}, columnMask="03"), "MASK_CONTRADICTED", "names 'name'", PLACED),
+    ("no data", dt("INSERT", members={"data": None}), "ROW_MALFORMED", "without data", None),
+    ("data is a list", dt("INSERT", [7]), "ROW_MALFORMED", "no object", None),
+    ("a value is an object", dt("INSERT", {**ROW, "name": {}}), "ROW_MALFORMED", "'name'", PLACED),
+    ("an unknown column", dt("INSERT", {**ROW, "more": 1}), "ROW_MALFORMED", "'more'", PLACED),
+    ("a lone surrogate", dt().replace(b"Ada", b"\\ud800"), "ROW_MALFORMED", "no text", PLACED),
+    ("beforeData is text", dt("UPDATE", ROW, "x"), "ROW_MALFORMED", "beforeData", PLACED),
+    ("key is null", dt("INSERT", {**ROW, "id": None}), "KEY_MISSING", "'id'", None),
+    ("key is not there", dt("INSERT", {"name": "Ada"}), "KEY_MISSING", "'id'", None),
+    ("key is no number", dt("INSERT", {**ROW, "id": "x"}), "KEY_INVALID", "whole number", None),
+    ("key is no text", dt("INSERT", {**ROW, "id": "@"}).replace(b"@", b"\\udc00"), "KEY_INVALID", "'id'", None),
+    ("old key is no number", dt("UPDATE", ROW, {**OLD, "id": "x"}), "KEY_INVALID", "beforeData", PLACED),
+    ("delete without key", dt("DELETE", {"name": "Ada"}), "KEY_MISSING", "neither data nor beforeData", None),
+    ("old key not told", dt("UPDATE", ROW, changeMask="01"), "OLD_KEY_MISSING", "beforeData", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words", "key"), [case[1:] for case in OF_A_TABLE], ids=[case[0] for case in OF_A_TABLE]
+)
+def test_an_unreadable_change_of_a_table_names_table_and_key_k16_k20_t10_g06(
+    body: bytes, code: str, words: str, key: str | None
+) -> None:
+    decoded = decode(md(), dt(number=1), body, dt(number=3))
+    before, rejected, after = decoded.rows
+    assert decoded.counts == Dispositions(4, 2, 0, 1, 0, 1)
+    assert (rejected.kind, rejected.code, rejected.origin, rejected.place, rejected.raw) == (
+        "rejected", code, "cdc/0", 2, body,
+    )  # fmt: skip
+    assert words in (rejected.reason or "")
+    assert (rejected.tbl, rejected.key) == ("dbo.orders", key)
+    assert (rejected.bucket >= 0) == (key is not None)
+    assert [before.op, after.op] == ["I", "I"]
+
+
+def test_the_position_of_a_dead_letter_is_told_where_the_headers_are_sound_k17() -> None:
+    row = only(decode(md(), dt(columnMask="FF")))
+    assert (row.epoch, row.pos) == ("1", qlik_position(sequence(1), 1, 1))
+    assert only(decode(md(), dt(changeSequence="x"))).pos is None
+
+
+def test_a_sequence_of_another_length_is_a_setting_t10() -> None:
+    row = only(decode(md(), dt(changeSequence="1" * 40), sequence_digits=40))
+    assert row.pos == f"{'1' * 16}:{'1' * 24}{1:020d}:1"
+    refresh = only(decode(md(), dt("REFRESH", ROW, changeSequence=""), sequence_digits=40))
+    assert (refresh.pos or "") < (row.pos or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        (dt(), {"topics": {"cdc": "dbo.other"}}),
+        (dt("INSERT", ROW, schema="dbo", table="orders", schema_id=None), {"topics": {"cdc": "dbo.other"}}),
+        (avro_dt(), {"topics": {"cdc": "dbo.other"}}),
+        (md(), {"topics": {"cdc": "dbo.other"}}),
+    ],
+)
+def test_a_record_in_the_wrong_topic_is_a_homeless_dead_letter_k15_k43(body: bytes, settings: Any) -> None:
+    schemas = decode(md(avro=avro_schema()), topic="meta").schemas
+    row = only(decode(body, schemas=schemas, tables=[ORDERS, MirroredTable("dbo.other", ("id",))], **settings))
+    assert (row.code, row.tbl, row.key, row.raw) == ("WRONG_TOPIC", None, None, body)
+    assert "dbo.other" in (row.reason or "")
+
+
+def test_an_avro_change_that_names_another_table_than_its_schema_is_homeless_k15() -> None:
+    schema = avro_schema()
+    headers = next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "headers")
+    headers += [{"name": name, "type": "string"} for name in ("schema", "table")]
+    for table, code in (("orders", None), ("other", "WRONG_TOPIC")):
+        record = change("INSERT", ROW)
+        record["headers"] |= {"schema": "dbo", "table": table}
+        row = only(decode(avro_md(schema), avro_enveloped("DT", datum(schema, record), ID)))
+        assert (row.code, row.tbl) == (code, None if code else "dbo.orders")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\udc00"])
+def test_a_key_that_is_no_text_is_not_known_g02(half: str) -> None:
+    table = MirroredTable("dbo.orders", ("name",))
+    for operation, data, before in (("INSERT", "@", None), ("UPDATE", "x", "@"), ("DELETE", "@", None)):
+        old = None if before is None else {**ROW, "name": before}
+        body = dt(operation, {**ROW, "name": data}, old).replace(b"@", half.encode())
+        row = only(decode(md(), body, tables=[table]))
+        assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", '["x"]' if before else None)
+        assert "'name'" in (row.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("announced", "body", "code", "words"),
+    [
+        (avro_md(), avro_dt(schema=avro_schema({**FIELDS, "more": "int"})), "AVRO_MALFORMED", "data message"),
+        (avro_md(), avro_enveloped("DT", datum(avro_schema(), change()) + b"\0\0", ID), "AVRO_MALFORMED", "2 bytes"),
+        (avro_md(), avro_enveloped("DT", b"", ID), "AVRO_MALFORMED", "data message"),
+        (md(), avro_dt(), "AVRO_SCHEMA_INVALID", "no dataSchema"),
+        (md(avro="{"), avro_dt(), "AVRO_SCHEMA_INVALID", "no Avro schema"),
+        (md(avro={"type": "record", "name": "R", "fields": []}), avro_dt(), "AVRO_SCHEMA_INVALID", "data and headers"),
+        (md(avro=avro_schema({"other": "int"})), avro_dt(), "AVRO_SCHEMA_INVALID", "'other'"),
+        (md(avro=avro_schema({"name": "bytes"})), avro_dt(), "AVRO_SCHEMA_INVALID", "bytes for 'name'"),
+        (md(avro=avro_schema({"id": ["int", "string"]})), avro_dt(), "AVRO_SCHEMA_INVALID", ""),
+    ],
+)
+def test_an_avro_message_that_its_schema_cannot_read_k03_k35(
+    announced: bytes, body: bytes, code: str, words: str
+) -> None:
+    row = only(decode(announced, body))
+    assert (row.code, row.tbl, row.key, row.place, row.raw) == (code, "dbo.orders", None, 1, body)
+    assert words in (row.reason or "")
+
+
+def test_an_avro_value_that_its_logical_type_does_not_have_k35() -> None:
+    fields: dict[str, Any] = {"id": "int", "name": {"type": "long", "logicalType": "timestamp-micros"}}
+    plain = avro_schema({"id": "int", "name": "long"})
+    columns = [COLUMNS[0], ("name", "DATETIME", 0, 0, 6, 0)]
+    row = only(decode(avro_md(avro_schema(fields), columns), avro_dt("INSERT", {"id": 7, "name": 2**62}, schema=plain)))
+    assert (row.code, row.key) == ("ROW_MALFORMED", PLACED)
+    assert "'name'" in (row.reason or "")
+
+
+def test_an_id_that_several_tables_share_is_not_guessed_k10() -> None:
+    other = md(table="other")
+    messages = decode(md(), other, dt())
+    assert only(messages).code == "SCHEMA_AMBIGUOUS"
+    assert only(decode(md(), other, dt("INSERT", ROW, schema="dbo", table="orders"))).tbl == "dbo.orders"
+
+
+def test_a_type_that_is_none_rejects_the_changes_that_carry_it_k13() -> None:
+    columns = [*COLUMNS[:3], ("note", "GEOMETRY", 0, 0, 0, 0)]
+    row = only(decode(md(columns), dt()))
+    assert (row.code, row.key) == ("COLUMNS_INVALID", PLACED) and "GEOMETRY" in (row.reason or "")
+    without = MirroredTable("dbo.orders", ("id",), ("name",))
+    assert only(decode(md(columns), dt(), tables=[without])).op == "I", "the way out: leave the column out"
+
+
+def test_a_key_type_that_loses_digits_is_refused_g02() -> None:
+    columns = [("id", "DATETIME", 0, 0, 0, 1)]
+    row = only(decode(md(columns), dt("INSERT", {"id": "2023-03-21 14:34:21.000000"})))
+    assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", None)
+
+
+def test_a_message_beyond_the_limit_is_not_read() -> None:
+    row = only(decode(md(), dt("INSERT", {**ROW, "name": "x" * 2000}), max_message_bytes=1900))
+    assert row.code == "TOO_LARGE" and "1900" in (row.reason or "")
+
+
+def test_a_registrys_record_of_another_shape_is_refused_k04() -> None:
+    schema = json.dumps(avro_schema())
+    row = only(decode(b"\x00\x00\x00\x00\x09\x02", schemas=[registry_schema(9, "dbo.orders", 1, schema)]))
+    assert (row.code, row.tbl) == ("AVRO_MALFORMED", "dbo.orders")
+
+
+def test_metadata_does_not_repair_itself_silently_k10() -> None:
+    broken = metadata()
+    broken["tableStructure"]["tableColumns"]["id"]["length"] = "10"
+    row = only(decode(enveloped("MD", broken)))
+    assert row.code == "METADATA_INVALID" and "length" in (row.reason or "")
