@@ -29,11 +29,12 @@ def _source(folder: Path) -> int:
     lines = []
     for number in range(60):
         row = {**ROW, "id": str(number), "name": f'say "{number}" a/b'}
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         table = ("orders", "items", "foreign")[number % 3]
-        body = event(("INS", "UPD")[number % 2], row, tbl=table, pkkey={"id": str(number)}, sequence=number + 1)
+        body = event(("INS", "UPD")[number % 2], text, tbl=table, pkkey={"id": str(number)}, sequence=number + 1)
         whole = json.loads(body)
         whole["data"] = json.dumps(json.loads(whole["data"]), ensure_ascii=False, separators=(",", ":"))
-        lines.append(json.dumps(whole, separators=(",", ":")).encode())
+        lines.append(json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode())
     lines[7:7] = [b"", b"{broken", *split(lines[3], [300]), lines[5].replace(b"INS", b"XXX").replace(b"UPD", b"XXX")]
     (folder / "in.jsonl").write_bytes(b"\n".join(lines))
     return (folder / "in.jsonl").stat().st_size
