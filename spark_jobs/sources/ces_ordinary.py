@@ -25,7 +25,7 @@ from spark_jobs.change_log_schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UP
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_envelope import read_data, read_event
 from spark_jobs.sources.ces_patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
-from spark_jobs.sources.ces_rows import CUT_LENGTH, ColumnList, key_json
+from spark_jobs.sources.ces_rows import CUT_LENGTH, key_json
 from spark_jobs.sources.decoded import Refusal
 from spark_jobs.sources.line_blocks import LineBlock
 from spark_jobs.sources.sql_server_type_text import read_type
@@ -44,6 +44,7 @@ _SCHEMA = pa.schema(
     + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
 )
 _decode_text = msgspec.json.Decoder(str).decode
+_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
 
 
@@ -55,7 +56,7 @@ class _KnownList(NamedTuple):
 
     number: int
     source: str
-    columns: ColumnList
+    cols: str
     pattern: ChangePattern
     convert: tuple[Callable[[str], str], ...]
     is_canonical: bool
@@ -101,12 +102,12 @@ class OrdinaryCes:
             if head is None:
                 continue
             data = head.end()
-            for known_list in lists.get(content[data : data + _PREFIX], ()):
-                if content.startswith(known_list[0], data):
+            for found in lists.get(content[data : data + _PREFIX], ()):
+                if content.startswith(found[0], data):
                     break
             else:
-                known_list = self._learn(content, start, data, end)
-            announced, known = known_list
+                found = self._learn(content, start, data, end)
+            announced, known = found
             at = data + len(announced)
             if isinstance(known, _KnownList):
                 rest = known.pattern.plain.fullmatch(content, at, end)
@@ -155,7 +156,7 @@ class OrdinaryCes:
         digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
         convert = tuple(key_converter(sql_type, self._decoder.settings.binary) for sql_type in types)
         pattern = change_pattern(columns.names, table.key, digits)
-        known = _KnownList(len(self._known), table.source, columns, pattern, convert, None not in digits)
+        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, None not in digits)
         self._known.append(known)
         return known
 
@@ -174,7 +175,7 @@ class OrdinaryCes:
             _texts(positions),
             pa.array(operations, pa.string()).dictionary_encode(),
             _texts(keys),
-            pa.DictionaryArray.from_arrays(codes, pa.array([one.columns.text for one in self._known], pa.string())),
+            pa.DictionaryArray.from_arrays(codes, pa.array([one.cols for one in self._known], pa.string())),
             pa.array(whole, pa.bool_()),
             _texts(images),
             _texts(before),
@@ -205,12 +206,12 @@ def _row(
         whole = old is not None and _share(group, pattern.others)
         if old is not None and not whole and not is_plain:
             return None  # the same value may be spelled in two ways
+    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
     unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
     if is_plain or ESCAPE not in unescaped:
         image = unescaped.translate(None, b"\\")
     else:
-        read, text = known.columns.read(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"'))
-        image = (text or known.columns.write(read, is_old=op == DELETE)).encode()
+        image = _encode(_decode_image(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"')))
     if is_plain and known.is_canonical:
         canonical = b'["' + b'","'.join(key) + b'"]'
     else:
@@ -234,7 +235,8 @@ def _share(group: Callable[[int], bytes], others: list[tuple[int, int]]) -> bool
 
 
 def _texts(values: tuple[bytes | None, ...]) -> pa.Array:
-    return pa.array(values, pa.binary()).cast(pa.string())
+    """Parts of lines that are UTF-8, cut at ASCII characters, as texts."""
+    return pa.array(values, pa.binary()).view(pa.string())
 
 
 def _are_text(block: LineBlock) -> npt.NDArray[np.bool_]:

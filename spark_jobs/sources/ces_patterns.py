@@ -31,7 +31,7 @@ HEAD = re.compile(
 )
 """An unsplit event of generation a, b or c up to ``data``, which comes last: epoch, LSN with sequence, operation."""
 
-_NUMBER = rb"(?:0|[1-9][0-9]*+)"
+_NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"
 _OTHER = (
     rb'\\"(?!commitlsn\\|sequencenumber\\)[a-z]++\\":(?:\\"' + _ASCII + rb'\\"|-?' + _NUMBER + rb"|true|false|null)"
 )

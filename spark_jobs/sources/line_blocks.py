@@ -15,7 +15,7 @@ import numpy.typing as npt
 from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources.source_files import open_source
 
-BLOCK_BYTES = 16 * 2**20
+BLOCK_BYTES = 4 * 2**20
 
 Places = npt.NDArray[np.int64]
 

@@ -200,11 +200,16 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
         event("DEL", "{}", text, pkkey=seven),
         event("INS", text, pkkey=seven, generation="a"),
         event("INS", text, pkkey=seven, tbl="foreign"),
+        event("INS", r'{"id":"7","name":"\u00e9 \/ \\/ \\\\ \"","price":"\n"}', pkkey=seven),
+        event("INS", _text({**row, "id": "-7"}, slashes=False), pkkey={"id": "-7"}),
     ]
     others = [
         event("UPD", text, _text({**row, "id": "8"}, slashes=False), pkkey=seven),
         event("INS", _text({**row, "id": "x"}, slashes=False), pkkey={"id": "x"}),
         event("INS", text, pkkey={"id": "8"}),
+        event("INS", text, pkkey=seven, sequence=10**19),
+        event("INS", r'{"id":"7","name":"\ud800","price":null}', pkkey=seven),
+        event("UPD", text, r'{"id":"7","name":"Ada, a\/b","price":"1"}', pkkey=seven),
         event("INS", _text({**row, "id": None}, slashes=False), pkkey={}),
         event("INS", text, pkkey=seven, replaced={"segmentindex": 1, "finalsegment": False}),
         event("INS", _text({**row, "name": "x" * 2**20}, slashes=False), pkkey=seven),
@@ -214,6 +219,19 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
         assert assert_equal(taker, exact, block_of([_compact(body)])) == is_ordinary, body
     taker, exact = pair(max_message_bytes=400)
     assert assert_equal(taker, exact, block_of([_compact(ordinary[0])])) == 0
+
+
+def test_lists_that_begin_alike_are_told_apart() -> None:
+    """A column added to a table at the end of its list (C-44): each message is read by its own list."""
+    columns = (*COLUMNS["orders"], ("added", "int"))
+    bodies = []
+    for number in range(1, 9):
+        row = {"id": str(number), "name": "Ada", "price": "1.50", "added": "5"}
+        cols = columns[: 3 + number % 2]
+        text = _text({name: row[name] for name, _ in cols}, slashes=False)
+        bodies.append(_compact(event("INS", text, cols=cols, pkkey={"id": str(number)}, sequence=number)))
+    ordinary, exact = pair()
+    assert assert_equal(ordinary, exact, block_of(bodies)) == len(bodies)
 
 
 def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
