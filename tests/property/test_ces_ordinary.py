@@ -207,6 +207,8 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
         event("UPD", text, _text({**row, "id": "8"}, slashes=False), pkkey=seven),
         event("INS", _text({**row, "id": "x"}, slashes=False), pkkey={"id": "x"}),
         event("INS", text, pkkey={"id": "8"}),
+        event("INS", text, text, pkkey=seven),
+        event("DEL", text, text, pkkey=seven),
         event("INS", text, pkkey=seven, sequence=10**19),
         event("INS", r'{"id":"7","name":"\ud800","price":null}', pkkey=seven),
         event("UPD", text, r'{"id":"7","name":"Ada, a\/b","price":"1"}', pkkey=seven),
@@ -217,6 +219,10 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
     for body, is_ordinary in [(body, True) for body in ordinary] + [(body, False) for body in others]:
         taker, exact = pair()
         assert assert_equal(taker, exact, block_of([_compact(body)])) == is_ordinary, body
+    for found, put in ((b"Ada", b"A\x01a"), (b"Ada", b"A\x1fa"), (b"Ada", b"A\xffa"), (b"Ada", b"A\xed\xa0\x80")):
+        taker, exact = pair()
+        good = _compact(ordinary[5])
+        assert assert_equal(taker, exact, block_of([good, good.replace(found, put)])) == 1, put
     taker, exact = pair(max_message_bytes=400)
     assert assert_equal(taker, exact, block_of([_compact(ordinary[0])])) == 0
 
