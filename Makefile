@@ -18,13 +18,17 @@ CODE := $(wildcard benchmarks dags demo fabric_emulator open_mirroring plugins s
 
 ##@ Run
 
+# A Kafka broker is part of one of the demo's sources only.
+DEMO_JARS = $(if $(filter qlik-kafka,$(SOURCE)),jars-broker)
+DEMO_SOURCE = $(if $(SOURCE),--source $(SOURCE))
+
 .PHONY: demo
-demo: setup ## the whole way, from a small shop's changes to mirrored tables, proved equal (about 6 minutes)
-	$(RUN) -m demo.run
+demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, 6 minutes; SOURCE=ces|qlik-kafka|qlik-change-table
+	$(RUN) -m demo.run $(DEMO_SOURCE)
 
 .PHONY: ui
-ui: setup ## the demo, left running with Airflow's pages to look at
-	$(RUN) -m demo.run --keep
+ui: setup $(DEMO_JARS) ## the demo, left running with Airflow's pages to look at; SOURCE=… likewise
+	$(RUN) -m demo.run --keep $(DEMO_SOURCE)
 
 ##@ Test
 
@@ -38,6 +42,11 @@ test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
 .PHONY: test-long
 test-long: setup jars-broker ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
+
+.PHONY: rules
+rules: ## the rules of docs/rules/ with the tests that name each; fails on a rule without one
+	@.ci/prerequisites "$(PYTHON)" lint
+	@$(PYTHON) -m tests.rules
 
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
@@ -68,6 +77,10 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 	@mkdir -p build
 	$(VENV)/bin/open-mirroring schema > build/mirror.schema.json.new
 	mv build/mirror.schema.json.new docs/mirror.schema.json
+
+.PHONY: types
+types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
+	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
 
 .PHONY: lock
 lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
@@ -109,7 +122,7 @@ jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alo
 	@jars/fetch $(RUN)
 
 .PHONY: jars-broker
-jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker that the tests start (44 MB, a minute)
+jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker of tests and demo (44 MB, a minute)
 	@jars/fetch $(RUN) broker
 
 # The project's own uv where there is none on the PATH.

@@ -7,8 +7,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from demo.airflow_api import AirflowApi
 from demo.failures import DemoFailed
@@ -28,12 +29,15 @@ class AirflowServer:
     Args:
         place: where it lives.
         follows_schedules: whether runs start by the clock too. Without, only those that are triggered.
+        connections: name to connection in Airflow's JSON form, besides Spark's.
 
     Raises:
         DemoFailed: when it cannot be started.
     """
 
-    def __init__(self, place: Place, *, follows_schedules: bool) -> None:
+    def __init__(
+        self, place: Place, *, follows_schedules: bool, connections: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._place = place
         self.password = secrets.token_urlsafe(12)
         port, *log_ports = free_ports(3)
@@ -43,7 +47,7 @@ class AirflowServer:
             json.dump({USER: self.password}, file)
         self.environment = airflow_environment(
             place, port=port, log_ports=log_ports, passwords=passwords, follows_schedules=follows_schedules
-        )
+        ) | {f"AIRFLOW_CONN_{name.upper()}": content for name, content in connections.items()}
         programs = Path(sys.executable).parent
         self.service = Service(
             "Airflow",

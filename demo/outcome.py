@@ -11,9 +11,7 @@ from deltalake import DeltaTable
 from demo.failures import DemoFailed
 from demo.place import Place
 from demo.shop import run_python
-
-KINDS = ("inserts", "updates", "deletes", "key_changes", "split_events", "duplicates", "late_events")
-LATE_ACROSS_RUNS = "late_across_runs"
+from demo.source_formats import LATE_ACROSS_RUNS, SourceFormat
 
 
 class Outcome(NamedTuple):
@@ -92,6 +90,7 @@ def late_across_batches(changes: Iterable[Logged]) -> dict[str, int]:
 
 
 def assess(
+    source_format: SourceFormat,
     verdicts: Sequence[Mapping[str, Any]],
     lag: Mapping[str, float | None],
     report: Mapping[str, Any],
@@ -100,6 +99,7 @@ def assess(
     """Put together the table to print and what speaks against success.
 
     Args:
+        source_format: says what every table must have seen, and what cannot be seen.
         verdicts: from :func:`judge`.
         lag: from :func:`lags`.
         report: from the workload generator.
@@ -121,7 +121,7 @@ def assess(
         )
         if not one["equal"]:
             objections.append(f"{name} is not equal: {'; '.join(one['differences'])}")
-    columns = (*KINDS, LATE_ACROSS_RUNS)
+    columns = source_format.columns
     events = [("table", *(column.replace("_", " ") for column in columns))]
     for name, counts in report["tables"].items():
         numbers = {**counts, LATE_ACROSS_RUNS: late.get(name, 0)}
@@ -133,7 +133,8 @@ def assess(
     objections += [f"{name} was not judged" for name in unjudged]
     if report["withheld"]:
         objections.append(f"the source has withheld {report['withheld']} messages: the end is not the end")
-    return Outcome(f"{_table(equality)}\n\n{_table(events)}", objections)
+    absent = "".join(f"\nin this format {reason}" for reason in source_format.absent)
+    return Outcome(f"{_table(equality)}\n\n{_table(events)}{absent}", objections)
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:

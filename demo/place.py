@@ -25,6 +25,8 @@ class Place:
         self.source = root / "source.db"
         self.capture = root / "capture"
         self.export = root / "export"
+        self.target = root / "target"
+        self.broker = root / "broker"
         self.mirrors = root / "mirrors"
         self.landing_zone = root / "landing_zone"
         self.change_log = root / "change_log"
@@ -65,9 +67,9 @@ def _prepare(root: Path) -> Place:
     place = Place(root)
     root.mkdir()
     (root / _OWN).touch()
-    for made in (place.mirrors, place.airflow_home, place.logs, place.landing_zone, place.capture, place.tables):
+    inputs = (place.capture, place.target, place.broker)
+    for made in (place.mirrors, place.airflow_home, place.logs, place.landing_zone, place.tables, *inputs):
         made.mkdir()
-    shutil.copy(Path(__file__).parent / "mirrors" / f"{MIRROR}.yaml", place.mirrors)
     return place
 
 

@@ -1,10 +1,10 @@
-"""``make demo`` and ``make ui``: ``python -m demo.run [--keep] [--folder DIR] [--runs N]``.
+"""``make demo`` and ``make ui``: ``python -m demo.run [--source FORMAT] [--keep] [--folder DIR] [--runs N]``.
 
-A shop's database with change events, an initial load and some replicate runs in a real Airflow, a stand-in for the
-mirroring service, and at the end a judge that compares source and mirrored tables cell by cell.
+A shop's database whose changes come in one of the formats, first rows and some replicate runs in a real Airflow, a
+stand-in for the mirroring service, and at the end a judge that compares source and mirrored tables cell by cell.
 
-Exit codes: 0 all tables are equal and have seen every kind of event; 1 not so, or something failed; 2 the call is
-wrong; 130 ended by Ctrl-C before the proof.
+Exit codes: 0 all tables are equal and have seen every kind of event that the format has; 1 not so, or something
+failed; 2 the call is wrong; 130 ended by Ctrl-C before the proof.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import FrameType
 
 from demo.failures import DemoFailed, tail
 from demo.place import ROOT, claim
+from demo.source_formats import FORMATS
 from demo.story import Story
 
 _LAG = "lag: seconds from the last delivery of events to the last change of the mirrored table"
@@ -40,13 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with claim(arguments.folder) as place:
             say(f"everything of this demo lies in {place.root}")
-            story = Story(place, say, runs=arguments.runs, seed=arguments.seed, keep=arguments.keep)
+            story = Story(
+                place,
+                say,
+                runs=arguments.runs,
+                seed=arguments.seed,
+                source_format=FORMATS[arguments.source],
+                keep=arguments.keep,
+            )
             try:
                 outcome = story.prove()
                 print(f"\n{outcome.text}\n", flush=True)
-                print(
-                    "lag: seconds from the last delivery of events to the last change of the mirrored table", flush=True
-                )
+                print(_LAG, flush=True)
                 proved = not outcome.objections
                 code = 0 if proved else 1
                 for objection in outcome.objections:
@@ -80,6 +86,7 @@ def _unstoppable(end: Callable[[], None]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("demo.run", description="The whole way, from a shop's changes to mirrored tables.")
+    parser.add_argument("--source", choices=FORMATS, default="ces", help="the source's format (default: ces)")
     parser.add_argument("--keep", action="store_true", help="leave it running, with Airflow's pages to look at")
     parser.add_argument(
         "--folder",

@@ -14,6 +14,10 @@ from demo.failures import DemoFailed
 from demo.judge import count_files
 from demo.place import ROOT, Place, clean_environment
 from demo.processes import Service
+from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
+
+TOPIC = "shop"
+"""The topic that the shop's messages go to."""
 
 _APPLIED = re.compile(r"^applied (?P<table>\S+) (?P<number>[0-9]+) ", re.MULTILINE)
 _FAILED = re.compile(r"^failed .*$", re.MULTILINE)
@@ -26,32 +30,48 @@ class Shop:
     Args:
         place: where it lives.
         seed: decides everything that ever happens in the shop.
+        source_format: how its changes leave it.
+        broker: the address of the broker, where the format needs one; its topic :data:`TOPIC` must be there.
     """
 
-    def __init__(self, place: Place, seed: int) -> None:
-        self._place = place
-        self._seed = seed
+    def __init__(self, place: Place, seed: int, source_format: SourceFormat = CES, broker: str = "") -> None:
+        self._place, self._seed, self._format = place, seed, source_format
+        self._ways = {
+            CES: ["--capture", str(place.capture)],
+            QLIK_CHANGE_TABLE: ["--change-files", str(place.target)],
+            QLIK_KAFKA: ["--kafka", broker, "--topic", TOPIC],
+        }
+        self._delivered = 0.0
 
     def open(self) -> dict[str, Any]:
         """Make the database, with rows that no event tells of; the report."""
         return self._command("init", "--seed", str(self._seed))
 
-    def export(self) -> dict[str, Any]:
-        """Write the export that the initial load reads."""
-        return self._command("export", "--out", str(self._place.export), "--format", "parquet")
+    def hand_over(self) -> str:
+        """Hand over the rows that are there before the first change; says how."""
+        if self._format is QLIK_KAFKA:
+            sent = self._command("load", *self._ways[QLIK_KAFKA])
+            return f"sent all {sent['rows']} rows as REFRESH, {sent['messages']} messages with structures and repeats"
+        if self._format is QLIK_CHANGE_TABLE:
+            self._command("export", "--out", str(self._place.target), "--format", "qlik-full-load")
+            return "wrote the full load of all tables; changes come beside it"
+        exported = self._command("export", "--out", str(self._place.export), "--format", "parquet")
+        return f"exported all tables to Parquet; the stream goes on from {exported['stream_from']}"
 
     def trade(self, transactions: int, *, hold_back: bool) -> dict[str, Any]:
-        """Commit transactions and deliver their events; with *hold_back* some arrive with a later call only."""
+        """Commit transactions and deliver their changes; with *hold_back* some arrive with a later call only."""
         held = ["--hold-back"] if hold_back else []
-        return self._command("run", "--capture", str(self._place.capture), "--transactions", str(transactions), *held)
+        done = self._command("run", *self._ways[self._format], "--transactions", str(transactions), *held)
+        self._delivered = time.time()
+        return done
 
     def report(self) -> dict[str, Any]:
         """Rows and events of every table so far."""
         return self._command("report")
 
     def last_delivery(self) -> float:
-        """When the newest events were delivered, in seconds since 1970."""
-        return max(file.stat().st_mtime for file in self._place.capture.rglob("*.avro"))
+        """When the newest changes had been delivered, in seconds since 1970."""
+        return self._delivered
 
     def _command(self, command: str, *arguments: str) -> dict[str, Any]:
         state = ("--state", str(self._place.source))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 
 from demo.airflow_api import AirflowApi
 from demo.airflow_server import USER, AirflowServer
+from demo.broker import Broker
 from demo.failures import DemoFailed
 from demo.outcome import Outcome, assess, judge, lags, late_across_batches, read_changes
 from demo.place import MIRROR, Place
-from demo.shop import MirroringService, Shop
+from demo.processes import Service
+from demo.shop import TOPIC, MirroringService, Shop
+from demo.source_formats import SourceFormat
 from open_mirroring.config import load_mirror
 from open_mirroring.config.pools import pools_document
 
+BROKER_CONNECTION, PARTITIONS = "shop_broker", 3
 INITIAL_LOAD, REPLICATE = f"{MIRROR}__initial_load", f"{MIRROR}__replicate"
 _DAGS = {INITIAL_LOAD, REPLICATE, f"{MIRROR}__reconcile"}
 _BUSY, _QUIET = 100, 25
@@ -33,12 +38,24 @@ class Story:
         say: prints a line.
         runs: how many replicate runs.
         seed: decides all that happens in the shop.
+        source_format: how the changes come.
         keep: whether it will be left running: then Airflow also starts runs by the clock.
     """
 
-    def __init__(self, place: Place, say: Callable[[str], None], *, runs: int, seed: int, keep: bool) -> None:
-        self._place, self._say, self._runs, self._keep = place, say, runs, keep
-        self._shop = Shop(place, seed)
+    def __init__(
+        self,
+        place: Place,
+        say: Callable[[str], None],
+        *,
+        runs: int,
+        seed: int,
+        source_format: SourceFormat,
+        keep: bool,
+    ) -> None:
+        self._place, self._say, self._runs, self._seed, self._keep = place, say, runs, seed, keep
+        self._format = source_format
+        self._shop: Shop | None = None
+        self._broker: Broker | None = None
         self._airflow: AirflowServer | None = None
         self._service: MirroringService | None = None
 
@@ -48,27 +65,36 @@ class Story:
         Raises:
             DemoFailed: when a part does not do what it should.
         """
-        say, shop = self._say, self._shop
+        say, source_format = self._say, self._format
+        say(f"the source: {source_format.carries}")
+        shutil.copy(source_format.mirror_file, self._place.mirrors / f"{MIRROR}.yaml")
+        connections = {}
+        if source_format.with_broker:
+            say("starting a Kafka broker (one process, its own ports)")
+            self._broker = Broker(self._place.broker)
+            self._broker.create_topic(TOPIC, PARTITIONS)
+            connections = {BROKER_CONNECTION: self._broker.connection()}
         say("starting Airflow (standalone, SQLite, its own ports)")
-        self._airflow = airflow = AirflowServer(self._place, follows_schedules=self._keep)
+        self._airflow = airflow = AirflowServer(self._place, follows_schedules=self._keep, connections=connections)
+        self._shop = shop = Shop(self._place, self._seed, source_format, self._broker.bootstrap if self._broker else "")
         rows = {name: counts["rows"] for name, counts in shop.open()["tables"].items()}
         say(f"the shop opens: {', '.join(f'{name} {number} rows' for name, number in rows.items())}")
-        exported = shop.export()
-        say(f"exported all tables to Parquet; the stream goes on from {exported['stream_from']}")
-        self._trade(_BUSY, hold_back=True)
+        say(shop.hand_over())
+        self._trade(shop, _BUSY, hold_back=True)
         self._service = service = MirroringService(self._place)
         say("the mirroring service watches the landing zone")
         api = self._prepare(airflow)
 
-        api.unpause(INITIAL_LOAD)
-        self._follow(api, INITIAL_LOAD, api.trigger(INITIAL_LOAD), "initial load")
+        if source_format.with_export:
+            api.unpause(INITIAL_LOAD)
+            self._follow(api, INITIAL_LOAD, api.trigger(INITIAL_LOAD), "initial load")
         # Where Airflow follows the clock this starts a run by itself; those triggered queue behind it.
         api.unpause(REPLICATE)
         for number in range(1, self._runs + 1):
             last = number == self._runs
             # The last delivery brings all that was withheld, and the last run reads it: source and log hold the same.
-            self._trade(_BUSY, hold_back=not last)
-            goes_on = None if last else lambda: self._trade(_QUIET, hold_back=True)
+            self._trade(shop, _BUSY, hold_back=not last)
+            goes_on = None if last else lambda: self._trade(shop, _QUIET, hold_back=True)
             run_id = api.trigger(REPLICATE)
             self._follow(api, REPLICATE, run_id, f"replicate run {number} of {self._runs}", goes_on)
         say("waiting until the mirroring service has applied every file")
@@ -76,20 +102,24 @@ class Story:
         say("judging: source and mirrored tables, cell by cell")
         lag = lags(self._place, rows, shop.last_delivery())
         late = late_across_batches(read_changes(self._place))
-        return assess(judge(self._place), lag, shop.report(), late)
+        return assess(source_format, judge(self._place), lag, shop.report(), late)
 
     def go_on(self) -> None:
         """Leave it running until it is interrupted; the shop trades and a run starts every two minutes.
 
         Raises:
-            DemoFailed: when Airflow or the mirroring service ends.
+            DemoFailed: when Airflow, the mirroring service or the broker ends.
         """
-        airflow, service = self._airflow, self._service
-        if airflow is None or service is None:
+        airflow, service, shop = self._airflow, self._service, self._shop
+        if airflow is None or service is None or shop is None:
             raise DemoFailed("nothing is running that could go on")
+        broker = self._broker.connection() if self._broker is not None else ""
+        by_hand = (
+            f"\n  for `open-mirroring tick`: AIRFLOW_CONN_{BROKER_CONNECTION.upper()}='{broker}'" if broker else ""
+        )
         print(
             f"\n  Airflow's pages: {airflow.address}\n  user {USER}, password {airflow.password}\n"
-            f"  mirror file: {self._place.mirrors / MIRROR}.yaml (for `open-mirroring status`)\n"
+            f"  mirror file: {self._place.mirrors / MIRROR}.yaml (for `open-mirroring status`){by_hand}\n"
             f"  The shop goes on, with a replicate run every {_PERIOD:.0f} s. Ctrl-C stops everything.\n",
             flush=True,
         )
@@ -99,8 +129,10 @@ class Story:
             time.sleep(1)
             airflow.service.check()
             service.service.check()
+            if self._broker is not None:
+                self._broker.check()
             if time.monotonic() >= due:
-                self._trade(_QUIET, hold_back=True)
+                self._trade(shop, _QUIET, hold_back=True)
                 run_id = api.trigger(REPLICATE)
                 self._say(f"triggered {run_id}")
                 due = time.monotonic() + _PERIOD
@@ -111,7 +143,9 @@ class Story:
         Raises:
             DemoFailed: when a process is left behind.
         """
-        services = [one.service for one in (self._service, self._airflow) if one is not None]
+        services: list[Service | Broker] = [one.service for one in (self._service, self._airflow) if one is not None]
+        # Last of all, so that no job is left without it.
+        services += [] if self._broker is None else [self._broker]
         failures = []
         for service in services:
             self._say(f"stopping {service.name}")
@@ -142,11 +176,12 @@ class Story:
         self._say(f"Airflow is ready at {airflow.address}; DAGs: {', '.join(sorted(_DAGS))}")
         return api
 
-    def _trade(self, transactions: int, *, hold_back: bool) -> None:
-        done = self._shop.trade(transactions, hold_back=hold_back)
+    def _trade(self, shop: Shop, transactions: int, *, hold_back: bool) -> None:
+        done = shop.trade(transactions, hold_back=hold_back)
+        in_files = f" in {done['files']} files" if done["files"] else ""
         self._say(
-            f"the shop trades: {done['transactions']} transactions, {done['events']} events, "
-            f"{done['messages']} messages delivered in {done['files']} files, {done['withheld']} withheld"
+            f"the shop trades: {done['transactions']} transactions, {done['events']} changes, "
+            f"{done['messages']} messages delivered{in_files}, {done['withheld']} withheld"
         )
 
     def _follow(
@@ -190,6 +225,8 @@ class Story:
             self._airflow.service.check()
         if self._service is not None:
             self._service.check()
+        if self._broker is not None:
+            self._broker.check()
 
     def _log_of(self, dag_id: str, run_id: str, states: dict[str, str | None]) -> Path | None:
         """The log of the first task that is to blame, or of Airflow itself."""

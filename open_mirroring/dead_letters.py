@@ -18,6 +18,14 @@ _ROW = f"find out what wrote the row; {_LATER_ROW}; touching the row at the sour
 _PIECES = "deliver all pieces again together: complete ones are joined"
 _FILES = "deliver both together under a new name, then resume the table: what was read already is dropped"
 
+HEALED_BY_COPY = frozenset(
+    {
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING"),
+        *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+    }
+)
+"""Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
+
 WAYS_OUT = {
     # The transport found no message in the bytes.
     "CAPTURE_DAMAGED": "look whether the Capture file is complete at the source, and copy it again under its name: a "
@@ -51,6 +59,7 @@ WAYS_OUT = {
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
     "prefix; then reload the table",
+    "TABLE_TRUNCATED": "reset the table and load it anew: the rows that were truncated are still at the target",
     "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
     "touching the row at the source sends a new change",
     "MASK_TOO_LONG": "see that rows and column list come from one version of the change table, and that the mask is "
@@ -66,7 +75,8 @@ WAYS_OUT = {
     "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "
     "task send it again: changes that follow it wait",
     "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give it the "
-    "schema; then deliver the changes again, or raise `fragment_timeout_hours` if metadata only comes late",
+    "schema; then deliver the changes again, and resume the table if it is stopped; raise `fragment_timeout_hours` if "
+    "metadata only comes late",
     "AVRO_SCHEMA_INVALID": "let the Qlik task publish metadata messages with the Avro schema of its data messages, or "
     "give the mirror that schema; then deliver the changes again",
     "SCHEMA_AMBIGUOUS": "let each task publish to topics of its own, with an envelope or a schema registry, so that "

@@ -24,16 +24,27 @@ RECENT_BATCHES = 100
 """Counts of messages are given over so many of the newest batches."""
 NO_COMPLETE_POSITION = "none: this source has none"
 """Change event streaming spreads a table over partitions and tells nowhere that nothing older can come (C-31)."""
+_SEQUENCE = 10**30
+"""Numbers from here on are change sequences, of 35 digits (T-10)."""
 _RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 _NOT_INSPECTED = "the landing zone was not inspected"
 
 
 @dataclass(frozen=True)
 class BoundOffsets:
-    """What we have read: how many source files or partitions are bound, and up to which sum of bytes or offsets."""
+    """What we have read: how many files, topic partitions or change tables, and up to which sum of bytes or offsets.
+
+    A change sequence is no length: those of change tables without partitions count as places only.
+    """
 
     places: int
     total: int
+
+    @classmethod
+    def of(cls, bound: Mapping[str, int]) -> BoundOffsets:
+        """From the ledger, where a topic's identity is an empty range beside its partitions."""
+        read = [up_to for name, up_to in bound.items() if up_to or "#" not in name]
+        return cls(len(read), sum(up_to for up_to in read if up_to < _SEQUENCE))
 
 
 @dataclass(frozen=True)
@@ -153,7 +164,7 @@ def mirror_status(
     bound = reader.bound()
     last_commit = recent[-1][2] if recent else None
     by_table = {stop.source: stop for stop in stops}
-    offsets = BoundOffsets(len(bound), sum(bound.values()))
+    offsets = BoundOffsets.of(bound)
     gathered = _Tables(reader, tables, state.committed, offsets)
     return MirrorStatus(
         mirror=mirror.name,

@@ -19,6 +19,8 @@ WAYS_OUT = {
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
     "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {RESET}: a "
     "change of an unknown row is missing",
+    "CHANGES_MISSING": "deliver what the message names again, sound and under a new name; once that is read, lift the "
+    "stop: what was read already is dropped",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert on, `complete_rows: "
     "true` in the mirror file, and lift the stop",

@@ -18,11 +18,12 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
-from spark_jobs.read_task import LogTarget, ReadTask, read
+from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports import Place, pinned
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class BatchWriting:
     source: Place | ChangeTablePlace
     reading: Reading
     tables: Mapping[str, MirroredTable]
+    registry: SchemaRegistry | None
     timeout: timedelta
 
     def write(self, batch: int, ranges: Sequence[BoundRange]) -> Manifest:
@@ -55,7 +57,7 @@ class BatchWriting:
         full = [bound for bound in ranges if bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, first_task=0)
-        announced = sorted({SourceSchema(*s) for part in parts for s in part["schemas"]} - set(known))
+        announced = sorted(self._announced(parts) - set(known))
         if announced:
             # A structure may stand behind its messages, in another task: those that missed it are read once more.
             known += announced
@@ -92,6 +94,15 @@ class BatchWriting:
         ]
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
+    def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
+        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        if self.registry is None:
+            return told
+        waiting = {identity for part in parts for identity in part["fragments"]}
+        waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
+        return told | set(self.registry.schemas(waiting))
+
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""
         total = sum(r.end - r.start for r in ranges)
@@ -121,7 +132,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 before = merged.get(cols, (False, first))
                 merged[cols] = (whole or before[0], min(first, before[1]))
         for table, reject in part["keyless_rejects"].items():
-            keyless.setdefault(table, reject)
+            keyless[table] = graver(keyless.get(table), reject)
         for table, origins in part["reloads"].items():
             for origin, (last, first_change) in origins.items():
                 seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])

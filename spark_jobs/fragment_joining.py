@@ -5,7 +5,7 @@ Pieces of split messages lie in the log as rows; the ledger knows which identiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,11 +26,26 @@ _IDENTITIES_PER_TASK = 5_000
 
 
 class _Split(NamedTuple):
-    """A message that waits: where it belongs in the log, and the log files that hold pieces of it."""
+    """What waits under one identity: where it belongs in the log, and the log files that hold pieces of it.
+
+    Several messages that wait for the same thing belong to no one place: theirs is empty.
+    """
 
     epoch: str
     pos: str
     files: list[str]
+
+    def with_others(self, other: _Split | None) -> _Split:
+        """These pieces together with others of the same identity."""
+        if other is None:
+            return self
+        place = self[:2] if self[:2] == other[:2] else ("", "")
+        return _Split(*place, [*other.files, *self.files])
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """The lowest and the highest position that its change may have: those of the two halves of a key change."""
+        return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 
 @dataclass(frozen=True)
@@ -68,15 +83,19 @@ class FragmentJoining:
         fresh: dict[str, _Split] = {}
         for part in parts:
             for identity, (epoch, pos, files) in part["fragments"].items():
-                split = fresh.setdefault(identity, _Split(epoch or "", pos or "", []))
-                split.files.extend(files)
-        overdue = {i for i, f in known.items() if _aware(f.since) < datetime.now(UTC) - self.timeout}
+                fresh[identity] = _Split(epoch or "", pos or "", files).with_others(fresh.get(identity))
+        overdue = {i for i, f in known.items() if f.since < datetime.now(UTC) - self.timeout}
         tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
         for identity in tried:
             fragment = known[identity]
-            split = fresh.setdefault(identity, _Split(fragment.epoch, fragment.pos, []))
-            split.files.extend(fragment.files)
-        if not fresh:
+            split = _Split(fragment.epoch, fragment.pos, list(fragment.files))
+            fresh[identity] = split.with_others(fresh.get(identity))
+        idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
+        # What waits for its structure is several changes, and rows of a load share their positions between partitions
+        # (K-18): it can never be told from a position that all of it is logged.
+        is_told = self.reading.joins_pieces
+        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else set[str]()
+        if not fresh and not logged_now:
             return []
         identities = sorted(fresh)
         chunks = [identities[at : at + _IDENTITIES_PER_TASK] for at in range(0, len(identities), _IDENTITIES_PER_TASK)]
@@ -92,32 +111,60 @@ class FragmentJoining:
         ]
         joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
         waiting = {i for part in joined for i, outcome in part["outcomes"].items() if outcome == "waiting"}
-        repeated = self._already_logged(batch, {identity: fresh[identity] for identity in waiting})
+        unsettled = {identity: fresh[identity] for identity in waiting} if is_told else {}
+        files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
+        repeated = self._logged(unsettled, files)
         expired = (waiting - repeated) & overdue
         target = LogTarget(self.root, batch, attempt, first_task + len(tasks))
-        rest = self._settle(target, fresh, repeated=repeated, expired=expired)
+        rest = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
         rest["opened"] = [
             {"identity": i, "epoch": fresh[i].epoch, "pos": fresh[i].pos, "files": sorted(set(fresh[i].files))}
             for i in sorted(waiting - repeated - expired)
         ]
-        rest["closed"] = sorted(known.keys() & (fresh.keys() - (waiting - repeated - expired)))
+        rest["closed"] = sorted(known.keys() & (fresh.keys() | logged_now) - (waiting - repeated - expired))
         return [*joined, rest]
 
-    def _already_logged(self, batch: int, waiting: Mapping[str, _Split]) -> set[str]:
-        """Pieces whose event is logged already: they were delivered again and would wait for ever."""
-        by_file: dict[str, list[str]] = {}
-        for identity, split in waiting.items():
-            for file in self.ledger.files_of_position(split.epoch, split.pos, batch):
-                by_file.setdefault(file, []).append(identity)
-        if not by_file:
+    def _files_before(self, waiting: Mapping[str, _Split], batch: int) -> set[str]:
+        """Files of earlier batches that may hold the change to which a waiting piece belongs."""
+        return {
+            file
+            for split in waiting.values()
+            for file in self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)
+        }
+
+    def _files_now(self, waiting: Mapping[str, _Split], parts: Sequence[dict[str, Any]]) -> set[str]:
+        """The same of the batch that is being written."""
+        found = set()
+        for file in (file for part in parts for file in part["files"]):
+            bounds = [
+                (epoch, low, high) for epochs in file["tables"].values() for epoch, (_, low, high) in epochs.items()
+            ]
+            for split in waiting.values():
+                first, second = split.halves
+                if any(epoch == split.epoch and low <= second and high >= first for epoch, low, high in bounds):
+                    found.add(file["path"])
+                    break
+        return found
+
+    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> set[str]:
+        """Pieces whose change one of the files holds: delivered again, or not needed, they would wait for ever."""
+        if not files:
             return set()
-        query = """SELECT DISTINCT epoch || ' ' || pos[:-3] FROM read_parquet($files)
+        wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
+        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl FROM read_parquet($files)
                    WHERE kind = $kind AND (epoch || ' ' || pos[:-3]) IN (SELECT unnest($wanted))"""
-        wanted = {f"{s.epoch} {s.pos[:-2]}": identity for identity, s in waiting.items()}
+        places = sorted(set(wanted.values()))
         with duckdb.connect() as db:
-            files = paths_of(self.root, sorted(by_file))
-            found = db.execute(query, {"files": files, "kind": CHANGE, "wanted": list(wanted)}).fetchall()
-        return {wanted[line[0]] for line in found}
+            parameters = {"files": paths_of(self.root, sorted(files)), "kind": CHANGE, "wanted": places}
+            logged = set(db.execute(query, parameters).fetchall())
+        near = {place for place, _ in logged}
+        pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
+        # Another table's change at the position, of a task that counts on its own, is another change.
+        return {
+            identity
+            for identity, rows in pieces.items()
+            if any(place == wanted[identity] and rows[0].tbl in (None, table) for place, table in logged)
+        }
 
     def _settle(
         self, target: LogTarget, splits: Mapping[str, _Split], *, repeated: set[str], expired: set[str]
@@ -141,8 +188,3 @@ class FragmentJoining:
             "expired": sum(len(pieces[identity]) for identity in expired),
         }
         return {**writer.finish(), "counts": counts, **notes.to_dict()}
-
-
-def _aware(moment: datetime) -> datetime:
-    # SQLite gives back what was stored in UTC without its zone.
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -101,7 +101,11 @@ class LogWriter:
 
     def _note_fragments(self, rows: pa.Table, file: str) -> None:
         for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():
-            self._fragments.setdefault(line["fragment_of"], (line["epoch"], line["pos"], []))[2].append(file)
+            place, identity = (line["epoch"], line["pos"]), line["fragment_of"]
+            *known, files = self._fragments.get(identity, (*place, []))
+            # Several messages may wait for one thing, such as the description of a structure: they have no one place.
+            place = place if tuple(known) == place else ("", "")
+            self._fragments[identity] = (*place, files if file in files else [*files, file])
 
 
 def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:

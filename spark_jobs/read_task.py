@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
@@ -184,7 +185,7 @@ class Notes:
         self._has_loads = reading.has_loads
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
-        self._keyless: dict[str, dict[str, Any]] = {}
+        self._keyless: dict[str, Mapping[str, Any]] = {}
         self._reloads: dict[str, dict[str, list[int | None]]] = {}
 
     def take(self, rows: Iterable[LogRow]) -> None:
@@ -197,8 +198,8 @@ class Notes:
             if row.tbl is None:
                 self._homeless += 1
             elif row.key is None and self._has_key[row.tbl]:
-                at = f"{row.origin}:{row.place}"
-                self._keyless.setdefault(row.tbl, {"code": row.code, "reason": row.reason, "at": at})
+                reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
+                self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
 
     def _take_place(self, row: LogRow) -> None:
         seen = self._reloads.setdefault(row.tbl or "", {}).setdefault(row.origin, [None, None])
@@ -211,3 +212,10 @@ class Notes:
     def to_dict(self) -> dict[str, Any]:
         """This part's share of the manifest."""
         return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless, "reloads": self._reloads}
+
+
+def graver(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of two dead letters that hide a key of one table the one that no copy heals; else the first."""
+    if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
+        return other
+    return known

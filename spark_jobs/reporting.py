@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring.status import MirrorStatus, TableStatus
+from open_mirroring.status import BoundOffsets, MirrorStatus, TableStatus
 
 if TYPE_CHECKING:
     from spark_jobs.dead_letters import Listed
@@ -53,14 +53,15 @@ def age(length: timedelta | None) -> str:
 
 def status_text(status: MirrorStatus) -> str:
     """The status: the mirror, its tables with their four marks, and what needs somebody."""
-    bound = f"{len(status.bound_offsets)} files or partitions, {sum(status.bound_offsets.values())} bytes or offsets"
+    read = BoundOffsets.of(status.bound_offsets)
+    bound = f"{read.places} files, partitions or tables, {read.total} bytes or offsets"
     last = "no batch yet" if status.last_commit is None else f"committed {age(status.last_commit_age)} ago"
     lines = [
         f"mirror {status.mirror}",
         f"  bound offsets     {bound}",
         f"  change log        batch {status.committed_batch}, {last}"
         + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
-        f"  open fragments    {status.open_fragments} split messages wait for pieces",
+        f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
         f"  last {status.recent_batches:>3} batches  {_counts(status.recent)}",
     ]
     if status.at_risk:

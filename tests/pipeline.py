@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.tables import open_fragment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +54,8 @@ class Pipeline:
             "tables": [dict(table) for table in tables],
             **settings,
         }
-        self.file = folder / "mirrors" / "test.yaml"
+        self.name = str(document["mirror"])
+        self.file = folder / "mirrors" / f"{self.name}.yaml"
         self.file.parent.mkdir()
         self.file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
         self.zone, self.log, self.target = folder / "zone", folder / "log", folder / "tables"
@@ -68,7 +71,7 @@ class Pipeline:
 
     @property
     def reader(self) -> LedgerReader:
-        return LedgerReader(self.ledger, "test")
+        return LedgerReader(self.ledger, self.name)
 
     def deliver(self, name: str, content: bytes) -> None:
         """Put a finished file at the source."""
@@ -105,6 +108,19 @@ class Pipeline:
         assert ended.returncode == -9, (
             f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
         )
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The dead letters of the log, read as anybody can read them, in the order of their coordinates."""
+        rows = pa.table(DeltaTable(str(self.log)).scan()).to_pylist()
+        found = [row for row in rows if row["kind"] == "rejected"]
+        return sorted(found, key=lambda row: (row["batch"], row["origin"], row["place"]))
+
+    def make_overdue(self) -> None:
+        """Let everything that waits for other messages have waited longer than any limit."""
+        long_ago = datetime.now(UTC) - timedelta(days=400)
+        with self.ledger.begin() as db:
+            waiting = open_fragment.c.mirror == self.name
+            assert db.execute(open_fragment.update().where(waiting).values(since=long_ago)).rowcount
 
     def mirrored(self, schema: str, table: str) -> list[dict[str, Any]]:
         """The target table's rows, timestamps without their zone (all are UTC)."""

@@ -139,8 +139,10 @@ def avro_enveloped(kind: str, message: bytes, schema_id: str | None = None, sche
     return datum(ENVELOPE, {**envelope, "messageSchema": schema, "message": message})
 
 
-def avro_md(schema: Any | None = None, columns: Sequence[tuple[str, str, int, int, int, int]] = COLUMNS) -> bytes:
-    """A metadata message in an Avro envelope, announcing *schema* under :data:`ID`."""
+def avro_md(
+    schema: Any | None = None, columns: Sequence[tuple[str, str, int, int, int, int]] = COLUMNS, **parts: Any
+) -> bytes:
+    """A metadata message in an Avro envelope, announcing *schema*, under :data:`ID` unless *parts* say otherwise."""
     column = {"type": "record", "name": "Column", "fields": [{"name": "type", "type": "string"}]}
     for name in ("ordinal", "length", "precision", "scale", "primaryKeyPosition"):
         column["fields"].append({"name": name, "type": "int"})  # type: ignore[attr-defined]
@@ -155,7 +157,7 @@ def avro_md(schema: Any | None = None, columns: Sequence[tuple[str, str, int, in
         {"name": "dataSchema", "type": "string"},
     ]
     writer = {"type": "record", "name": "Metadata", "fields": fields}
-    record = metadata(columns, avro=json.dumps(avro_schema() if schema is None else schema))
+    record = metadata(columns, avro=json.dumps(avro_schema() if schema is None else schema), **parts)
     return avro_enveloped("MD", datum(writer, record), schema=json.dumps(writer))
 
 

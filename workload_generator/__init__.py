@@ -1,4 +1,4 @@
-"""A stand-in for a SQL Server database with Change Event Streaming (CES): histories, messages, files, a source.
+"""A stand-in for a SQL Server database whose changes are streamed (CES) or replicated by a Qlik task.
 
 It imports nothing of the product and is imported by nothing of it: what it says a database holds, and what it puts on
 the wire, is an independent witness.
@@ -8,5 +8,6 @@ the wire, is an independent witness.
 * :mod:`~workload_generator.transports` - Event Hubs Capture files and JSON lines.
 * :mod:`~workload_generator.qlik_change_tables` - changes as a Qlik task stores them;
   :mod:`~workload_generator.qlik_file_target` and :mod:`~workload_generator.qlik_change_tables_sql` - as files, as SQL.
+* :mod:`~workload_generator.shipping` - how a source's changes leave it, one strategy per format.
 * :mod:`~workload_generator.source` - a database with a life, kept in a SQLite file (``python -m workload_generator``).
 """

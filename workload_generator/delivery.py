@@ -99,7 +99,7 @@ def deliver(
 
     def send(piece: Piece, at: float) -> _Send:
         number = next(numbers)
-        return _Send(at, at + rng.uniform(0, delivery.disorder), number, _partition(piece, number, delivery), piece)
+        return _Send(at, at + rng.uniform(0, delivery.disorder), number, partition_of(piece, delivery, number), piece)
 
     sends = [send(piece, place) for place, piece in enumerate(pieces)]
     sends += [send(pieces[place], place + rng.uniform(0, _SENT_AGAIN_WITHIN)) for place in sorted(sent_again)]
@@ -124,7 +124,8 @@ def draw(places: Sequence[int], part: float, rng: Random) -> list[int]:
     return [place for place in places if rng.random() < part]
 
 
-def _partition(piece: Piece, number: int, delivery: Delivery) -> int:
+def partition_of(piece: Piece, delivery: Delivery, number: int = 0) -> int:
+    """The partition of a piece; with ``round_robin`` that of the *number*-th message."""
     if delivery.scheme == "round_robin":
         return number % delivery.partitions
     return zlib.crc32(_key(piece, delivery) or b"") % delivery.partitions

@@ -4,6 +4,8 @@
 files, columns and key, and ``stream_from``, the first commit LSN whose changes are not all in the export. Every event
 with that LSN or a higher one must still be applied; no event below it.
 
+A Qlik file target has no such manifest: its full load is the folders of :mod:`~workload_generator.qlik_file_target`.
+
 Parquet has the Arrow types of :func:`~workload_generator.sql_values.arrow_type`. CSV is UTF-8 with a header line and
 carries the source's own texts; every value is quoted, a quote inside is doubled, an empty field without quotes is NULL.
 """
@@ -19,6 +21,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from workload_generator.qlik_file_target import full_load_files
 from workload_generator.source import Source, SourceError
 from workload_generator.sql_values import arrow_type, typed
 from workload_generator.tables import Row, TableDef
@@ -34,8 +37,7 @@ def export(source: Source, folder: Path, file_format: Literal["parquet", "csv"])
     Raises:
         SourceError: when *folder* holds something already.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise SourceError(f"{folder} is not empty; an export needs a folder of its own")
+    _check_is_empty(folder)
     stream_from, tables = source.snapshot()
     content = csv_content if file_format == "csv" else parquet_content
     described = {}
@@ -56,6 +58,29 @@ def export(source: Source, folder: Path, file_format: Literal["parquet", "csv"])
     manifest = {"format": file_format, "stream_from": stream_from, "tables": described}
     write_files(folder, [(MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())])
     return manifest
+
+
+def export_full_load(source: Source, folder: Path) -> dict[str, Any]:
+    """Write the snapshot as a Qlik task with a file target loads it, before any change.
+
+    Returns:
+        For each table its rows and files.
+
+    Raises:
+        SourceError: when *folder* holds something already.
+    """
+    _check_is_empty(folder)
+    described = {}
+    for table, rows in source.snapshot()[1]:
+        files = [*full_load_files(table, rows, rows_per_file=_ROWS_PER_FILE)]
+        write_files(folder, files)
+        described[table.full_name] = {"rows": len(rows), "files": [path for path, _ in files]}
+    return {"format": "qlik-full-load", "tables": described}
+
+
+def _check_is_empty(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise SourceError(f"{folder} is not empty; an export needs a folder of its own")
 
 
 def parquet_content(table: TableDef, rows: Sequence[Row]) -> bytes:

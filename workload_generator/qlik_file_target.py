@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -35,24 +36,23 @@ def change_files(
     *,
     rows_per_file: int = 100,
     compressed: bool = False,
+    first_number: int = 1,
 ) -> Iterator[tuple[str, bytes]]:
-    """The files of a file target: (path, content), each data file before its ``.dfm``.
+    """The files of a file target: (path, content), each data file before its ``.dfm``; numbered from *first_number*.
 
     A file ends after so many rows, at a change of the column list, and at the end of a partition.
     """
     waiting: dict[str, list[StoredChange]] = {}
-    written = 0
+    numbers = count(first_number)
     for change in changes:
         rows = waiting.setdefault(change.table.full_name, [])
         if rows and (len(rows) >= rows_per_file or _place(rows[0]) != _place(change)):
-            written += 1
-            yield from _change_file(rows, options, file_format, written, compressed)
+            yield from _change_file(rows, options, file_format, next(numbers), compressed)
             rows.clear()
         rows.append(change)
     for rows in waiting.values():
         if rows:
-            written += 1
-            yield from _change_file(rows, options, file_format, written, compressed)
+            yield from _change_file(rows, options, file_format, next(numbers), compressed)
 
 
 def full_load_files(

@@ -112,7 +112,7 @@ def pieces(history: History, options: QlikMessageOptions) -> Iterator[Piece]:
         table = _first_structure(history.tables[name], rows)
         for row in rows.values():
             yield from _announcement(table, announced, options)
-            yield _piece(table, 0, 0, row, encode(refreshed(table, row), options))
+            yield piece(table, 0, 0, row, encode(refreshed(table, row), options))
     for txn, group in groupby(history.changes, key=lambda change: change.txn):
         changes = [*group]
         sent = []
@@ -120,7 +120,7 @@ def pieces(history: History, options: QlikMessageOptions) -> Iterator[Piece]:
             yield from _announcement(change.table, announced, options)
             keyed = change.after if change.after is not None else change.before or {}
             body = encode(change, options, is_last=change is changes[-1])
-            sent.append(_piece(change.table, txn, change.seq, keyed, body))
+            sent.append(piece(change.table, txn, change.seq, keyed, body))
         if rng.random() < options.replays:
             yield from sent[: rng.randint(1, len(sent))]
         yield from sent
@@ -203,10 +203,16 @@ def _announcement(
         return
     announced[table.full_name] = (table, version + 1)
     if options.framing != "registry":
-        yield Piece(table.full_name, 0, 0, 0, 1, b"", announcement(table, version + 1, options))
+        yield announcing_piece(table, version + 1, options)
 
 
-def _piece(table: TableDef, txn: int, seq: int, row: Row, body: bytes) -> Piece:
+def announcing_piece(table: TableDef, version: int, options: QlikMessageOptions) -> Piece:
+    """A metadata message before it is sent; it has no key (K-43)."""
+    return Piece(table.full_name, 0, 0, 0, 1, b"", announcement(table, version, options))
+
+
+def piece(table: TableDef, txn: int, seq: int, row: Row, body: bytes) -> Piece:
+    """A data message before it is sent; its key is that of *row*."""
     key: Mapping[str, Any] = {name: row[name] for name in table.key}
     return Piece(table.full_name, txn, seq, 0, 1, _json(key), body)
 

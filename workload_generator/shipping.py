@@ -1,19 +1,58 @@
-"""One run's messages: which events are cut, sent twice or held back, so that every table has some of each."""
+"""How a source's changes leave it: one strategy for each format and its way.
+
+A strategy packs the changes of a run into parcels, files or messages, which are committed together with the changes
+(an outbox), and sends them afterwards; killed in between, they are sent again as they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from random import Random
+from typing import Any, NamedTuple, Protocol
 
-from workload_generator.ces import CesOptions, encode
 from workload_generator.database import Change
-from workload_generator.delivery import Delivery, Message, Piece, deliver, draw
+from workload_generator.delivery import Piece, draw
+from workload_generator.tables import Row, TableDef
 
-PARTITIONS = 3
-_SPAN = timedelta(minutes=12)
-_CUT, _HELD_EVENTS, _HELD_PIECES = 0.02, 0.03, 0.3
+
+class ShippingError(Exception):
+    """What is committed could not be sent; the next command tries it again."""
+
+
+class Parcel(NamedTuple):
+    """What leaves in one piece.
+
+    Args:
+        address: the path of a file below its folder, or the partition of a message.
+        key: the key of a message.
+        content: all bytes.
+    """
+
+    address: str
+    key: bytes | None
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened in one run of a source.
+
+    Args:
+        changes: in the order of the log.
+        late: what the run before has withheld.
+        rng: decides what is drawn.
+        source_seed: the seed of the source.
+        number: of the run, from 1.
+        hold_back: whether something should stay behind for the next run, as far as the format knows such a thing.
+    """
+
+    changes: Sequence[Change]
+    late: Sequence[Piece]
+    rng: Random
+    source_seed: int
+    number: int
+    hold_back: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,97 +60,42 @@ class Shipment:
     """What a run sends.
 
     Args:
-        messages: in order of arrival.
+        parcels: in the order of sending.
+        messages: how many messages, or rows of change tables, they hold.
         withheld: pieces for the next run.
-        tables: ``split_events``, ``duplicates``, ``late_events`` → the table of each one.
+        tables: what happened to messages (``duplicates``, …) → the table of each one it happened to.
     """
 
-    messages: list[Message]
+    parcels: list[Parcel]
+    messages: int
     withheld: list[Piece]
     tables: dict[str, list[str]]
 
 
-def ship(
-    changes: Sequence[Change],
-    late: Sequence[Piece],
-    options: CesOptions,
-    delivery: Delivery,
-    rng: Random,
-    first_offsets: Sequence[int],
-    since: datetime,
-    *,
-    hold_back: bool,
-) -> Shipment:
-    """Encode *changes* and deliver them with the *late* pieces of the run before.
+class Shipping(Protocol):
+    """A format and its way. *name* is the format's; a source speaks one format all its life."""
 
-    Of every table that has changes at least two events are cut and one message is sent twice; with *hold_back* at
-    least one event, and one piece of another, stays behind. The messages fill a few Capture windows from *since*.
-    """
-    tables = sorted({change.table.full_name for change in changes})
-    places = {name: [n for n, change in enumerate(changes) if change.table.full_name == name] for name in tables}
-    cut = {place for name in tables for place in _some(places[name], _CUT, 2, rng)}
-    # Rarely in three: then a middle piece exists, too.
-    cut_into = {place: rng.choice((2, 2, 3)) for place in sorted(cut)}
-    events = [encode(change, options, cut_into=cut_into.get(place, 1)) for place, change in enumerate(changes)]
+    name: str
 
-    held: set[tuple[int, int]] = set()
-    for name in tables if hold_back else ():
-        held |= _held_back(places[name], changes, events, rng)
-    pieces = [(place, piece) for place, event in enumerate(events) for piece in event]
-    on_time = [piece for place, piece in pieces if (place, piece.segment) not in held]
-    sent = [*late, *on_time]
-    sent_again = sorted(
-        place
-        for name in sorted({piece.table for piece in sent})
-        for place in _some([n for n, piece in enumerate(sent) if piece.table == name], delivery.duplicates, 1, rng)
-    )
-    number = len(sent) + len(sent_again)
-    messages = deliver(
-        sent,
-        delivery,
-        sent_again=sent_again,
-        first_offsets=first_offsets,
-        since=since,
-        every=_SPAN / max(number, 1),
-    )
-    return Shipment(
-        messages,
-        [piece for place, piece in pieces if (place, piece.segment) in held],
-        {
-            "split_events": [event[0].table for event in events if len(event) > 1],
-            "duplicates": [sent[place].table for place in sent_again],
-            "late_events": [table for table, _, _ in dict.fromkeys((one.table, one.txn, one.seq) for one in late)],
-        },
-    )
+    def pack(self, run: Run, memory: dict[str, Any]) -> Shipment:
+        """The shipment of a run; *memory*, plain JSON, is what the strategy keeps from run to run."""
+
+    def send(self, parcels: Sequence[Parcel]) -> int:
+        """Send in this order; may have been sent before. Returns how many files were written.
+
+        Raises:
+            ShippingError: when something did not arrive.
+        """
 
 
-def _held_back(
-    places: Sequence[int], changes: Sequence[Change], events: Sequence[Sequence[Piece]], rng: Random
-) -> set[tuple[int, int]]:
-    """Pieces, as (event, segment), of one table that stay behind: whole events and single pieces."""
-    split = [place for place in places if len(events[place]) > 1]
-    whole = [place for place in places if len(events[place]) == 1] or split
-    overtaken = _written_again(whole, places, changes)
-    # Late for nothing is easy: at least one event comes after a newer one of its own row.
-    chosen = {*_some(whole, _HELD_EVENTS, 1, rng), *_some(overtaken, 0, 1, rng)}
-    held = {(place, piece.segment) for place in chosen for piece in events[place]}
-    single = [place for place in _some(split, _HELD_PIECES, 1, rng) if place not in chosen]
-    return held | {(place, rng.choice(events[place]).segment) for place in single}
+class LoadShipping(Shipping, Protocol):
+    """A format whose stream begins with the rows that were there before the first change."""
+
+    def pack_load(self, tables: Sequence[tuple[TableDef, Sequence[Row]]], rng: Random, seed: int) -> Shipment:
+        """The shipment of these rows."""
 
 
-def _written_again(whole: Iterable[int], places: Sequence[int], changes: Sequence[Change]) -> list[int]:
-    last: dict[tuple[str, ...], int] = {}
-    for place in places:
-        last[_key(changes[place])] = place
-    return [place for place in whole if last[_key(changes[place])] > place]
-
-
-def _key(change: Change) -> tuple[str, ...]:
-    row = change.after if change.after is not None else change.before
-    return change.table.key_of(row or {})
-
-
-def _some(places: Sequence[int], part: float, at_least: int, rng: Random) -> Collection[int]:
+def some(places: Sequence[int], part: float, at_least: int, rng: Random) -> Collection[int]:
     """About this part of *places*, but at least so many, as far as there are any."""
     chosen = dict.fromkeys(draw(places, part, rng))
     missing = [place for place in places if place not in chosen]

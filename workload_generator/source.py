@@ -3,8 +3,8 @@
 The file holds the tables with their rows, all values as the text SQL Server prints, and what SQL Server would keep
 for itself: ``_columns`` with the SQL types, the next transaction, the hub's sequence numbers, withheld messages.
 
-:meth:`Source.run` works transactions and writes them as Capture files. Rows, bookkeeping and the files' bytes are
-committed together and the files are written afterwards (an outbox): killed in between, the next command writes them.
+:meth:`Source.run` works transactions and ships them in one format. Rows, bookkeeping and the bytes of all files or
+messages are committed together and sent afterwards (an outbox): killed in between, the next command sends them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
-from workload_generator.ces import CesOptions, commit_lsn
+from workload_generator.ces import commit_lsn
 from workload_generator.database import KINDS, Change, Database
-from workload_generator.delivery import Delivery, Piece
-from workload_generator.shipping import PARTITIONS, Shipment, ship
+from workload_generator.delivery import Piece
+from workload_generator.shipping import LoadShipping, Parcel, Run, Shipment, Shipping
 from workload_generator.tables import SHOP_TABLES, Row, TableDef
-from workload_generator.transports import WINDOW, capture_files, window_start, write_files
 
 _LAYOUT = """
 CREATE TABLE _columns ("table" TEXT, ordinal INTEGER, name TEXT, sql_type TEXT, key_position INTEGER,
@@ -34,12 +32,10 @@ CREATE TABLE _deleted ("table" TEXT, place INTEGER, key TEXT, PRIMARY KEY ("tabl
 CREATE TABLE _counts ("table" TEXT, what TEXT, n INTEGER, PRIMARY KEY ("table", what));
 CREATE TABLE _withheld (place INTEGER PRIMARY KEY, "table" TEXT, txn INTEGER, seq INTEGER, piece INTEGER, of INTEGER,
                         key BLOB, body BLOB);
-CREATE TABLE _outbox (path TEXT PRIMARY KEY, content BLOB);
+CREATE TABLE _outbox (place INTEGER PRIMARY KEY, address TEXT, key BLOB, content BLOB);
 """
-COUNTS = ("inserts", "updates", "deletes", "key_changes", "split_events", "duplicates", "late_events")
-"""What a report counts for each table; a key change is an update too."""
-
-_FIRST_WINDOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+COUNTS = ("inserts", "updates", "deletes", "key_changes", "split_events", "duplicates", "replays", "late_events")
+"""What a report counts for each table, as far as the format knows it; a key change is an update too."""
 
 
 class SourceError(Exception):
@@ -77,65 +73,76 @@ class Source:
             for table in SHOP_TABLES:
                 _create_table(db, table)
                 _write_rows(db, table, database.tables[table.full_name].rows.values())
-            state = {"seed": seed, "runs": 0, "offsets": [0] * PARTITIONS, "clock": _FIRST_WINDOW.isoformat()}
+            state: dict[str, Any] = {"seed": seed, "runs": 0, "loaded": False, "format": None, "memory": {}}
             _save(db, database, state)
         return source
 
-    def run(
-        self,
-        capture: Path,
-        *,
-        transactions: int = 100,
-        encoding: Literal["json", "avro"] = "json",
-        generation: Literal["a", "b", "c"] = "c",
-        hold_back: bool = False,
-    ) -> dict[str, int]:
-        """Commit transactions and write their events, and all that was withheld before, as Capture files.
+    def load(self, shipping: LoadShipping) -> dict[str, int]:
+        """Ship all rows as the beginning of the stream.
 
-        Every run with at least one transaction has of every table: each kind of change, an event in pieces, a message
-        sent twice, and with *hold_back* an event and a single piece that only the next run delivers.
+        Returns:
+            Numbers: rows, messages, files.
+
+        Raises:
+            SourceError: when the stream has begun already, or is of another format.
+            ShippingError: when something did not arrive; the next command tries it again.
+        """
+        with self._transaction() as db:
+            state, database = _load(db)
+            _memory(state, shipping)
+            if state["loaded"] or state["runs"]:
+                raise SourceError("the stream has begun; what is loaded comes before everything else")
+            state["loaded"] = True
+            tables = [(one.table, list(one.rows.values())) for one in database.tables.values()]
+            sent = shipping.pack_load(tables, Random(f"load:{state['seed']}"), state["seed"])
+            _post(db, [], sent)
+            _save(db, database, state)
+        rows = sum(len(its) for _, its in tables)
+        return dict(rows=rows, messages=sent.messages, files=self.send(shipping))
+
+    def run(self, shipping: Shipping, *, transactions: int = 100, hold_back: bool = False) -> dict[str, int]:
+        """Commit transactions and ship their changes, and all that was withheld before.
+
+        Every run with at least one transaction has of every table: each kind of change, and of everything else that
+        may happen to a message of this format at least one; with *hold_back* some come with the next run only.
 
         Returns:
             Numbers of this run: transactions, events, messages, withheld (messages), files.
 
         Raises:
-            ValueError: for a generation and encoding that do not go together.
+            SourceError: when the stream is of another format.
+            ShippingError: when something did not arrive; the next command tries it again.
+            ValueError: for settings of the format that do not go together.
         """
-        written = len(self.write_outbox(capture))
+        with self._transaction() as db:
+            _memory(_load(db)[0], shipping)
+        files = self.send(shipping)
         with self._transaction() as db:
             state, database = _load(db)
-            run = state["runs"] = state["runs"] + 1
-            options = CesOptions(generation, encoding, max_data_bytes=8_000, seed=state["seed"])
-            rng = Random(f"run:{state['seed']}:{run}")
+            state["runs"] += 1
+            rng = Random(f"run:{state['seed']}:{state['runs']}")
             changes = _work(database, transactions, rng)
             late = [Piece(*row) for row in db.execute('SELECT "table", txn, seq, piece, of, key, body FROM _withheld')]
-            since = datetime.fromisoformat(state["clock"])
-            delivery = Delivery(PARTITIONS, disorder=40, duplicates=0.02, seed=f"{state['seed']}:{run}")
-            sent = ship(changes, late, options, delivery, rng, state["offsets"], since, hold_back=hold_back)
-            files = list(capture_files(sent.messages, partitions=PARTITIONS))
-            for message in sent.messages:
-                state["offsets"][message.partition] = message.offset + 1
-            if sent.messages:
-                state["clock"] = (
-                    window_start(datetime.fromisoformat(sent.messages[-1].enqueued)) + 2 * WINDOW
-                ).isoformat()
+            run = Run(changes, late, rng, state["seed"], state["runs"], hold_back)
+            sent = shipping.pack(run, _memory(state, shipping))
             _write_changes(db, database, changes)
-            db.execute("DELETE FROM _withheld")
-            db.executemany("INSERT INTO _withheld VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", sent.withheld)
-            db.executemany("INSERT INTO _outbox VALUES (?, ?)", files)
-            _count(db, changes, sent)
+            _post(db, changes, sent)
             _save(db, database, state)
-        written += len(self.write_outbox(capture))
-        events, messages, withheld = len(changes), len(sent.messages), len(sent.withheld)
-        return dict(transactions=transactions, events=events, messages=messages, withheld=withheld, files=written)
+        files += self.send(shipping)
+        events, withheld = len(changes), len(sent.withheld)
+        return dict(transactions=transactions, events=events, messages=sent.messages, withheld=withheld, files=files)
 
-    def write_outbox(self, capture: Path) -> list[Path]:
-        """Write the files that are committed but perhaps not written yet; the order is that of their windows."""
+    def send(self, shipping: Shipping) -> int:
+        """Send what is committed but perhaps not sent yet; returns how many files were written.
+
+        Raises:
+            ShippingError: when something did not arrive; the next command tries it again.
+        """
         with self._transaction() as db:
-            files = db.execute("SELECT path, content FROM _outbox ORDER BY substr(path, -24), path").fetchall()
-            written = write_files(capture, files)
+            query = "SELECT address, key, content FROM _outbox ORDER BY place"
+            files = shipping.send([Parcel(*row) for row in db.execute(query)])
             db.execute("DELETE FROM _outbox")
-        return written
+        return files
 
     def snapshot(self) -> tuple[str, list[tuple[TableDef, list[Row]]]]:
         """All rows of one moment, and the first commit LSN whose changes are not in them."""
@@ -203,6 +210,23 @@ def _write_changes(db: sqlite3.Connection, database: Database, changes: Iterable
         where = " AND ".join(f'"{column}" = ?' for column in state.table.key)
         db.executemany(f'DELETE FROM "{name}" WHERE {where}', keys)
         _write_rows(db, state.table, [state.rows[key] for key in keys if key in state.rows])
+
+
+def _memory(state: dict[str, Any], shipping: Shipping) -> dict[str, Any]:
+    """What this format keeps from run to run; the first one to be spoken stays."""
+    if state["format"] not in (None, shipping.name):
+        raise SourceError(f"this source speaks {state['format']}, not {shipping.name}")
+    state["format"] = shipping.name
+    memory: dict[str, Any] = state["memory"]
+    return memory
+
+
+def _post(db: sqlite3.Connection, changes: Iterable[Change], sent: Shipment) -> None:
+    """Keep what is to be sent, what is withheld, and the counts of both."""
+    db.execute("DELETE FROM _withheld")
+    db.executemany("INSERT INTO _withheld VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", sent.withheld)
+    db.executemany("INSERT INTO _outbox VALUES (NULL, ?, ?, ?)", sent.parcels)
+    _count(db, changes, sent)
 
 
 def _count(db: sqlite3.Connection, changes: Iterable[Change], sent: Shipment) -> None:

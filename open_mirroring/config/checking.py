@@ -41,11 +41,16 @@ def _from_error(mirror: Mirror, path: SettingPath, error: TerminalError) -> Prob
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
-    if mirror.source.connection is not None:
+    for setting, name in (
+        ("connection", mirror.source.connection),
+        ("schema_registry", mirror.source.schema_registry),
+    ):
         try:
-            connections.resolve(mirror.source.connection)
+            if name is not None:
+                connections.resolve(name)
         except TerminalError as error:
-            yield _from_error(mirror, ("source", "connection"), error)
+            yield _from_error(mirror, ("source", setting), error)
+    if mirror.source.connection is not None:
         return
     path = mirror.resolve(mirror.source.path)
     if not _readable(path):

@@ -29,9 +29,12 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "topics": ((_CES, _MESSAGE), ("kafka",)),
     "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
     "database": ((_CES,), ("capture", "files", "kafka")),
+    "gap_timeout_minutes": ((_CES,), ("capture",)),
+    "binary": ((_MESSAGE,), ("files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
+    "schema_registry": ((_MESSAGE,), ("files", "kafka")),
     "header_prefix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
@@ -83,6 +86,15 @@ class Source(Section):
         min_length=1,
         description="For sqlserver-ces: read only events of this database and ignore others (C-12). Default: all.",
     )
+    gap_timeout_minutes: Positive | None = Field(
+        default=None,
+        description="For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
+        "missing ones; then the mirror stops (C-93). Default: 60.",
+    )
+    binary: Literal["hex", "base64"] | None = Field(
+        default=None,
+        description="For qlik-message in JSON: how binary values are spelled (K-35). Default: hex, with or without 0x.",
+    )
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
         default=None,
         description="For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
@@ -96,6 +108,11 @@ class Source(Section):
     sequence_digits: Positive | None = Field(
         default=None,
         description="For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
+    )
+    schema_registry: ConnectionName | None = Field(
+        default=None,
+        description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
+        "only a schema's number (K-04).",
     )
     header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None,

@@ -11,7 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest
 from open_mirroring.ledger.upsert import upsert
 
@@ -100,8 +102,10 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
         _record_reloads(db, table_id, manifest.reloads.get(source, {}))
         reject = manifest.keyless_rejects.get(source)
         if reject is not None:
-            what = f"a change without a readable key: {reject['code']}: {reject['reason']} at {reject['at']}"
-            stop_table(db, table_id, "KEY_UNKNOWN", what)
+            healed = reject["code"] in HEALED_BY_COPY
+            lost = "changes that could not be read" if healed else "a change without a readable key"
+            what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
+            stop_table(db, table_id, "CHANGES_MISSING" if healed else "KEY_UNKNOWN", what)
 
 
 def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bool, str]]) -> None:
@@ -139,11 +143,17 @@ def _record_reloads(db: Connection, table_id: str, seen: Mapping[str, Sequence[i
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
-    """Stop a table inside a running transaction; the first reason stands."""
+    """Stop a table inside a running transaction; the first reason stands, unless it is the lesser.
+
+    Nothing looks again at what only a reset mends: it must not be forgotten when a stop is lifted that stood before.
+    """
     c = t.mirrored_table.c
+    replaced: sa.ColumnElement[bool] = c.stop_code.is_(None)
+    if code in NEEDS_RESET:
+        replaced = sa.or_(replaced, c.stop_code.not_in(NEEDS_RESET))
     db.execute(
         t.mirrored_table.update()
-        .where(c.id == table_id, c.stop_code.is_(None))
+        .where(c.id == table_id, replaced)
         .values(stop_code=code, stop_what=what, stopped_at=_now(), version=c.version + 1)
     )
 

@@ -70,7 +70,7 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
     with ledger.connect() as db:
         stops = [OpenStop(None, code, what or "", None) for code, what in db.execute(of_mirror).tuples()]
         for source, code, what, since in db.execute(stopped.order_by(c.source)).tuples():
-            stops.append(OpenStop(source, code, what or "", _aware(since)))
+            stops.append(OpenStop(source, code, what or "", since))
     return stops
 
 
@@ -191,7 +191,7 @@ def _locked_table(db: Connection, mirror: str, source: str) -> Any:
 
 def _clear(db: Connection, row: Any) -> OpenStop:
     _set(db, row, stop_code=None, stop_what=None, stopped_at=None)
-    return OpenStop(row.source, row.stop_code, row.stop_what or "", _aware(row.stopped_at))
+    return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 
 def _set(db: Connection, row: Any, **values: object) -> None:
@@ -220,8 +220,3 @@ def _audit(
             detail=json.dumps(detail, ensure_ascii=False),
         )
     )
-
-
-def _aware(moment: datetime | None) -> datetime | None:
-    # SQLite gives back what was stored in UTC without its zone.
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -129,11 +129,15 @@ class ExtractLedger:
         with self._engine.begin() as db:
             return [AnnouncedSchema(*row) for row in db.execute(query.order_by(c.batch, c.digest)).tuples()]
 
-    def files_of_position(self, epoch: str, pos: str, before_batch: int) -> list[str]:
-        """Log files that may hold a change at this position, of any table, in batches before *before_batch*."""
+    def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
+        """Log files that may hold a change from *lowest* to *highest*, of any table, before batch *before_batch*."""
         c = t.batch_table.c
         query = sa.select(c.files).where(
-            c.mirror == self._mirror, c.epoch == epoch, c.min_pos <= pos, c.max_pos >= pos, c.batch < before_batch
+            c.mirror == self._mirror,
+            c.epoch == epoch,
+            c.min_pos <= highest,
+            c.max_pos >= lowest,
+            c.batch < before_batch,
         )
         with self._engine.begin() as db:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})

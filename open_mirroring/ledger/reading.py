@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -209,7 +209,7 @@ class LedgerReader:
                 asked = sa.or_(*((c.table_id == id_) & (c.generation == g) & (c.number > n) for id_, (g, n) in some))
                 for row in db.execute(sa.select(t.published_file).where(asked).order_by(c.table_id, c.number)):
                     values = {name: getattr(row, name) for name in PublishedFile._fields[:-1]}
-                    file = PublishedFile(**values, confirmed_at=_aware(row.confirmed_at))
+                    file = PublishedFile(**values, confirmed_at=row.confirmed_at)
                     found.setdefault(row.table_id, []).append(file)
         return found
 
@@ -225,7 +225,7 @@ class LedgerReader:
                     row.batch_from,
                     row.batch_to,
                     json.loads(row.counts),
-                    _aware(row.confirmed_at),
+                    row.confirmed_at,
                 )
                 for row in db.execute(query.order_by(c.version))
             ]
@@ -248,7 +248,7 @@ class LedgerReader:
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         with self._engine.connect() as db:
             return [
-                (number, json.loads(manifest)["counts"], _aware(at))
+                (number, json.loads(manifest)["counts"], at)
                 for number, manifest, at in db.execute(query.order_by(c.number)).tuples()
             ]
 
@@ -275,8 +275,3 @@ class LedgerReader:
 
 def _contents(row: Any) -> BatchContents:
     return BatchContents(row.batch, row.epoch, row.rows, row.min_pos, row.max_pos, tuple(json.loads(row.files)))
-
-
-def _aware(moment: datetime) -> datetime:
-    # SQLite gives back what was stored in UTC without its zone.
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

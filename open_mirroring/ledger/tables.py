@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -35,6 +36,17 @@ class WholeNumber(TypeDecorator[int]):
         return None if value is None else int(value)
 
 
+class Moment(TypeDecorator[datetime]):
+    """A time in UTC that knows so: SQLite forgets the zone of what it stores."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """The moment with its zone."""
+        return None if value is None else value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
 metadata = MetaData()
 
 mirror = Table(
@@ -47,7 +59,7 @@ mirror = Table(
     Column("open_number", BigInteger),
     Column("open_ranges", Text),
     Column("open_manifest", Text),
-    Column("open_bound_at", DateTime(timezone=True)),
+    Column("open_bound_at", Moment),
     Column("stop_code", String(64)),
     Column("stop_what", Text),
     # Dead letters whose table is unknown: any table may lack them.
@@ -61,8 +73,8 @@ log_batch = Table(
     Column("number", BigInteger, primary_key=True),
     Column("ranges", Text, nullable=False),
     Column("manifest", Text, nullable=False),
-    Column("bound_at", DateTime(timezone=True), nullable=False),
-    Column("committed_at", DateTime(timezone=True), nullable=False),
+    Column("bound_at", Moment, nullable=False),
+    Column("committed_at", Moment, nullable=False),
 )
 
 batch_table = Table(
@@ -121,7 +133,7 @@ open_fragment = Table(
     Column("epoch", String(200), nullable=False),
     Column("pos", String(200), nullable=False),
     Column("since_batch", BigInteger, nullable=False),
-    Column("since", DateTime(timezone=True), nullable=False),
+    Column("since", Moment, nullable=False),
     # Log files that hold the pieces seen so far.
     Column("files", Text, nullable=False),
 )
@@ -151,7 +163,7 @@ mirrored_table = Table(
     Column("stream_from", String(200)),
     Column("stop_code", String(64)),
     Column("stop_what", Text),
-    Column("stopped_at", DateTime(timezone=True)),
+    Column("stopped_at", Moment),
     UniqueConstraint("mirror", "source"),
     UniqueConstraint("mirror", "folder"),
 )
@@ -205,7 +217,7 @@ published_file = Table(
     Column("kind", String(10), nullable=False),
     Column("batch_from", BigInteger, nullable=False),
     Column("batch_to", BigInteger, nullable=False),
-    Column("confirmed_at", DateTime(timezone=True), nullable=False),
+    Column("confirmed_at", Moment, nullable=False),
 )
 
 publication = Table(
@@ -219,7 +231,7 @@ publication = Table(
     Column("batch_to", BigInteger, nullable=False),
     # changes, upserts, deletes, compacted, duplicates, superseded, rejected: they add up (I1).
     Column("counts", Text, nullable=False),
-    Column("confirmed_at", DateTime(timezone=True), nullable=False),
+    Column("confirmed_at", Moment, nullable=False),
 )
 
 verdict = Table(
@@ -231,14 +243,14 @@ verdict = Table(
     Column("what", Text, nullable=False),
     Column("evidence", Text, nullable=False),
     Column("confirmed", BigInteger, nullable=False),
-    Column("recorded_at", DateTime(timezone=True), nullable=False),
+    Column("recorded_at", Moment, nullable=False),
 )
 
 audit = Table(
     "audit",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", Moment, nullable=False),
     Column("mirror", String(64), nullable=False),
     Column("source", String(300)),
     Column("event", String(64), nullable=False),

@@ -23,7 +23,7 @@ from open_mirroring.errors import TerminalError
 
 def named_connections(mirror: Mirror) -> list[str]:
     """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
-    names = {mirror.source.connection, mirror.landing_zone.connection}
+    names = {mirror.source.connection, mirror.source.schema_registry, mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
     names |= {getattr(table.initial_load, "connection", None) for table in mirror.tables}
     return sorted(name for name in names if name is not None)

@@ -21,7 +21,7 @@ from spark_jobs.sources.source_files import MAX_RAW, Listing, list_source_files,
 __all__ = ["Damage", "list_capture", "read_capture"]
 
 # What reading a damaged container raises, from the container's own checks to those of its compression.
-_UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
+UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def list_capture(root: Path) -> Listing:
@@ -64,7 +64,7 @@ def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Dama
                 good = prefix.tell()
             if good != size:
                 raise ValueError(f"the file ends at byte {good}, but {size} bytes were bound")
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             file.seek(good)
             yield Damage(name, good, "CAPTURE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
 

@@ -23,6 +23,7 @@ from spark_jobs.sources.decoded import (
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.sql_server_types import BinaryText
 
 
 class Reading(NamedTuple):
@@ -33,6 +34,7 @@ class Reading(NamedTuple):
 
     format: str
     database: str | None = None
+    binary: BinaryText = "hex"
     load: str = "1"
     mask_order: MaskOrder = "auto"
     header_prefix: str = "header__"
@@ -46,6 +48,11 @@ class Reading(NamedTuple):
         """Whether rows of a full load may stand among the changes (K-18)."""
         return self.format == "qlik-message"
 
+    @property
+    def joins_pieces(self) -> bool:
+        """Whether messages wait for the other pieces of one change; else they wait for what describes them (K-05)."""
+        return self.format != "qlik-message"
+
 
 def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
     """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""
@@ -56,7 +63,11 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
         return QlikChangeTableDecoder(tables, settings)
     if reading.format == "qlik-message":
         chosen = QlikMessageSettings(
-            reading.load, reading.mask_order, dict(reading.topics), sequence_digits=reading.sequence_digits
+            reading.load,
+            reading.mask_order,
+            dict(reading.topics),
+            reading.binary,
+            reading.sequence_digits,
         )
         return _QlikMessages(tables, schemas, chosen)
     return _Ces(tables, CesSettings(database=reading.database))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -9,18 +11,28 @@ from typing import Literal, NamedTuple
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import RawMessage
-from spark_jobs.sources import capture, json_lines
+from spark_jobs.sources import capture, capture_gaps, json_lines
 from spark_jobs.sources.capture import Damage
 from spark_jobs.sources.found import Found
 from spark_jobs.sources.source_files import Listing, SourceFile
 
+log = logging.getLogger(__name__)
+
 
 class SourcePlace(NamedTuple):
-    """Files of messages as a worker needs them: a folder, or one file; *layout* matters to JSON lines only."""
+    """Files of messages as a worker needs them: a folder, or one file.
+
+    Args:
+        transport: what the files are.
+        path: the folder or file.
+        layout: matters to JSON lines only.
+        gap_timeout_minutes: how long the files behind a hole wait; matters to Capture only (C-93).
+    """
 
     transport: Literal["capture", "files"]
     path: Path
     layout: Literal["wrapped", "bare"]
+    gap_timeout_minutes: int = 60
 
     @property
     def folder(self) -> Path:
@@ -32,13 +44,15 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
     """Everything at the source beyond what is bound.
 
     A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
-    drops what it holds twice. A plain JSON-lines file gives its complete new lines.
+    drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
+    its complete new lines.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
-            file is shorter than what was bound of it.
+            file is shorter than what was bound of it, ``CAPTURE_GAP`` when a hole did not close in time (C-93).
     """
     listed = _listed(source)
+    held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
     ranges: list[BoundRange] = []
     for name, size in listed.files:
         start = bound.get(name, 0)
@@ -51,9 +65,28 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
             )
         if source.transport == "files":
             ranges.extend(json_lines.ranges(source.folder, name, start, size))
-        elif size > start:
+        elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
-    return Found(ranges, list(listed.waiting))
+    return Found(ranges, sorted([*listed.waiting, *held_back]))
+
+
+def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:
+    """The Capture files that wait for numbers before them; one that waits too long stops the mirror."""
+    held: set[str] = set()
+    for hole in capture_gaps.holes(source.folder, listed.files, bound):
+        minutes = (time.time() - min((source.folder / name).stat().st_mtime for name in hole.files)) / 60
+        if minutes > source.gap_timeout_minutes:
+            raise TerminalError(
+                "CAPTURE_GAP",
+                f"{hole.what} of partition {hole.partition!r} are missing, and {hole.files[0]!r} waits for them since "
+                f"{minutes:.0f} minutes",
+                where=str(source.path),
+                way_out="copy the missing files to their places; if they are lost, so are changes: load the tables "
+                "anew, with a new ledger and change log (runbook, *Starting over*)",
+            )
+        log.warning("partition %r: %s are missing; %d files wait for them", hole.partition, hole.what, len(hole.files))
+        held.update(hole.files)
+    return held
 
 
 def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:

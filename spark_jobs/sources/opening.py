@@ -12,10 +12,12 @@ from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.kafka_place import place_of
 from spark_jobs.sources.message_files import SourcePlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
+from spark_jobs.sources.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports import ChangeFilesPlace, Place
 
 _SETTINGS = (
     "database",
+    "binary",
     "load",
     "mask_order",
     "header_prefix",
@@ -31,6 +33,7 @@ class MirrorSource(NamedTuple):
     place: Place | ChangeTablePlace
     reading: Reading
     tables: dict[str, MirroredTable]
+    registry: SchemaRegistry | None
 
 
 def source_of(mirror: Mirror) -> MirrorSource:
@@ -43,7 +46,9 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
     tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
-    return MirrorSource(_place(mirror), _reading(mirror), tables)
+    registry = mirror.source.schema_registry
+    schemas = None if registry is None else SchemaRegistry(resolve(registry))
+    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas)
 
 
 def _reading(mirror: Mirror) -> Reading:
@@ -73,7 +78,8 @@ def _place(mirror: Mirror) -> Place | ChangeTablePlace:
         case "files" if source.format == "qlik-change-table":
             return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
         case transport:
-            return SourcePlace(transport, mirror.resolve(source.path), source.layout or "wrapped")
+            layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
+            return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)
 
 
 def _change_table(table: Table, suffix: str) -> NamedChangeTable:

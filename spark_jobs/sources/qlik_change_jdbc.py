@@ -42,7 +42,7 @@ class ChangeTablePlace(NamedTuple):
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
         recheck_partitions: how many of the newest closed partitions of a table are looked at again, for rows that
-            arrived after closing.
+            arrived after closing; None: all of them.
     """
 
     connection: str
@@ -51,7 +51,7 @@ class ChangeTablePlace(NamedTuple):
     prefix: str = "header__"
     control: SourceName | None = None
     overlap_minutes: int = 10
-    recheck_partitions: int = 3
+    recheck_partitions: int | None = None
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
@@ -81,10 +81,10 @@ class Found(NamedTuple):
 def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str, int]) -> Found:
     """Everything in the change tables beyond what is bound.
 
-    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one of the newest
-    have more rows than were bound, it is bound again as a whole, and the plan drops what it holds twice. Rows without a
-    partition, from before partitioning, are one without a name. An interval is ``<schema>.<table>__ct`` from a
-    ``change_seq`` to one beyond the highest, both as whole numbers.
+    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
+    than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
+    twice. Rows without a partition, from before partitioning, are one without a name. An interval is
+    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers.
 
     A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits, ``HEADER_MISSING``,
     or ``TYPE_UNSUPPORTED``; the others go on.
@@ -154,12 +154,13 @@ def _new_interval(table: ChangeTable, end: int | None, minutes: int) -> list[Bou
 
 
 def _new_partitions(
-    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], recheck: int
+    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], recheck: int | None
 ) -> list[BoundRange]:
     names = {name: f"{table.name}/{name}" for name in ("", *sorted(closed))}
     known = [name for name in names if names[name] in bound]
-    wanted = sorted({*names} - {*known} | {"", *(known[-recheck:] if recheck else ())})
-    rows = table.rows_of_partitions(wanted)
+    again = known if recheck is None else known[-recheck:] if recheck else []
+    wanted = sorted({*names} - {*known} | {"", *again})
+    rows = table.rows_of_partitions(None if recheck is None else wanted)
     found = []
     for name in wanted:
         # A partition without rows is bound too; only the one without a name need not exist.

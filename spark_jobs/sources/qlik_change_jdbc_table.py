@@ -6,7 +6,7 @@ Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyspark.sql import Row, SparkSession
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.jdbc import JdbcTable
+from spark_jobs.sources.jdbc_dialects import Dialect
 from spark_jobs.sources.qlik_change_table_rows import (
     MASK,
     OPERATION,
@@ -120,16 +121,18 @@ class ChangeTable(JdbcTable):
             )
         return int(text)
 
-    def rows_of_partitions(self, wanted: Sequence[str]) -> dict[str, int]:
-        """How many rows each wanted partition has; the empty name stands for rows without a partition.
+    def rows_of_partitions(self, wanted: Sequence[str] | None) -> dict[str, int]:
+        """How many rows each wanted partition has (None: every one); the empty name stands for rows without one.
 
         Raises:
             TerminalError: ``HEADER_MISSING``.
         """
         name = self._header(PARTITION)
-        listed = ", ".join(_literal(one) for one in wanted) or "''"
         query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()}"
-        query += f" WHERE {name} IN ({listed}) OR {name} IS NULL GROUP BY {name}"
+        if wanted is not None:
+            listed = ", ".join(_literal(one) for one in wanted) or "''"
+            query += f" WHERE {name} IN ({listed}) OR {name} IS NULL"
+        query += f" GROUP BY {name}"
         lines = self._query("counting the rows of its partitions", query)
         return {line["name"] or "": int(line["number"]) for line in lines}
 
@@ -149,15 +152,11 @@ class ChangeTable(JdbcTable):
         Raises:
             TransientError: ``CHUNK_LOST``.
         """
-        quote, dialect = self._dialect.quote, self._dialect
-        texts = [
-            f"{dialect.as_text(quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
-            for at, c in enumerate(structure.columns)
-        ]
-        low = [f"{self._header(name)} AS {alias}" for name, alias in ((SEQUENCE, "seq"), (OPERATION, "oper"))]
-        parts = [f"{self._header(PARTITION)} AS part"] if any(s.partition is not None for s in slices) else []
-        table = f"(SELECT {', '.join([*texts, *low, *parts])} FROM {self._table()}) changes"
-        where = [_condition(one) for one in slices]
+        special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
+        if any(one.partition is not None for one in slices):
+            special["part"] = self._header(PARTITION)
+        table = changes_query(self._dialect, self._table(), structure, special)
+        where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
         url, properties = self._login()
         origins = [one.origin for one in slices]
@@ -223,7 +222,25 @@ def sequence_text(number: int) -> str:
     return f"{number:0{_DIGITS}d}"
 
 
-def _condition(one: Slice) -> str:
+def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
+    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and what ranges and order need.
+
+    Args:
+        dialect: the database's.
+        table: the table, quoted.
+        structure: the columns; one without a type is read as NULL.
+        special: alias to quoted column, as it is.
+    """
+    texts = [
+        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
+        for at, c in enumerate(structure.columns)
+    ]
+    named = [f"{column} AS {alias}" for alias, column in special.items()]
+    return f"(SELECT {', '.join([*texts, *named])} FROM {table}) changes"
+
+
+def range_condition(one: Slice) -> str:
+    """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
     if one.partition is not None:
         return f"part = {_literal(one.partition)}" if one.partition else "part IS NULL"
     # A row without sequence lies in no interval; it must become a dead letter all the same.

@@ -42,6 +42,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
     Structure,
     TableDamage,
     Values,
+    content,
     row_bytes,
 )
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
@@ -125,7 +126,7 @@ class QlikChangeTableDecoder:
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
-        rows = {(row.structure, row.values): row for row in map(restored, in_order(pieces))}
+        rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
         updates = [entry for entry in read if entry.operation == UPDATE]
@@ -212,7 +213,10 @@ class QlikChangeTableDecoder:
             return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
-            return (refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos),)
+            letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
+            if together.tell_another_key(entry, letter.key):
+                letter = letter._replace(key=None, bucket=bucket(None))
+            return (letter,)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values

@@ -14,12 +14,14 @@ from spark_jobs.sources.qlik_change_table_rows import (
     ChangeRow,
     RowLayout,
     Values,
+    content,
 )
 from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
 from spark_jobs.sources.qlik_masks import MaskOrder
 
 BEFORE = "B"
 _SEQUENCE_DIGITS = 35
+_TRUNCATE = "TRUNCATE"
 _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 
 
@@ -57,7 +59,7 @@ class Together:
             if entry.operation == BEFORE:
                 self._with_images.add(entry.layout.source)
                 known = self._befores.setdefault(entry.identity, [])
-                if all(entry.row.values != one.row.values for one in known):
+                if all(content(entry.row) != content(one.row) for one in known):
                     known.append(entry)
             elif entry.operation == UPDATE:
                 self._updated.add(entry.identity)
@@ -70,6 +72,13 @@ class Together:
     def has_update(self, before: ReadRow) -> bool:
         """Whether the UPDATE of a before image is among the rows."""
         return before.identity in self._updated
+
+    def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
+        """Whether an UPDATE that cannot be read may have left another row than that of *key* out of date (G-03)."""
+        try:
+            return any(before.layout.key(before.row.values) != key for before in self.befores(update))
+        except Refusal:
+            return True
 
     def has_images(self, table: str) -> bool:
         """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
@@ -99,7 +108,7 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """Operation and sequence of a row.
 
     Raises:
-        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``.
+        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
     """
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
@@ -109,9 +118,11 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 def _operation(layout: RowLayout, values: Values) -> str:
     """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
     code = (layout.header(OPERATION, values) or "").strip()
+    name = layout.header(OPERATION_NAME, values)
+    if name is not None and name.strip().upper() == _TRUNCATE:
+        raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
     if code not in (INSERT, UPDATE, DELETE, BEFORE):
         raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
-    name = layout.header(OPERATION_NAME, values)
     if name is not None and _NAMES.get(name.strip().upper()) != code:
         raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
     return code

@@ -90,6 +90,12 @@ def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
 _decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
 
 
+def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
+    """What a row says. Read again after a column was added it has a NULL more, and says the same (T-33)."""
+    named = zip(row.structure.columns, row.values, strict=True)
+    return frozenset((column.name, value) for column, value in named if value is not None)
+
+
 class RowLayout:
     """A structure seen with the eyes of one mirrored table: where header, key and mirrored columns stand.
 

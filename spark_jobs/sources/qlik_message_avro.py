@@ -267,3 +267,7 @@ _LOGICAL: dict[tuple[Any, str], tuple[str, Callable[[Any], str]]] = {
     ("long", "local-timestamp-millis"): ("datetime2(3)", _moment(1000)),
     ("long", "local-timestamp-micros"): ("datetime2(6)", _moment(1)),
 }
+
+PLAIN_TYPES = {name: text for name, (text, _) in _PLAIN.items()}
+LOGICAL_TYPES = {name: text for name, (text, _) in _LOGICAL.items()}
+"""The log's type of each Avro type, and of each Avro type with a logical type."""

@@ -60,7 +60,8 @@ def change(
 
 
 def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | None], images: TableImages) -> str | None:
-    """The key of a change that cannot be read, if its first image with a key tells it."""
+    """The key of a change that cannot be read; None where no image tells it, or one of them tells another row's."""
+    keys: set[str] = set()
     for name in ("data", "beforeData"):
         values = record.get(name)
         if not isinstance(values, Mapping):
@@ -69,10 +70,10 @@ def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | Non
             image = read({column: values[column] for column in images.key if column in values}, name)
             if image is not None and images.holds_key(image):
                 texts = images.key_texts(image)
-                return key_json(texts) if texts else None
+                keys |= {key_json(texts)} if texts else set()
         except Refusal:
             return None
-    return None
+    return keys.pop() if len(keys) == 1 else None
 
 
 def _rows(
@@ -165,7 +166,7 @@ def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: lis
         try:
             return images.key_texts(before)
         except Refusal as refusal:
-            raise Refusal(refusal.code, f"beforeData: {refusal.reason}", key_json(texts)) from refusal
+            raise Refusal(refusal.code, f"beforeData: {refusal.reason}") from refusal
     if masks.change is not None and masks.change & images.key_bits:
         raise Refusal(
             "OLD_KEY_MISSING", "changeMask says that the key changed, but beforeData does not tell the old one"

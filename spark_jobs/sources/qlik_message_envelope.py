@@ -51,6 +51,12 @@ def registry_id(number: int) -> str:
     return f"registry:{number}"
 
 
+def registry_number(identity: str) -> int | None:
+    """The number of a registry's schema for which a fragment of this identity waits, if it waits for one."""
+    name, _, number = identity.rpartition(":")
+    return int(number) if name.endswith(":schema:registry") and number.isdigit() else None
+
+
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
     """What a message is.
 

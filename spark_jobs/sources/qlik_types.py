@@ -69,6 +69,7 @@ _LOG_TYPES: dict[str, Callable[[int, int, int], str | None]] = {
     "BYTES": _sized("varbinary"),
     "BLOB": _always("varbinary(max)"),
 }
+QLIK_TYPES = tuple(_LOG_TYPES)
 
 
 @lru_cache(maxsize=4096)

@@ -26,6 +26,7 @@ from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
+from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.exporting import export
 from workload_generator.source import Source
 from workload_generator.tables import SHOP_TABLES
@@ -72,7 +73,7 @@ class Shop:
         return entry
 
     def goes_on(self, **options: Any) -> None:
-        self.source.run(self.folder / "capture", transactions=25, **options)
+        self.source.run(CaptureShipping(self.folder / "capture"), transactions=25, **options)
 
     def numbers(self) -> dict[str, int]:
         """The highest confirmed number of each table."""

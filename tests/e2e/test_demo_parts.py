@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,18 +18,24 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo.airflow_api import AirflowApi
 from demo.airflow_server import airflow_environment
+from demo.broker import Broker
 from demo.failures import DemoFailed
-from demo.outcome import KINDS, LATE_ACROSS_RUNS, Logged, assess, late_across_batches
+from demo.outcome import Logged, assess, late_across_batches
 from demo.place import MIRROR, Place, claim, clean_environment
 from demo.processes import Service, free_ports, session_members
 from demo.run import main
-from demo.shop import MirroringService, Shop, last_applied
-from open_mirroring.config import load_mirror
+from demo.shop import TOPIC, MirroringService, Shop, last_applied
+from demo.source_formats import CES, FORMATS, LATE_ACROSS_RUNS, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
+from demo.story import BROKER_CONNECTION
+from open_mirroring.config import Mirror, load_mirror
+from workload_generator.source import COUNTS
+from workload_generator.tables import SHOP_TABLES
 
 PROGRAM_WITH_ORPHAN = """
 import signal, subprocess, sys, time
@@ -74,23 +81,60 @@ def test_a_demo_beside_a_running_one_takes_the_next_folder(tmp_path: Path) -> No
         assert (running.capture / "events.avro").exists()
 
 
-def test_the_mirror_file_is_valid_and_mirrors_every_table_of_the_shop_from_its_export(tmp_path: Path) -> None:
+def mirror_of(place: Place, source_format: SourceFormat) -> Mirror:
+    shutil.copy(source_format.mirror_file, place.mirrors / f"{MIRROR}.yaml")
+    return load_mirror(place.mirrors / f"{MIRROR}.yaml")
+
+
+@pytest.mark.parametrize("source_format", FORMATS.values(), ids=list(FORMATS))
+def test_the_mirror_file_is_valid_and_mirrors_every_table_of_the_shop(
+    tmp_path: Path, source_format: SourceFormat
+) -> None:
     with claim(tmp_path / "demo") as place:
-        shop = Shop(place, seed=7)
-        tables = shop.open()["tables"]
-        exported = shop.export()["tables"]
-        mirror = load_mirror(place.mirrors / f"{MIRROR}.yaml")
-        assert mirror.home == place.root
-        assert {table.source for table in mirror.tables} == set(tables)
+        mirror = mirror_of(place, source_format)
+        assert mirror.name == MIRROR and mirror.home == place.root
+        assert {table.source: list(table.key) for table in mirror.tables} == {
+            table.full_name: list(table.key) for table in SHOP_TABLES
+        }
+        assert [table.initial_load is not None for table in mirror.tables] == [source_format.with_export] * 4
+        assert (mirror.source.connection == BROKER_CONNECTION) == source_format.with_broker
+        assert mirror.source.topics == ((TOPIC,) if source_format.with_broker else None)
+        assert mirror.resolve(mirror.landing_zone.path) == place.landing_zone
+        assert mirror.resolve(mirror.change_log) == place.change_log
+
+
+def test_the_initial_load_of_change_events_reads_exactly_what_the_shop_exports(tmp_path: Path) -> None:
+    with claim(tmp_path / "demo") as place:
+        mirror, shop = mirror_of(place, CES), Shop(place, seed=7)
+        shop.open()
+        shop.hand_over()
+        exported = json.loads((place.export / "export.json").read_text())["tables"]
         for table in mirror.tables:
-            assert list(table.key) == exported[table.source]["key"]
             folder = mirror.resolve(table.initial_load.path)  # type: ignore[union-attr]
             assert sorted(file.name for file in folder.iterdir()) == sorted(
                 Path(name).name for name in exported[table.source]["files"]
             )
-        assert mirror.resolve(mirror.source.path) == place.capture
-        assert mirror.resolve(mirror.landing_zone.path) == place.landing_zone
-        assert mirror.resolve(mirror.change_log) == place.change_log
+        shop.trade(5, hold_back=True)
+        assert list(mirror.resolve(mirror.source.path).rglob("*.avro"))
+
+
+def test_change_tables_lie_beside_the_full_load_that_the_initial_load_reads(tmp_path: Path) -> None:
+    """T-40: and each data file has its metadata file."""
+    with claim(tmp_path / "demo") as place:
+        mirror, shop = mirror_of(place, QLIK_CHANGE_TABLE), Shop(place, 7, QLIK_CHANGE_TABLE)
+        shop.open()
+        shop.hand_over()
+        done = shop.trade(20, hold_back=True)
+        root = mirror.resolve(mirror.source.path)
+        for table in mirror.tables:
+            loaded = {file.name for file in mirror.resolve(table.initial_load.path).iterdir()}  # type: ignore[union-attr]
+            assert "LOAD00000001.csv" in loaded and "LOAD00000001.dfm" in loaded
+            changes = {file.name for file in (root / f"{table.source}__ct").iterdir()}
+            assert {Path(name).stem for name in changes if name.endswith(".csv")} == {
+                Path(name).stem for name in changes if name.endswith(".dfm")
+            }
+        assert (done["withheld"], done["files"]) == (0, len(list(root.rglob("*__ct/*"))))
+        assert time.time() - 60 < shop.last_delivery() <= time.time()
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
@@ -132,10 +176,11 @@ def test_free_ports_are_different_and_free() -> None:
             one.bind(("127.0.0.1", port))
 
 
+@pytest.mark.kafka
 def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
     """Ctrl-C while Airflow starts: exit code 130 and none of its processes left, even where callers ignore SIGINT."""
     demo = subprocess.Popen(
-        [sys.executable, "-m", "demo.run", "--folder", str(tmp_path / "demo")],
+        [sys.executable, "-m", "demo.run", "--source", "qlik-kafka", "--folder", str(tmp_path / "demo")],
         env=clean_environment(),
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
@@ -149,13 +194,67 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
             if "watches the landing zone" in line:
                 break
         started = psutil.Process(demo.pid).children(recursive=True)
-        assert any("standalone" in process.cmdline() for process in started)
+        for program in ("standalone", "kafka.Kafka"):
+            assert any(program in process.cmdline() for process in started), program
         demo.send_signal(signal.SIGINT)
         output, _ = demo.communicate(timeout=180)
     finally:
         demo.kill()
     assert demo.returncode == 130, output
     assert [process for process in started if process.is_running()] == []
+
+
+# --- the broker ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kafka
+def test_a_broker_keeps_its_messages_over_a_restart_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """The first rows and the changes of a shop arrive in three partitions, and the broker ends when it is stopped."""
+    with claim(tmp_path / "demo") as place:
+        broker = Broker(place.broker)
+        try:
+            guard = psutil.Process(broker.session)
+            broker.create_topic(TOPIC, 3)
+            shop = Shop(place, 7, QLIK_KAFKA, broker.bootstrap)
+            shop.open()
+            assert "800 rows as REFRESH" in shop.hand_over()
+            shop.trade(10, hold_back=True)
+            before = offsets(broker)
+            assert len(before) == 3 and all(before) and sum(before) > 800
+            assert broker.stop() == [] and not guard.is_running()
+            broker.start()
+            broker.check()
+            wait_for(lambda: offsets(broker) == before)
+            psutil.Process(broker.pid).kill()
+            wait_for(lambda: has_failed(broker))
+        finally:
+            broker.stop()
+        assert session_members(broker.session) == []
+
+
+def offsets(broker: Broker) -> list[int]:
+    """The end of each partition; nothing while one has no leader, as after a start."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
+    try:
+        return [consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=30)[1] for number in range(3)]
+    except KafkaException:
+        return []
+    finally:
+        consumer.close()
+
+
+def has_failed(broker: Broker) -> bool:
+    try:
+        broker.check()
+    except DemoFailed as failure:
+        return failure.log == broker.log
+    return False
+
+
+def test_a_broker_without_jars_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo.broker.JARS", tmp_path)
+    with pytest.raises(DemoFailed, match="make jars-broker"):
+        Broker(tmp_path)
 
 
 # --- Airflow ---------------------------------------------------------------------------------------------------------
@@ -276,21 +375,42 @@ VERDICT = {
     "files": 4,
     "differences": [],
 }
-REPORT = {"tables": {"dbo.orders": dict.fromkeys(KINDS, 1)}, "withheld": 0}
 
 
-def test_equal_tables_that_have_seen_everything_are_proved() -> None:
-    outcome = assess([VERDICT], {"dbo.orders": 12.4}, REPORT, {"dbo.orders": 2})
+def report(source_format: SourceFormat, withheld: int = 0, **counts: int) -> dict[str, Any]:
+    seen = {**dict.fromkeys(COUNTS, 0), **dict.fromkeys(source_format.kinds, 1), **counts}
+    return {"tables": {"dbo.orders": seen}, "withheld": withheld}
+
+
+def late(source_format: SourceFormat) -> dict[str, int]:
+    return {"dbo.orders": 2} if source_format.is_late else {}
+
+
+@pytest.mark.parametrize("source_format", FORMATS.values(), ids=list(FORMATS))
+def test_equal_tables_that_have_seen_everything_are_proved(source_format: SourceFormat) -> None:
+    outcome = assess(source_format, [VERDICT], {"dbo.orders": 12.4}, report(source_format), late(source_format))
     assert outcome.objections == []
     assert outcome.text.splitlines()[1].split() == ["dbo.orders", "9", "9", "yes", "4", "12", "s"]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, LATE_ACROSS_RUNS])
-def test_a_table_that_has_not_seen_a_kind_of_event_proves_too_little(kind: str) -> None:
-    report = {"tables": {"dbo.orders": {**dict.fromkeys(KINDS, 1), kind: 0}}, "withheld": 0}
-    late = {} if kind == LATE_ACROSS_RUNS else {"dbo.orders": 1}
-    (objection,) = assess([VERDICT], {}, report, late).objections
+@pytest.mark.parametrize(
+    ("source_format", "kind"),
+    [pytest.param(one, kind, id=f"{one.name}: {kind}") for one in FORMATS.values() for kind in one.columns],
+)
+def test_a_table_that_has_not_seen_a_kind_of_event_proves_too_little(source_format: SourceFormat, kind: str) -> None:
+    seen = report(source_format) if kind == LATE_ACROSS_RUNS else report(source_format, **{kind: 0})
+    across = {} if kind == LATE_ACROSS_RUNS else late(source_format)
+    (objection,) = assess(source_format, [VERDICT], {}, seen, across).objections
     assert f"no {kind.replace('_', ' ')}" in objection
+
+
+@pytest.mark.parametrize("source_format", FORMATS.values(), ids=list(FORMATS))
+def test_what_a_format_does_not_have_is_said(source_format: SourceFormat) -> None:
+    text = assess(source_format, [VERDICT], {}, report(source_format), late(source_format)).text
+    for kind in ("split_events", "late_events"):
+        words = kind.replace("_", " ")
+        assert (f"in this format no {words}: " in text) == (kind not in source_format.kinds)
+        assert (words in text.split("in this format")[0]) == (kind in source_format.kinds)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +424,7 @@ def test_a_table_that_has_not_seen_a_kind_of_event_proves_too_little(kind: str) 
 def test_what_is_not_equal_not_judged_or_not_delivered_is_not_proved(
     verdicts: list[dict[str, Any]], withheld: int, objection: str
 ) -> None:
-    outcome = assess(verdicts, {}, {**REPORT, "withheld": withheld}, {"dbo.orders": 1})
+    outcome = assess(CES, verdicts, {}, report(CES, withheld), late(CES))
     assert any(objection in one for one in outcome.objections)
 
 
@@ -339,3 +459,25 @@ def test_one_run_cannot_show_an_event_late_across_runs(capsys: pytest.CaptureFix
         main(["--runs", "1"])
     assert ended.value.code == 2
     assert "late across runs" in capsys.readouterr().err
+
+
+def test_a_format_that_is_not_known_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--source", "oracle"])
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in FORMATS)
+
+
+@pytest.mark.parametrize(("source", "needs_broker"), [("", False), ("ces", False), ("qlik-kafka", True)])
+def test_make_fetches_the_broker_only_for_the_source_that_needs_it(source: str, needs_broker: bool) -> None:
+    root = Path(__file__).parents[2]
+    planned = subprocess.run(
+        ["make", "--dry-run", "demo", *([f"SOURCE={source}"] if source else [])],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert ("broker" in planned) == needs_broker
+    assert (f"demo.run --source {source}" in planned) == bool(source)

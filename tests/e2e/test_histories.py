@@ -12,6 +12,10 @@ from tests.pipeline import Pipeline, in_order
 from workload_generator.ces import CesOptions, render
 from workload_generator.delivery import Delivery, Message
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
+from workload_generator.qlik_file_target import change_files
+from workload_generator.qlik_messages import QlikMessageOptions
+from workload_generator.qlik_messages import render as render_qlik
 from workload_generator.transports import capture_files, json_lines
 
 TABLES = [{"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key)} for t in SHOP_TABLES]
@@ -76,6 +80,37 @@ def test_capture_windows(tmp_path: Path, spark) -> None:
     for tick in range(3):
         for name, content in files[len(files) * tick // 3 : len(files) * (tick + 1) // 3]:
             pipeline.deliver(name, content)
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+@pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 3)])
+def test_qlik_messages(encoding, ticks, tmp_path: Path, spark) -> None:
+    """K-01 to K-43, G-02, G-03, G-05, G-09: replayed transactions, keys that change places, all tables in one topic."""
+    made = history(seed=30 + ticks)
+    options = QlikMessageOptions(encoding=encoding, table_names=encoding == "json", replays=0.2, seed=ticks)
+    messages = render_qlik(made, options, Delivery(partitions=3, scheme="key", duplicates=0.05, seed=ticks))
+    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message"})
+    for tick, part in enumerate(slices(messages, ticks)):
+        pipeline.deliver(f"{Random(tick).random()}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+@pytest.mark.parametrize(("file_format", "binary"), [("csv", False), ("parquet", True)])
+def test_qlik_change_files(file_format, binary, tmp_path: Path, spark) -> None:
+    """T-10 to T-25, T-40 to T-42, G-02, G-03, G-09: pairs cut by files and ticks, files in any order."""
+    made = history(seed=40)
+    options = ChangeTableOptions(binary_mask=binary)
+    files = [*change_files(stored_changes(made.changes, options), options, file_format, rows_per_file=17)]
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    pairs = [files[at : at + 2] for at in range(0, len(files), 2)]
+    Random(4).shuffle(pairs)
+    for tick in range(3):
+        for pair in pairs[len(pairs) * tick // 3 : len(pairs) * (tick + 1) // 3]:
+            for name, content in pair:
+                pipeline.deliver(name, content)
         pipeline.tick()
     assert_mirrored(pipeline, made)
 

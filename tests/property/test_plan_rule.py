@@ -111,7 +111,11 @@ def assert_accounted(planned: PlannedRows, new: Sequence[Change]) -> None:
 @EXPLORING
 @given(story=stories())
 def test_any_delivery_ends_in_the_fold_of_what_has_arrived_and_at_last_in_the_source(story: Story) -> None:
-    """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17)."""
+    """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17).
+
+    Messages come at least once (C-85) and spread over partitions, in any order (C-87), transactions cut anywhere: what
+    is logged is published, and what comes late repairs it (C-88, G-05).
+    """
     target = Target(story)
     for up_to in story.published_after:
         new, published = target.changes(target.batch, up_to), target.batch
@@ -250,3 +254,12 @@ def decided(target: Target, up_to: int) -> dict[str, object]:
             after, before = (None if image is None else dict(image) for image in (c.after, c.before))
             by_key.setdefault(c.key, []).append(Logged(number, position, c.op, after, before))
     return {key: plan_key(changes, target.batch) for key, changes in by_key.items()}
+
+
+def test_a_row_read_again_with_a_null_more_is_the_same_row_t33() -> None:
+    """T-18, T-33, G-02: after a column was added, rows that are read again have it, empty."""
+    place = LogPosition(0, "1", "1", 1)
+    first = Logged(1, place, "I", {"id": "1", "v": "7"}, None)
+    again = Logged(2, place, "I", {"id": "1", "v": "7", "added": None}, None)
+    assert plan_key([first, again], 1) == plan_key([first], 1)._replace(duplicates=1)
+    assert plan_key([first, again._replace(after={"id": "1", "v": "7", "added": "x"})], 1).conflict is not None

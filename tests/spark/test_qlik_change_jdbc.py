@@ -166,17 +166,19 @@ def test_t34_closed_partitions_are_caught_up_and_open_ones_wait(tmp_path: Path, 
 
 
 def test_rows_that_arrive_after_closing_are_found(tmp_path: Path, spark, source: PostgresServer) -> None:
-    """Of the newest closed partitions: bound again as a whole, and the plan drops what it holds twice."""
+    """T-34: bound again as a whole, and the plan drops what it holds twice; all are looked at, or the newest."""
     at = partitioned(recheck_partitions=2)
     for number, partition in enumerate(("p1", "p2", "p3"), 1):
         insert(source, number, "I", number, "x", partition)
         close(source, partition)
     bound = bound_of(*find_ranges(spark, at, {}).ranges)
     insert(source, 9, "I", 9, "late", "p2")
-    insert(source, 10, "I", 10, "too late to be looked for", "p1")
+    insert(source, 10, "I", 10, "later still", "p1")
     (again,) = find_ranges(spark, at, bound).ranges
     assert again == BoundRange("shop.items__ct/p2", 0, 3)
     assert [row.key for row in read(spark, at, [again], tmp_path)] == ['["2"]', '["9"]']
+    both = [BoundRange("shop.items__ct/p1", 0, 3), again]
+    assert find_ranges(spark, partitioned(), bound).ranges == both
 
 
 def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, source: PostgresServer) -> None:

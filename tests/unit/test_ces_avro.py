@@ -30,6 +30,7 @@ def test_a_record_read_in_the_wrong_generation_does_not_fail_by_itself_c62() -> 
 
 @pytest.mark.parametrize("generation", ["b", "c"])
 def test_each_generation_is_found_by_reading_every_byte_c62(generation: str) -> None:
+    """C-61: the inner record comes back whole, and no byte of it is left over."""
     schema = {"b": ces_avro.DATA, "c": ces_avro.DATA_WITH_FINALEVENT}[generation]
     datum = avro(schema, payload(ROW, generation=generation))
     assert ces_avro.read_data(datum)["eventsource"] == payload(ROW, generation=generation)["eventsource"]
@@ -78,6 +79,7 @@ def test_every_damage_by_one_byte_is_noticed_or_changes_values_only() -> None:
 
 
 def test_truncated_messages_are_dead_letters_at_every_length() -> None:
+    """C-60: the outer record takes every byte."""
     body = avro_event()
     decoded = decode(*(body[:length] for length in range(len(body))))
     assert decoded.counts == Dispositions(len(body), 0, 0, 0, 0, len(body))

@@ -18,6 +18,7 @@ COLS_TEXT = '[["id","int",0],["name","nvarchar(50)",1],["price","decimal(8,2)",2
 
 
 def test_an_insert_is_one_row_with_everything_known_of_it() -> None:
+    """C-43: the column list keeps each name, full type text and place in the table."""
     decoded = decode(event("INS", ROW))
     assert decoded.counts == Dispositions(1, 1, 0, 0, 0, 0)
     assert only(decoded) == LogRow(
@@ -39,6 +40,7 @@ def test_an_insert_is_one_row_with_everything_known_of_it() -> None:
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("operation", ["INS", "UPD", "DEL"])
 def test_all_generations_and_both_encodings_say_the_same_c22(operation: str, indent: int | None) -> None:
+    """C-17, C-46: each operation; generation a, without a transaction block, has its place from `logicalid` alone."""
     images = {"INS": (ROW, None), "UPD": (ROW, {**ROW, "name": "Bo"}), "DEL": (None, ROW)}[operation]
     messages = [event(operation, *images, generation=g, indent=indent) for g in "abc"]
     messages += [avro_event(operation, *images, generation=g) for g in "bc"]
@@ -88,6 +90,7 @@ def test_a_delete_keeps_its_row_as_before_image() -> None:
 
 @pytest.mark.parametrize("old", [{}, {"name": "Ada"}])
 def test_a_delete_without_old_key_takes_the_announced_one_c71(old: dict[str, str]) -> None:
+    """C-45: `pkkey` names the row where the old image does not."""
     row = only(decode(event("DEL", None, old, pkkey={"id": "07"})))
     assert (row.op, row.key) == ("D", '["7"]')
     assert row.before == ('{"id":null,"name":"Ada","price":null}' if old else None)
@@ -175,6 +178,7 @@ def test_any_plain_value_becomes_text_and_numbers_keep_theirs_c49() -> None:
 
 
 def test_text_survives_three_levels_of_escaping_c80() -> None:
+    """C-41, C-83: JSON text in a value is text; it is unescaped once per level and never read as JSON."""
     nasty = 'quote " slash \\ /, line\n, tab\t, é, \N{GRINNING FACE}, \x01, {"id":"8"}'
     for ascii_only in (True, False):
         text = json.dumps({**ROW, "name": nasty}, ensure_ascii=ascii_only)
@@ -203,6 +207,7 @@ def test_only_allowed_columns_leave_g12() -> None:
 
 
 def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
+    """C-12, C-40: `source` says nothing, so `eventsource` tells databases, schemas and tables apart."""
     others = [event(tbl="ORDERS"), event(schema="sales"), event(db="other"), event()]
     decoded = decode(*others, database="shop")
     assert decoded.counts == Dispositions(4, 1, 0, 0, 3, 0)
@@ -210,6 +215,7 @@ def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
 
 
 def test_every_message_has_one_disposition_and_order_is_kept() -> None:
+    """C-23: one message is one change or one piece of one, and each is counted."""
     first, last = event(commit=1), event(commit=2)
     messages = [
         RawMessage("a", 5, first),

@@ -30,6 +30,7 @@ def values(rows: Sequence[LogRow]) -> list[LogRow]:
 
 
 def test_a_piece_is_a_row_that_keeps_its_message() -> None:
+    """C-14, C-18, C-19: the identity that all pieces share, the place among them, and which is the last."""
     first, second = split(WHOLE, [100])
     decoded = decode(first, second)
     assert decoded.counts == Dispositions(2, 0, 2, 0, 0, 0)
@@ -51,6 +52,7 @@ def test_a_piece_is_a_row_that_keeps_its_message() -> None:
 @pytest.mark.parametrize("generation", ["a", "b", "c"])
 @pytest.mark.parametrize("base", [0, 1])
 def test_complete_pieces_are_what_the_whole_message_would_be(generation: str, base: int) -> None:
+    """C-51: joined in the order of their index, up to the one that says it is the last."""
     whole = event("UPD", {**ROW, "id": "8"}, ROW, generation=generation)
     pieces = pieces_of(split(whole, [10, 200, 333], base))
     joined = join(pieces, decoder())

@@ -82,6 +82,7 @@ ENVELOPES: list[tuple[str, bytes | None, str, str]] = [
     ("body", "code", "words"), [case[1:] for case in ENVELOPES], ids=[case[0] for case in ENVELOPES]
 )
 def test_an_unreadable_envelope_is_a_dead_letter(body: bytes | None, code: str, words: str) -> None:
+    """Every attribute that is required, of one type or of few values: C-10 to C-14, C-16 to C-20."""
     decoded = decode(event(commit=1), body, event(commit=3))
     before, rejected, after = decoded.rows
     assert decoded.counts == Dispositions(3, 2, 0, 0, 0, 1)
@@ -152,6 +153,7 @@ PAYLOADS: list[tuple[str, bytes, str, str, bool]] = [
 def test_an_unreadable_change_is_a_dead_letter_at_its_position(
     body: bytes, code: str, words: str, table_known: bool
 ) -> None:
+    """C-30, C-46: the transaction block says what `logicalid` says; C-43: `cols` has names and places once."""
     decoded = decode(event(commit=1), body, event(tbl="ignored"), event(commit=3))
     before, rejected, after = decoded.rows
     assert decoded.counts == Dispositions(4, 2, 0, 0, 1, 1)

@@ -267,3 +267,13 @@ def test_a_source_may_be_one_file(tmp_path: Path) -> None:
     assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
     assert find_ranges(one, {"messages.txt": 3}) == ([], [])
     assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == ([], ["empty.jsonl"])
+
+
+def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
+    """An event is structured: everything is in the body, and no property or header of the transport says what it is."""
+    record = {"SequenceNumber": 7, "Offset": "7", "EnqueuedTimeUtc": "no time", "SystemProperties": {"x-opt": "1"},
+              "Properties": {"content-type": "application/avro", "type": "other"}, "Body": b"{}"}  # fmt: skip
+    stream = io.BytesIO()
+    fastavro.writer(stream, EVENT_DATA, [record])
+    (tmp_path / "a.avro").write_bytes(stream.getvalue())
+    assert list(read_capture(tmp_path, "a.avro", len(stream.getvalue()))) == [RawMessage("a.avro", 7, b"{}")]

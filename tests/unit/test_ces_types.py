@@ -97,6 +97,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("sql_type", "text", "value"), VALUES)
 def test_a_value_is_read_exactly(sql_type: str, text: str, value: object) -> None:
+    """C-80 to C-84: the captured renderings, and the usual spellings where none was ever published."""
     found = parse_value(sql_type, text)
     assert found == value
     assert type(found) is type(value)
@@ -161,6 +162,7 @@ SAME_KEY = [
 
 @pytest.mark.parametrize(("sql_type", "texts", "canonical"), SAME_KEY)
 def test_equal_key_values_have_one_canonical_text_g02(sql_type: str, texts: list[str], canonical: str) -> None:
+    """C-83: a GUID is one key however it is spelled."""
     assert {key_converter(sql_type)(text) for text in texts} == {canonical}
     assert {canonical_text(sql_type, parse_value(sql_type, text)) for text in texts} == {canonical}
 

@@ -103,6 +103,7 @@ def test_files_transport_is_wrapped_by_default(load: Load) -> None:
     "source",
     [
         "{format: sqlserver-ces, transport: kafka, connection: c, topics: [a], max_messages_per_run: 5, database: d}",
+        "{format: sqlserver-ces, transport: capture, path: x, gap_timeout_minutes: 5}",
         "{format: qlik-message, transport: kafka, connection: hub, topics: [a], load: '2', mask_order: le_bytes}",
         "{format: qlik-message, transport: files, path: x, layout: bare}",
         "{format: qlik-change-table, transport: files, path: x, header_prefix: h_, table_suffix: _ct}",

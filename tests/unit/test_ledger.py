@@ -16,6 +16,7 @@ from open_mirroring.extracting import Owned as ExtractOwned
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
@@ -176,10 +177,33 @@ def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
     assert reader.tables()["dbo.a"].row == state.row
 
 
+@pytest.mark.parametrize("code", ["METADATA_MISSING", "DFM_COUNT_DIFFERS"])
+def test_what_a_sound_copy_heals_can_be_resumed_but_hides_no_worse(
+    code: str, extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
+) -> None:
+    """Nothing looks again at a key that nobody could read: lifting an earlier stop must not forget it."""
+    reject = {"code": code, "reason": "not read", "at": "a.csv:7"}
+    completed(extracting, manifest(keyless_rejects={"dbo.a": reject}))
+    state = reader.tables()["dbo.a"]
+    assert state.stop_code == "CHANGES_MISSING" and f"{code}: not read at a.csv:7" in (state.stop_what or "")
+    resume_table(ledger, extracting._mirror, "dbo.a", Reason("me", "delivered again"))
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=2)
+    worse = {"code": "KEY_INVALID", "reason": "no number", "at": "a.json:7"}
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": worse}), number=3)
+    assert reader.tables()["dbo.a"].stop_code == "KEY_UNKNOWN"
+    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=4)
+    state = reader.tables()["dbo.a"]
+    assert state.stop_code == "KEY_UNKNOWN" and "a.json:7" in (state.stop_what or "")
+
+
 def test_a_stream_that_begins_anew_stops_its_table(
     extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
 ) -> None:
-    """G-01: the first incarnation is number 0; the order of others is nobody's to guess."""
+    """G-01: the first incarnation is number 0; the order of others is nobody's to guess.
+
+    C-33, C-85: another guid is a stream that was set up anew, and what changed in between was lost. T-31: another load
+    of a Qlik task likewise.
+    """
     completed(extracting, manifest())
     assert reader.tables()["dbo.a"].row.stop is None
     unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
@@ -188,6 +212,32 @@ def test_a_stream_that_begins_anew_stops_its_table(
     with ledger.connect() as db:
         epochs = db.execute(sa.select(t.stream_epoch.c.epoch, t.stream_epoch.c.ordinal)).tuples().all()
     assert epochs == [("s", 0)]
+
+
+def refreshed(**origins: list[int | None]) -> Manifest:
+    return Manifest([], {}, reloads={"dbo.a": {origin: seen for origin, seen in origins.items()}})
+
+
+@pytest.mark.parametrize(
+    ("batches", "stopped"),
+    [
+        # Per partition: last row of a full load, first change.
+        ([{"p0": [9, None]}, {"p0": [19, 20]}, {"p0": [None, 30]}], None),
+        ([{"p0": [9, 10], "p1": [50, None]}, {"p1": [60, 61]}], None),
+        ([{"p0": [25, 20]}], "p0:25"),
+        ([{"p0": [9, 10]}, {"p0": [40, None]}], "p0:40"),
+        ([{"p0": [None, 30]}, {"p0": [None, 10]}, {"p0": [20, None]}], "p0:20"),
+    ],
+)
+def test_rows_of_a_full_load_behind_changes_stop_their_table_k18_k44(
+    extracting: ExtractLedger, table: str, reader: LedgerReader, batches: list[Any], stopped: str | None
+) -> None:
+    """A truncation or reload at the source shows only so; the load that came before the changes is none."""
+    for number, origins in enumerate(batches, 1):
+        completed(extracting, refreshed(**origins), number)
+    state = reader.tables()["dbo.a"]
+    assert state.row.stop == ("RELOAD_SEEN" if stopped else None)
+    assert (stopped or "") in (state.stop_what or "")
 
 
 # --- publishing -----------------------------------------------------------------------------------------------
@@ -295,6 +345,7 @@ def test_confirming_moves_the_numbers_and_records_the_files(
 def test_an_empty_publication_moves_the_batch_and_no_number(
     publishing: PublishLedger, table: str, reader: LedgerReader
 ) -> None:
+    """G-10: the mark is the ledger's own, whatever rows a batch leaves at the target."""
     version = row_of(publishing.intend({table: (acquired(publishing, table), INTENT)})).version
     version = row_of(publishing.seal({table: (version, (), DETAILS._replace(rejected=()))})).version
     done = row_of(publishing.confirm({table: version}))

@@ -117,6 +117,18 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     assert [one.name for one in find_files(tmp_path / FOLDER, {})[0]] == [part.partition("/")[2]]
 
 
+def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
+    """T-01: one folder for each table; the table is what stands before the suffix, unless its metadata file says it."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    described = dfm(sourceSchema="", sourceTable="", targetSchema="", targetTable="")
+    name = put(tmp_path, content, described, folder=f"{TABLE}_changes")
+    put(tmp_path, content, described)
+    assert [one.name for one in find_files(tmp_path, {}, "_changes")[0]] == [name]
+    (row,) = read_file(tmp_path, BoundRange(name, 0, len(content)), "_changes")
+    assert isinstance(row, ChangeRow)
+    assert row.structure.table == TABLE
+
+
 def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
     name = put(tmp_path, b"x" * 10, dfm())
     assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]

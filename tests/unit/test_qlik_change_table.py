@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def test_t12_t21_insert_update_and_delete_become_changes() -> None:
 
 
 def test_g01_the_load_is_the_epoch() -> None:
+    """T-31: a reload is a load of another name, whose changes are compared with the older ones by nothing else."""
     assert only(decoder(load="7").decode([row(1, "I", OLD)])).epoch == "7"
 
 
@@ -146,6 +148,19 @@ def test_halves_that_contradict_are_refused() -> None:
     assert (only(decoded).code, decoded.counts) == ("BEFORE_IMAGE_CONFLICT", (3, 0, 0, 2, 0, 1))
 
 
+@pytest.mark.parametrize(
+    ("befores", "after", "key"),
+    [([OLD], NEW, '["1"]'), ([OLD], MOVED, None), ([OLD, NEW], MOVED, None), ([(None, *OLD[1:])], NEW, None)],
+)
+def test_an_unreadable_update_of_which_another_row_may_be_out_of_date_tells_no_key(
+    befores: Sequence[Sequence[str | None]], after: Sequence[str | None], key: str | None
+) -> None:
+    """G-03, G-06: so the table stops; the new key alone would leave the old row behind for ever."""
+    halves = [row(1, "B", values) for values in befores]
+    letter = only(decoder().decode([*halves, row(1, "U", after, bits=mask(24))]))
+    assert (letter.kind, letter.tbl, letter.key, letter.bucket >= 0) == ("rejected", TABLE, key, key is not None)
+
+
 def test_t02_every_header_column_but_two_can_be_deselected_and_the_offset_shrinks() -> None:
     """T-02, T-20: header columns count for the mask, as many as there are."""
     few = Structure(TABLE, (HEADERS[0], HEADERS[1], HEADERS[2], *DATA))
@@ -180,6 +195,11 @@ def test_header_columns_never_reach_the_target() -> None:
 def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str | None) -> None:
     """T-17: 1970 means unknown, so a time is never read as an order; T-14, T-16: opaque."""
     assert decoder().decode([row(1, "I", OLD, timestamp=moment)]) == decoder().decode([row(1, "I", OLD)])
+    opaque = [ChangeColumn(f"header__{name}", "varchar(128)") for name in ("stream_position", "transaction_id")]
+    wider = ITEMS._replace(columns=(*opaque, *ITEMS.columns))
+    for text in (None, "", "no position", "F" * 32):
+        told = row(1, "I", OLD, structure=wider, timestamp=moment, stream_position=text, transaction_id=text)
+        assert decoder().decode([told]) == decoder().decode([row(1, "I", OLD)])
 
 
 @pytest.mark.parametrize(
@@ -207,6 +227,13 @@ def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, tol
     assert told in str(letter.reason)
     assert read_row("bad", 17, letter.raw or b"") == given
     assert (good.kind, good.key) == ("change", '["2"]')
+
+
+def test_a_truncated_table_stops_t12() -> None:
+    """T-12, T-15: a change table tells a TRUNCATE by one more row; which rows are gone is not in it."""
+    gone = row(1, "T", (None,) * 4, operation="TRUNCATE")
+    letter = only(decoder().decode([gone]))
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "TABLE_TRUNCATED", TABLE, None)
 
 
 def test_a_rejected_update_takes_its_before_image_with_it() -> None:
@@ -325,6 +352,20 @@ def test_t24_where_images_are_stored_a_mask_that_can_be_read_two_ways_waits_for_
     assert only(decoder(before_images=True).decode([update])).kind == "fragment"
     pair = [row(2, "B", values, structure=wide), row(2, "U", values, bits="00", structure=wide)]
     assert [r.kind for r in decoder().decode([update, *pair]).rows] == ["fragment", "change"]
+
+
+def test_t18_t33_a_half_read_again_after_a_column_was_added_is_the_same_half() -> None:
+    """The overlap reads rows again; since then the table may have a column more, NULL in all of them."""
+    wider = Structure(TABLE, (*ITEMS.columns, ChangeColumn("added", "int")))
+    one = decoder()
+    before = only(one.decode([row(1, "B", OLD, place=1)]))
+    again = only(one.decode([row(1, "B", (*OLD, None), structure=wider, origin="later", place=1)]))
+    update = only(one.decode([row(1, "U", MOVED, bits=mask(KEY_BIT), place=2)]))
+    joined = one.join([again, update, before])
+    assert isinstance(joined, Decoded)
+    assert [(r.op, len(image(r.cols))) for r in joined.rows] == [("K", 4), ("U", 4)]
+    together = one.decode([row(1, "B", OLD), row(1, "B", (*OLD, None), structure=wider), row(1, "U", MOVED)])
+    assert [r.op for r in together.rows] == ["K", "U"]
 
 
 def test_a_decoder_travels_to_the_workers() -> None:

@@ -228,6 +228,14 @@ def test_a_replayed_transaction_gives_the_same_rows_again_k40() -> None:
     assert identities[:2] == identities[2:4] and len(set(identities)) == 3
 
 
+def test_what_a_restarted_task_sends_again_is_the_same_change_k17_k41_k42() -> None:
+    """Sequence and counter alone are the place; stream position, transaction and times may be others than before."""
+    again = {"streamPosition": "7:8:9", "transactionId": "FFFF", "timestamp": "1999-01-01T00:00:00.000"}
+    assert changed(**again, transactionLastEvent=True) == changed()
+    later, earlier = (changed(number=number, transactionId="ABCD") for number in (2, 1))
+    assert (later.pos or "") > (earlier.pos or "")
+
+
 def test_an_external_schema_id_is_information_only_k24() -> None:
     assert values(changed(externalSchemaId="1f2e").row) == TEXTS
 

@@ -1,81 +1,44 @@
-"""A worker's reading: blocks of bare lines and single messages give the same log rows and the same counts."""
+"""What a reading task tells the driver of its rows."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
-import pytest
-
-from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs import read_task
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import line_blocks
-from spark_jobs.sources.ces_ordinary import OrdinaryCes
+from spark_jobs.change_log_schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
+from spark_jobs.read_task import Notes
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.message_files import SourcePlace
-from tests.ces_messages import ROW, event, split
 
-TABLES = {name: MirroredTable(name, ("id",)) for name in ("dbo.orders", "dbo.items")}
-
-
-def _source(folder: Path) -> int:
-    """A file with every kind of message; its size."""
-    lines = []
-    for number in range(60):
-        row = {**ROW, "id": str(number), "name": f'say "{number}" a/b'}
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-        table = ("orders", "items", "foreign")[number % 3]
-        body = event(("INS", "UPD")[number % 2], text, tbl=table, pkkey={"id": str(number)}, sequence=number + 1)
-        whole = json.loads(body)
-        whole["data"] = json.dumps(json.loads(whole["data"]), ensure_ascii=False, separators=(",", ":"))
-        lines.append(json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode())
-    lines[7:7] = [b"", b"{broken", *split(lines[3], [300]), lines[5].replace(b"INS", b"XXX").replace(b"UPD", b"XXX")]
-    (folder / "in.jsonl").write_bytes(b"\n".join(lines))
-    return (folder / "in.jsonl").stat().st_size
+TABLES = {"dbo.a": MirroredTable("dbo.a", ("id",)), "dbo.log": MirroredTable("dbo.log", ())}
+LOADED, CHANGED = f"{LOAD_MAJOR}:0:1", f"{'1' * 35}:0:1"
 
 
-def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
-    bound = (BoundRange("in.jsonl", 0, end),)
-    task = ReadTask(bound, Reading("sqlserver-ces"), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
-    part = read(SourcePlace("files", folder, "bare"), task)
-    rows: Counter[LogRow] = Counter()
-    for file in part["files"]:
-        table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
-        rows.update(LogRow(**line) for line in table.to_pylist())
-    return part, rows
+def row(kind: str, place: int, pos: str, table: str | None = "dbo.a", origin: str = "t/0", **more: str) -> LogRow:
+    return LogRow(kind, origin, place, table, pos=pos, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("cut", [0, 1500])
-def test_blocks_and_single_messages_give_the_same_rows_and_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
-) -> None:
-    """Also where the file lost bytes after it was bound: what is missing is one dead letter, and nothing is lost."""
-    end = _source(tmp_path)
-    if cut:
-        path = tmp_path / "in.jsonl"
-        path.write_bytes(path.read_bytes()[:-cut])
-    wanted, wanted_rows = _read(tmp_path, end, "single")
-    monkeypatch.setattr(read_task, "_WORTH_BLOCKS", 0)
-    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
-    taken = []
-    take = OrdinaryCes.take
-    monkeypatch.setattr(OrdinaryCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
-    found, found_rows = _read(tmp_path, end, "blocks")
-    assert found_rows == wanted_rows
-    assert Counter(found["counts"]) == Counter(wanted["counts"])
-    assert found["columns"] == wanted["columns"]
-    assert {i: pieces[:2] for i, pieces in found["fragments"].items()} == {
-        i: pieces[:2] for i, pieces in wanted["fragments"].items()
+def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition_k18() -> None:
+    notes = Notes(TABLES, Reading("qlik-message"))
+    notes.take([row(CHANGE, 3, LOADED), row(CHANGE, 9, CHANGED), row(CHANGE, 7, LOADED, origin="t/1")])
+    notes.take([row(CHANGE, 5, LOADED), row(CHANGE, 8, CHANGED), row(CHANGE, 1, CHANGED, "dbo.log")])
+    assert notes.to_dict()["reloads"] == {
+        "dbo.a": {"t/0": [5, 8], "t/1": [7, None]},
+        "dbo.log": {"t/0": [None, 1]},
     }
-    assert (found["homeless_rejects"], found["keyless_rejects"]) == (
-        wanted["homeless_rejects"],
-        wanted["keyless_rejects"],
+
+
+def test_a_source_without_loads_of_its_own_tells_none() -> None:
+    notes = Notes(TABLES, Reading("sqlserver-ces"))
+    notes.take([row(CHANGE, 3, LOADED)])
+    assert notes.to_dict()["reloads"] == {}
+
+
+def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
+    """A dead letter without table concerns the mirror, one without key its table; a table without key has none."""
+    notes = Notes(TABLES, Reading("sqlserver-ces"))
+    at = {"code": "KEY_INVALID", "reason": "no number"}
+    notes.take([row(REJECTED, 1, CHANGED, None, **at), row(REJECTED, 2, CHANGED, "dbo.log", **at)])
+    notes.take(
+        [row(REJECTED, 3, CHANGED, **at), row(REJECTED, 4, CHANGED, **at), row(REJECTED, 5, CHANGED, key='["1"]')]
     )
-    assert len(taken) > 1 and sum(len(one.lines) for one in taken) > 30
-    assert found["counts"]["ignored"] and found["counts"]["rejected"] and found["counts"]["fragments"]
+    told = notes.to_dict()
+    assert told["homeless_rejects"] == 1
+    assert told["keyless_rejects"] == {"dbo.a": {**at, "at": "t/0:3"}}

@@ -11,7 +11,7 @@ import pytest
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import open_stops
-from open_mirroring.status import RECENT_BATCHES, MirrorStatus, TableStatus, mirror_status
+from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
 from open_mirroring.verdicts import Backlog, Finding, Verdict
 from spark_jobs.reporting import age, columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
@@ -41,6 +41,7 @@ def orders(status: MirrorStatus) -> TableStatus:
 
 
 def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
+    """C-34: the stream has no end-of-transaction mark, so no position is called complete."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})
     made.commit(2, {"dbo.orders": (4, HIGH), "dbo.customers": (1, LOW)})
@@ -50,6 +51,10 @@ def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
     status = status_of(made)
     marks = orders(status).marks
     assert (marks.bound_offsets.places, marks.bound_offsets.total) == (2, 1000)
+    of_topics = BoundOffsets.of(
+        {"cdc/0": 5, "cdc/1": 0, "cdc#some-id": 0, "dbo.orders__ct": 20240101120000_00 * 10**19}
+    )
+    assert of_topics == BoundOffsets(3, 5), "a topic's id and a change sequence are no lengths"
     assert marks.highest_position == f"0:{HIGH}"
     assert marks.complete_position == "none: this source has none"
     assert marks.published_batch == 1
@@ -110,6 +115,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
 
 
 def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMadeMirror) -> None:
+    """G-11: open split events and dead letters are figures of the status."""
     common = {"table_id": made.ids["dbo.orders"], "epoch": GUID, "batch": 1, "code": "VALUE_INVALID"}
     for place, key in enumerate(["[1]", "[1]", "[2]"]):
         details = {"pos": f"0A:{place}:1", "key_digest": str(place), "key": key}
@@ -129,6 +135,7 @@ def test_a_mirror_without_homeless_dead_letters_is_not_at_risk(made: HandMadeMir
 
 
 def test_messages_are_counted_over_the_newest_batches_only(made: HandMadeMirror) -> None:
+    """G-11: counts by disposition, and the age of the last commit."""
     for number in range(1, RECENT_BATCHES + 3):
         made.commit(number, {}, counts={"messages": 2, "rejected": 1}, at=NOW - timedelta(minutes=5))
     status = status_of(made)

@@ -27,8 +27,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workload_generator import source as source_module
+from workload_generator import ces_shipping
 from workload_generator.ces import CesOptions, commit_lsn, encode, render
+from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.command_line import main
 from workload_generator.database import Database
 from workload_generator.delivery import Delivery, Message
@@ -608,7 +609,7 @@ def test_three_runs_show_every_table_everything(tmp_path: Path, wire: Any) -> No
     before = state_of(path)
     seen: list[set[str]] = []
     for number in range(3):
-        source.run(capture, transactions=6, generation=wire[0], encoding=wire[1], hold_back=number < 2)
+        source.run(CaptureShipping(capture, wire[1], wire[0]), transactions=6, hold_back=number < 2)
         seen.append({_logical(body, wire[1]) for body in bodies(read_capture(capture))})
         report = source.report()
         assert (report["withheld"] > 0) == (number < 2)
@@ -653,9 +654,9 @@ def test_single_pieces_of_split_events_come_a_run_later(tmp_path: Path) -> None:
                 ends[envelope["logicalid"]] = envelope["segmentindex"]
         return {one for one, its in pieces.items() if one not in ends or len(its) <= ends[one]}
 
-    source.run(tmp_path / "capture", transactions=4, hold_back=True)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=4, hold_back=True)
     begun = {one.partition(":")[2] for one in open_events()}
-    source.run(tmp_path / "capture", transactions=0)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=0)
     assert open_events() == set()
     events = decode(bodies(read_capture(tmp_path / "capture")), CesOptions())
     assert {one.table for one in events if f"{one.lsn}:{one.sequence:020d}" in begun} == set(source.report()["tables"])
@@ -664,9 +665,9 @@ def test_single_pieces_of_split_events_come_a_run_later(tmp_path: Path) -> None:
 def test_late_events_are_older_than_delivered_events_of_their_row(tmp_path: Path) -> None:
     """G-05: lateness that changes nothing would prove nothing."""
     source = Source.create(tmp_path / "s.db", seed=2, rows=5)
-    source.run(tmp_path / "capture", transactions=30, hold_back=True)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=30, hold_back=True)
     first = set(bodies(read_capture(tmp_path / "capture")))
-    source.run(tmp_path / "capture", transactions=0)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=0)
     options = CesOptions()
     every = decode(bodies(read_capture(tmp_path / "capture")), options)
     on_time = {_logical(body, "json") for body in first}
@@ -686,8 +687,8 @@ def test_late_events_are_older_than_delivered_events_of_their_row(tmp_path: Path
 def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:
     def life(name: str) -> dict[str, bytes]:
         source = Source.create(tmp_path / name / "s.db", seed=9, rows=10)
-        source.run(tmp_path / name / "capture", transactions=10, hold_back=True)
-        source.run(tmp_path / name / "capture", transactions=10)
+        source.run(CaptureShipping(tmp_path / name / "capture"), transactions=10, hold_back=True)
+        source.run(CaptureShipping(tmp_path / name / "capture"), transactions=10)
         files = sorted((tmp_path / name / "capture").rglob("*.avro"))
         return {path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files}
 
@@ -707,11 +708,11 @@ def test_a_run_killed_before_its_files_were_written_is_finished_by_the_next(
                 raise KeyboardInterrupt
             return []
 
-        patch.setattr(source_module, "write_files", killed)
+        patch.setattr(ces_shipping, "write_files", killed)
         with pytest.raises(KeyboardInterrupt):
-            source.run(capture, transactions=5)
+            source.run(CaptureShipping(capture), transactions=5)
     assert len(list(capture.rglob("*.avro"))) == 2
-    source.run(capture, transactions=0)
+    source.run(CaptureShipping(capture), transactions=0)
     records = read_capture(capture)
     assert all([one["SequenceNumber"] for one in its] == list(range(len(its))) for its in records.values())
     assert applied(before, decode(bodies(records), CesOptions())) == state_of(tmp_path / "s.db")
@@ -722,11 +723,11 @@ def test_an_export_and_the_events_from_its_lsn_on_give_the_state(tmp_path: Path,
     """G-08, C-76: rows that no event tells of are in the export; `stream_from` is the first LSN not whole in it."""
     path = tmp_path / "s.db"
     source = Source.create(path, seed=5, rows=120)
-    source.run(tmp_path / "capture", transactions=15, hold_back=True)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=15, hold_back=True)
     manifest = export(source, tmp_path / "export", file_format)
     exported = state_of(path)
     assert json.loads((tmp_path / "export" / "export.json").read_text()) == manifest
-    source.run(tmp_path / "capture", transactions=15)
+    source.run(CaptureShipping(tmp_path / "capture"), transactions=15)
     events = decode(bodies(read_capture(tmp_path / "capture")), CesOptions())
     lsn = manifest["stream_from"].replace(":", "")
     assert any(one.lsn == lsn for one in events) and any(one.lsn < lsn for one in events)
@@ -790,7 +791,7 @@ def test_commands_refuse_what_would_spoil_something(tmp_path: Path) -> None:
         export(source, tmp_path / "out", "csv")
     state = state_of(tmp_path / "s.db")
     with pytest.raises(ValueError, match="JSON only"):
-        source.run(tmp_path / "capture", generation="a", encoding="avro")
+        source.run(CaptureShipping(tmp_path / "capture", "avro", "a"))
     assert state_of(tmp_path / "s.db") == state and source.report()["runs"] == 0
 
 

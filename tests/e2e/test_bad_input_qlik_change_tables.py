@@ -1,0 +1,336 @@
+"""Bad rows and files of Qlik change tables beside good ones: a dead letter, a wait, or the stop of their own table.
+
+Every case is asserted by code, coordinates, raw bytes and way out. Another table of the same batch ends exactly equal,
+what only came late heals without loss, and the counts add up (G-06, I1).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pytest
+
+from open_mirroring import dead_letters
+from open_mirroring.ledger.decisions import Reason, resume_table
+from tests.bad_input import listed_ways_out, settled, stopped, stops
+from tests.pipeline import Pipeline, in_order
+from tests.postgres import PostgresServer
+from tests.qlik_change_rows import mask, sequence
+
+HEADERS = [("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1)]
+HEADERS += [("header__change_mask", "STRING", 256), ("header__operation", "STRING", 12)]
+DATA = [("id", "INT4", 10), ("name", "STRING", 100), ("price", "NUMERIC", 0)]
+KEY_BIT = len(HEADERS)
+Values = tuple[str | None, ...]
+
+
+def ct(
+    number: int | str, oper: str, id_: str | None, name: str = "Ada", bits: str | None = None, **said: str
+) -> Values:
+    """One row of a change table."""
+    spelled = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE"}.get(oper, oper)
+    at = sequence(number) if isinstance(number, int) else number
+    return (at, oper, bits, said.get("operation", spelled), id_, name, said.get("price", "1.50"))
+
+
+def ct_landed(key: int, name: str = "Ada") -> dict[str, Any]:
+    return {"id": key, "name": name, "price": Decimal("1.50")}
+
+
+def lines(rows: Sequence[Values]) -> bytes:
+    """A data file: NULL is an empty field without quotes."""
+    texts = [[name for name, *_ in HEADERS + DATA], *rows]
+    quoted = [",".join("" if v is None else '"' + v.replace('"', '""') + '"' for v in one) for one in texts]
+    return "".join(f"{line}\n" for line in quoted).encode()
+
+
+def dfm(table: str, name: str, records: int, **replaced: Any) -> bytes:
+    """The metadata file of a data file, any part of it replaced."""
+    described = [
+        {"ordinal": at, "name": n, "type": t, "length": size, "precision": 10 if t == "NUMERIC" else 0, "scale": 2}
+        for at, (n, t, size) in enumerate(replaced.get("columns", HEADERS + DATA), 1)
+    ]
+    options = {"fieldDelimiter": ",", "recordDelimiter": "\n", "nullValue": "", "quoteChar": '"', "escapeChar": '"'}
+    target = replaced.get("target", f"{table}__ct")
+    document = {
+        "fileInfo": {"name": name, "extension": "", "content": "changes", "recordCount": records},
+        "formatInfo": {"format": "delimited", "options": options | replaced.get("options", {})},
+        "dataInfo": {"sourceSchema": "shop", "sourceTable": table, "targetSchema": "shop", "targetTable": target,
+                     "tableVersion": 1, "columns": described},
+    }  # fmt: skip
+    return json.dumps(document).encode()
+
+
+def put(pipeline: Pipeline, table: str, name: str, *rows: Values) -> str:
+    """A data file with its metadata file; the data file's name at the source."""
+    pipeline.deliver(f"shop.{table}__ct/{name}.csv", lines(rows))
+    pipeline.deliver(f"shop.{table}__ct/{name}.dfm", dfm(table, f"{name}.csv", len(rows)))
+    return f"shop.{table}__ct/{name}.csv"
+
+
+class BadRow(NamedTuple):
+    """A row of `shop.items` that becomes a dead letter, its key known, its table not stopped."""
+
+    name: str
+    row: Values
+    code: str
+    words: str
+
+
+ROWS = [
+    BadRow("unknown operation", ct(20, "X", "9", operation="X"), "OPERATION_UNKNOWN", "'X'"),
+    BadRow("operation said twice", ct(21, "U", "9", operation="DELETE"), "OPERATION_MISMATCH", "'DELETE'"),
+    BadRow("mask longer than the table", ct(22, "U", "9", bits=mask(24)), "MASK_TOO_LONG", ""),
+    BadRow("mask that is none", ct(23, "U", "9", bits="0G"), "MASK_INVALID", "hexadecimal"),
+    BadRow("no sequence", ct("", "U", "9"), "SEQUENCE_INVALID", "35 digits"),
+    BadRow("sequence of another form", ct("20240101", "U", "9"), "SEQUENCE_INVALID", "35 digits"),
+]
+
+
+class Contradicted(NamedTuple):
+    """A data file that is not what the metadata file beside it says; *place* is the row at which it is told."""
+
+    table: str
+    description: bytes
+    code: str
+    words: str
+    place: int = 0
+
+
+GOOD = [ct(1, "I", "1"), ct(2, "I", "2")]
+CONTRADICTED = [
+    Contradicted("no_document", b'{"a": 1}', "DFM_INVALID", ""),
+    Contradicted("other_file", dfm("other_file", "2.csv", 2), "DFM_CONTRADICTS", "'2.csv'"),
+    Contradicted("other_table", dfm("other_table", "1.csv", 2, target="clean__ct"), "DFM_CONTRADICTS", "clean__ct"),
+    Contradicted("other_columns", dfm("other_columns", "1.csv", 2, columns=HEADERS + DATA[:2]), "DFM_CONTRADICTS",
+                 "price"),
+    Contradicted("more_rows", dfm("more_rows", "1.csv", 3), "DFM_COUNT_DIFFERS", "announces 3 rows", 2),
+    Contradicted("fewer_rows", dfm("fewer_rows", "1.csv", 1), "DFM_COUNT_DIFFERS", "announces 1 rows", 2),
+    Contradicted("strange", dfm("strange", "1.csv", 2, options={"fieldDelimiter": "||"}), "FORMAT_UNSUPPORTED", "||"),
+]  # fmt: skip
+HALVES = ("update_late", "before_late", "update_lost", "before_lost", "moved")
+FILE_TABLES = ("clean", "items", "nulled", "damaged", "partitioned", *HALVES, *(one.table for one in CONTRADICTED))
+
+
+@pytest.fixture(scope="module")
+def filed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Pipeline, Mapping[str, int], int]:
+    """The first batch of all change tables, and the number of messages that it had."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in FILE_TABLES]
+    pipeline = Pipeline(tmp_path_factory.mktemp("files"), spark, tables, source=source)
+    clean = [ct(at, "I" if at == 1 else "U", "1", f"n{at}", mask(KEY_BIT + 1)) for at in range(1, 10)]
+    items = [ct(1, "I", "9"), *(bad.row for bad in ROWS), ct(30, "I", "10", "old"), ct(31, "I", "10", price="cheap")]
+    put(pipeline, "clean", "1", *clean)
+    put(pipeline, "items", "1", *items)
+    put(pipeline, "nulled", "1", ct(1, "I", None))
+    moved = [ct(1, "I", "1"), ct(2, "B", "1"), ct(2, "U", "2", bits=mask(24))]
+    put(pipeline, "moved", "1", *moved)
+    for late in ("update_late", "before_lost"):
+        put(pipeline, late, "1", ct(1, "I", "1"), ct(2, "B", "1"))
+    for late in ("before_late", "update_lost"):
+        put(pipeline, late, "1", ct(1, "I", "1"), ct(2, "U", "2", "Eve", mask(KEY_BIT)))
+    for one in CONTRADICTED:
+        pipeline.deliver(f"shop.{one.table}__ct/1.csv", lines(GOOD))
+        pipeline.deliver(f"shop.{one.table}__ct/1.dfm", one.description)
+    pipeline.deliver("shop.damaged__ct/1.csv.gz", gzip.compress(lines(GOOD))[:-12])
+    pipeline.deliver("shop.damaged__ct/1.dfm", dfm("damaged", "1.csv.gz", 2))
+    put(pipeline, "partitioned", "20240101T1200_20240101T1210/1", ct(5, "I", "1", "five"))
+    pipeline.deliver("shop.clean__ct/2.csv", lines([ct(40, "D", "1")]))
+    pipeline.deliver("shop.clean__ct/3.dfm", dfm("clean", "3.csv", 1))
+    extracted, _ = pipeline.tick()
+    assert extracted.waiting_files == ["shop.clean__ct/2.csv", "shop.clean__ct/3.dfm"]
+    read = {"DFM_INVALID": 0, "FORMAT_UNSUPPORTED": 0, "DFM_CONTRADICTS": 0}
+    good_rows = sum(read.get(one.code, len(GOOD)) for one in CONTRADICTED)
+    halves, damaged, partitioned, nulled = 8, 1, 1, 1
+    messages = len(clean) + len(items) + nulled + len(moved) + halves + good_rows + len(CONTRADICTED) + damaged
+    return pipeline, extracted.counts, messages + partitioned
+
+
+Filed = tuple[Pipeline, Mapping[str, int], int]
+
+
+@pytest.mark.parametrize("bad", ROWS, ids=lambda bad: bad.name)
+def test_an_unreadable_row_of_a_change_table_is_one_dead_letter(bad: BadRow, filed: Filed) -> None:
+    """G-06, T-10, T-12, T-15, T-20: code, coordinates, reason, the row as it came, and a way out."""
+    pipeline, _, _ = filed
+    at = ("shop.items__ct/1.csv", 1 + ROWS.index(bad))
+    (found,) = (x for x in pipeline.letters() if (x["origin"], x["place"]) == at)
+    assert (found["code"], found["tbl"], found["key"]) == (bad.code, "shop.items", '["9"]')
+    assert bad.words in found["reason"] and json.loads(found["raw"])[-1] == list(bad.row)
+    assert listed_ways_out(pipeline)[at] == dead_letters.WAYS_OUT[bad.code]
+
+
+@pytest.mark.parametrize("one", CONTRADICTED, ids=lambda one: one.table)
+def test_a_metadata_file_that_contradicts_its_data_file_stops_its_table(one: Contradicted, filed: Filed) -> None:
+    """T-41, T-42: what of the file is missing is not known; its bytes and the row are told."""
+    pipeline, _, _ = filed
+    origin = f"shop.{one.table}__ct/1.csv"
+    (found,) = (x for x in pipeline.letters() if x["origin"] == origin)
+    assert (found["code"], found["tbl"], found["key"]) == (one.code, f"shop.{one.table}", None)
+    assert (found["place"], found["raw"]) == (one.place, lines(GOOD)) and one.words in found["reason"]
+    assert listed_ways_out(pipeline)[origin, one.place] == dead_letters.WAYS_OUT[one.code]
+    stopped(pipeline, f"shop.{one.table}", "CHANGES_MISSING", one.code, f"{origin}:{one.place}")
+
+
+def test_a_file_that_is_cut_stops_its_table(filed: Filed) -> None:
+    pipeline, _, _ = filed
+    (found,) = (x for x in pipeline.letters() if x["tbl"] == "shop.damaged")
+    expected = ("FILE_DAMAGED", "shop.damaged__ct/1.csv.gz", gzip.compress(lines(GOOD))[:-12])
+    assert (found["code"], found["origin"]) == expected[:2] and len(found["raw"]) == len(expected[2])
+    stopped(pipeline, "shop.damaged", "CHANGES_MISSING", "FILE_DAMAGED", "shop.damaged__ct/1.csv.gz")
+
+
+def test_a_row_that_may_be_any_row_stops_its_table(filed: Filed) -> None:
+    """G-02, G-03: a key that is NULL, and an unreadable update that moved its key, leave a row out of date."""
+    pipeline, _, _ = filed
+    stopped(pipeline, "shop.nulled", "KEY_UNKNOWN", "KEY_", "shop.nulled__ct/1.csv:0")
+    stopped(pipeline, "shop.moved", "KEY_UNKNOWN", "MASK_TOO_LONG", "shop.moved__ct/1.csv:2")
+
+
+def test_other_change_tables_of_the_batch_are_exactly_equal(filed: Filed) -> None:
+    """I1, G-06: order is kept around bad rows, and only what must stop is stopped."""
+    pipeline, counts, messages = filed
+    settled(pipeline, counts, messages)
+    assert pipeline.mirrored("shop", "clean") == [ct_landed(1, "n9")]
+    items = in_order(pipeline.mirrored("shop", "items"), ["id"])
+    assert items == in_order([ct_landed(9), ct_landed(10, "old")], ["id"])
+    assert stops(pipeline) == {"shop.nulled", "shop.moved", "shop.damaged", *(f"shop.{x.table}" for x in CONTRADICTED)}
+    assert pipeline.reader.mirror().homeless_rejects == 0
+    reader = pipeline.reader
+    (untyped,) = reader.rejected([reader.tables()["shop.items"].id]).popitem()[1]
+    place = ("VALUE_INVALID", "shop.items__ct/1.csv", len(ROWS) + 2, '["10"]')
+    assert tuple(untyped[name] for name in ("code", "origin", "place", "key")) == place
+
+
+def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(filed: Filed) -> None:
+    """T-11, T-34, T-40, G-03: B without U and U without B wait for each other; the way out of a bad file works."""
+    pipeline, _, _ = filed
+    for half in ("update_late", "before_late"):
+        assert pipeline.mirrored("shop", half) == [ct_landed(1)], "what came before the open half is there"
+    assert pipeline.reader.open_fragment_count() == 4
+    put(pipeline, "update_late", "2", ct(2, "U", "2", "Eve", mask(KEY_BIT)), ct(3, "I", "3"))
+    put(pipeline, "before_late", "2", ct(2, "B", "1"), ct(3, "I", "3"))
+    put(pipeline, "clean", "2", ct(40, "I", "2"))
+    put(pipeline, "clean", "3", ct(39, "I", "4"))
+    # A file in the folder of a partition that was closed and read long ago, with a row older than what was read.
+    folder = "20240101T1200_20240101T1210"
+    put(pipeline, "partitioned", f"{folder}/2", ct(4, "I", "1", "four"), ct(6, "I", "2"))
+    again = [put(pipeline, one.table, "again", *GOOD) for one in CONTRADICTED]
+    put(pipeline, "damaged", "again", *GOOD)
+    extracted, _ = pipeline.tick()
+    assert (extracted.waiting_files, extracted.counts["rejected"], len(again)) == ([], 0, len(CONTRADICTED))
+    for half in ("update_late", "before_late"):
+        rows = in_order(pipeline.mirrored("shop", half), ["id"])
+        assert rows == in_order([ct_landed(2, "Eve"), ct_landed(3)], ["id"]), "the old key left"
+    assert in_order(pipeline.mirrored("shop", "partitioned"), ["id"]) == [ct_landed(1, "five"), ct_landed(2)]
+
+    pipeline.make_overdue()
+    put(pipeline, "clean", "4", ct(50, "D", "1"))
+    for source in ("damaged", *(one.table for one in CONTRADICTED)):
+        resume_table(pipeline.ledger, "test", f"shop.{source}", Reason("operator", "delivered again"))
+    extracted, _ = pipeline.tick()
+    for source in ("damaged", *(one.table for one in CONTRADICTED)):
+        found = in_order(pipeline.mirrored("shop", source), ["id"])
+        assert found == in_order([ct_landed(1), ct_landed(2)], ["id"]), source
+    assert in_order(pipeline.mirrored("shop", "clean"), ["id"]) == [ct_landed(2), ct_landed(4)]
+    assert extracted.counts["expired"] == 2
+    for table, code, row_ in (
+        ("update_lost", "BEFORE_IMAGE_MISSING", ct(2, "U", "2", "Eve", mask(KEY_BIT))),
+        ("before_lost", "UPDATE_MISSING", ct(2, "B", "1")),
+    ):
+        (found,) = (x for x in pipeline.letters() if x["tbl"] == f"shop.{table}")
+        assert (found["code"], found["key"], found["origin"], found["place"]) == (
+            code, None, f"shop.{table}__ct/1.csv", 1,
+        )  # fmt: skip
+        assert json.loads(found["raw"])[-1] == list(row_)
+        assert listed_ways_out(pipeline)[found["origin"], 1] == dead_letters.WAYS_OUT[code]
+        state = pipeline.reader.tables()[f"shop.{table}"]
+        assert state.stop_code == "KEY_UNKNOWN" and code in (state.stop_what or "")
+        assert pipeline.mirrored("shop", table) == [ct_landed(1)], "nothing was published after it"
+    assert stops(pipeline) == {"shop.nulled", "shop.moved", "shop.update_lost", "shop.before_lost"}
+
+
+# --- change tables in a database ---------------------------------------------------------------------------------
+
+
+def test_change_tables_in_a_database(
+    tmp_path: Any, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-10, T-11, T-12, T-20, T-34: bad rows, halves in two partitions, and rows that come after closing."""
+    columns = "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask varchar(256), "
+    columns += (
+        "header__operation varchar(12), header__partition_name varchar(50), id int, name text, price decimal(8,2)"
+    )
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        *(f"CREATE TABLE shop.{table}__ct ({columns})" for table in ("clean", "items", "nulled")),
+        f"CREATE TABLE shop.odd__ct ({columns}, l int[])",
+        "CREATE TABLE shop.attrep_cdc_partitions (partition_name text, table_owner text, table_name text)",
+    )
+    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user,
+               "password": postgres.password, "schema": postgres.database}  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_QLIK_TARGET", json.dumps(content))
+
+    def insert(table: str, partition: str, *rows: Values) -> None:
+        for one in rows:
+            values = [*one[:4], partition, *one[4:]]
+            texts = ["NULL" if v is None else "'" + v.replace("'", "''") + "'" for v in values]
+            postgres.execute(f"INSERT INTO shop.{table}__ct VALUES ({', '.join(texts)})")
+
+    def close(partition: str) -> None:
+        for table in ("clean", "items", "nulled", "odd"):
+            postgres.execute(f"INSERT INTO shop.attrep_cdc_partitions VALUES ('{partition}', 'shop', '{table}')")
+
+    key_bit = KEY_BIT + 1  # the name of the partition is a header column, too
+    bad = [
+        ct(20, "X", "9", operation="X"),
+        ct(21, "U", "9", bits=mask(24)),
+        (None, *ct(22, "U", "9")[1:]),
+    ]
+    codes = ["OPERATION_UNKNOWN", "MASK_TOO_LONG", "SEQUENCE_INVALID"]
+    insert("clean", "p1", ct(1, "I", "1"), ct(3, "U", "1", "three", mask(key_bit + 1)))
+    insert("items", "p1", ct(1, "I", "9"), *bad, ct(30, "I", "1"), ct(31, "B", "1"))
+    insert("nulled", "p1", ct(1, "I", None))
+    close("p1")
+    source = {"format": "qlik-change-table", "transport": "jdbc", "connection": "qlik_target", "path": "",
+              "layout": None, "partitions": "shop.attrep_cdc_partitions"}  # fmt: skip
+    tables = [
+        {"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]}
+        for name in ("clean", "items", "nulled", "odd")
+    ]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+    extracted, _ = pipeline.tick()
+    settled(pipeline, extracted.counts, 2 + 6 + 1)
+    assert pipeline.mirrored("shop", "clean") == [ct_landed(1, "three")]
+    found = {x["code"]: x for x in pipeline.letters() if x["tbl"] == "shop.items"}
+    assert sorted(found) == sorted(codes)
+    for code, one in zip(codes, bad, strict=True):
+        letter = found[code]
+        assert (letter["origin"], letter["key"]) == ("shop.items__ct/p1", '["9"]')
+        raw = json.loads(letter["raw"])[-1]
+        assert raw == [*one[:4], "p1", *one[4:]]
+        assert listed_ways_out(pipeline)[letter["origin"], letter["place"]] == dead_letters.WAYS_OUT[code]
+    assert len({letter["place"] for letter in found.values()}) == len(bad)
+    stopped(pipeline, "shop.nulled", "KEY_UNKNOWN", "KEY_", "shop.nulled__ct/p1:0")
+    stopped(pipeline, "shop.odd", "TYPE_UNSUPPORTED", "'l'")
+    assert pipeline.reader.open_fragment_count() == 1
+
+    # Its other half lies in the next partition; p1, four partitions ago by then, gets rows after closing.
+    insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit)))
+    for partition in ("p2", "p3", "p4", "p5"):
+        close(partition)
+    pipeline.tick()
+    insert("clean", "p1", ct(2, "U", "1", "two", mask(key_bit + 1)), ct(4, "I", "2"))
+    extracted, _ = pipeline.tick()
+    assert (extracted.counts["messages"], extracted.counts["changes"]) == (4, 4)
+    assert in_order(pipeline.mirrored("shop", "clean"), ["id"]) == [ct_landed(1, "three"), ct_landed(2)]
+    items = in_order(pipeline.mirrored("shop", "items"), ["id"])
+    assert items == in_order([ct_landed(2, "Eve"), ct_landed(9)], ["id"])
+    assert pipeline.extract().batch is None, "nothing is read again without need"
+    assert stops(pipeline) == {"shop.nulled", "shop.odd"}
+    settled(pipeline, extracted.counts, 4)

@@ -1,0 +1,302 @@
+"""Bad messages of Qlik tasks, in one batch with good ones: a dead letter, a wait, or the stop of its own table.
+
+Every case is asserted by code, coordinates, raw bytes and way out. Another table of the same batch ends exactly equal,
+what only came late heals without loss, and the counts add up (G-06, I1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from open_mirroring import dead_letters
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.decisions import Reason, resume_table
+from tests import ces_messages
+from tests.bad_input import listed_ways_out, settled, stopped, stops
+from tests.kafka_broker import KafkaBroker
+from tests.pipeline import Pipeline, in_order
+from tests.qlik_messages import ROW, avro_dt, avro_enveloped, avro_md, avro_schema, change, datum, dt, enveloped, md
+
+TABLES = ("clean", "orders", "mapped", "late", "avro_late", "again", "never", "null_key", "old_key", "two_keys",
+          "reloaded", "unread", "twice", "retyped", "masked")  # fmt: skip
+ID = {table: f"{number:032X}" for number, table in enumerate(TABLES, 1)}
+LANDED = {"id": 7, "name": "Ada", "price": Decimal("1.50"), "note": "x"}
+
+
+def of(table: str, /, *args: Any, **parts: Any) -> bytes:
+    """A change of a table, which only its schema tells."""
+    return dt(*args, schema_id=ID[table], **parts)
+
+
+def row(key: int | None, name: str = "Ada", **replaced: Any) -> dict[str, Any]:
+    return {**ROW, "id": key, "name": name, **replaced}
+
+
+def landed(key: int, name: str = "Ada") -> dict[str, Any]:
+    return {**LANDED, "id": key, "name": name}
+
+
+class Bad(NamedTuple):
+    """A message that becomes a dead letter; *table* and *key* where the message still tells them."""
+
+    name: str
+    body: bytes | None
+    code: str
+    words: str
+    table: str | None = None
+    key: str | None = None
+
+
+ORDERS_9: tuple[str, str] = ("dbo.orders", '["9"]')
+BAD = [
+    Bad("tombstone", None, "BODY_MISSING", "no body"),
+    Bad("empty", b"", "BODY_MISSING", "empty"),
+    Bad("cut", of("orders")[:-9], "JSON_MALFORMED", ""),
+    Bad("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "begins with"),
+    Bad("heartbeat", enveloped("HB", {}), "MESSAGE_TYPE_UNKNOWN", "'HB'"),
+    Bad("an event of another product", ces_messages.event(), "ENVELOPE_INVALID", "neither envelope nor message"),
+    Bad("metadata without columns", md([], table="none"), "METADATA_INVALID", "0 columns"),
+    Bad("writer schema that is none", avro_enveloped("DT", b"\0", schema='{"type": "x"}'), "AVRO_SCHEMA_INVALID", ""),
+    Bad("writer schema of other things", avro_enveloped("DT", b"\0", schema='"int"'), "AVRO_SCHEMA_INVALID", ""),
+    Bad("avro envelope cut", avro_dt()[:-3], "AVRO_MALFORMED", "envelope"),
+    Bad("names another table than its schema", of("orders", "INSERT", row(9), schema="dbo", table="clean"),
+        "WRONG_TOPIC", "'dbo.clean'"),
+    Bad("unknown operation", of("orders", "TRUNCATE", row(9)), "OPERATION_UNKNOWN", "'TRUNCATE'", *ORDERS_9),
+    Bad("no headers", enveloped("DT", {"data": row(9)}, ID["orders"]), "HEADERS_INVALID", "headers", *ORDERS_9),
+    Bad("headers of a metadata message", enveloped("DT", {"data": row(9), "headers": {"schemaId": "x"}}, ID["orders"]),
+        "OPERATION_UNKNOWN", "None", *ORDERS_9),
+    Bad("no sequence", of("orders", "INSERT", row(9), changeSequence=""), "SEQUENCE_INVALID", "35 digits", *ORDERS_9),
+    Bad("column mask longer than the table", of("orders", "INSERT", row(9), columnMask="1F"), "MASK_INVALID",
+        "beyond the 4", *ORDERS_9),
+    Bad("change mask longer than the table", of("orders", "INSERT", row(9), changeMask="10"), "MASK_INVALID",
+        "beyond the 4", *ORDERS_9),
+    Bad("mask against the row", of("orders", "INSERT", row(9), columnMask="05"), "MASK_CONTRADICTED", "'name'",
+        *ORDERS_9),
+    Bad("unknown column", of("orders", "INSERT", {**row(9), "more": 1}), "ROW_MALFORMED", "'more'", *ORDERS_9),
+]  # fmt: skip
+
+
+class Stopped(NamedTuple):
+    """A table that stops alone; the last of its messages is the bad one, a dead letter of *letter* if it is one."""
+
+    table: str
+    bodies: list[bytes]
+    code: str
+    words: str
+    letter: str | None = None
+
+
+AVRO_FIELDS = avro_schema(table="unread")
+STOPS = [
+    Stopped("null_key", [of("null_key", "INSERT", row(None))], "KEY_UNKNOWN", "'id'", "KEY_MISSING"),
+    Stopped("old_key", [of("old_key", "UPDATE", row(7), changeMask="01")], "KEY_UNKNOWN", "beforeData",
+            "OLD_KEY_MISSING"),
+    # An update that cannot be read, but surely moves a key: two rows are out of date, not one.
+    Stopped("two_keys", [of("two_keys", "INSERT", row(1)),
+                         of("two_keys", "UPDATE", row(2), row(1), number=2, columnMask="FF")],
+            "KEY_UNKNOWN", "beyond the 4", "MASK_INVALID"),
+    Stopped("unread", [avro_md(AVRO_FIELDS, schema_id=ID["unread"], table="unread"),
+                       avro_enveloped("DT", datum(AVRO_FIELDS, change()) + b"\0", ID["unread"])],
+            "CHANGES_MISSING", "1 bytes", "AVRO_MALFORMED"),
+    Stopped("reloaded", [of("reloaded", "REFRESH", row(1)), of("reloaded", "UPDATE", row(1), number=5),
+                         of("reloaded", "REFRESH", row(1, "Eve"))], "RELOAD_SEEN", "after changes"),
+    Stopped("twice", [of("twice", "INSERT", row(1)), of("twice", "INSERT", row(1, "Eve"))],
+            "IDENTITY_CONFLICT", "differ"),
+    Stopped("retyped", [of("retyped", "INSERT", row(1)),
+                        md([("id", "INT4", 10, 0, 0, 1), ("name", "BOOLEAN", 1, 0, 0, 0)], schema_id="F" * 32,
+                           table="retyped", version=2),
+                        dt("INSERT", {"id": 2, "name": True}, schema_id="F" * 32, number=2)],
+            "SCHEMA_CHANGED", "'name'"),
+    Stopped("masked", [of("masked", "INSERT", row(1)),
+                       of("masked", "UPDATE", {"id": 1, "name": "Eve"}, number=2, columnMask="03")],
+            "PARTIAL_ROWS", "whole rows"),
+]  # fmt: skip
+
+
+class Told(NamedTuple):
+    """The batch with everything in it, extracted, published and applied."""
+
+    pipeline: Pipeline
+    kafka: KafkaBroker
+    topic: str
+    counts: Mapping[str, int]
+    sent: dict[str, list[bytes | None]]
+
+    def place(self, body: bytes | None, partition: str = "0") -> tuple[str, int]:
+        """The coordinates of a message."""
+        return f"{self.topic}/{partition}", self.sent[partition].index(body)
+
+    def produce(self, *bodies: bytes | None, partition: int = 0) -> None:
+        self.kafka.publish(self.topic, [(partition, None, body) for body in bodies])
+        self.sent[str(partition)] += bodies
+
+
+REGISTRY = b"\x00\x00\x00\x00\x63" + datum(AVRO_FIELDS, change())
+LATE = [of("late", "INSERT", row(1), number=1), of("late", "UPDATE", row(1, "second"), number=2)]
+AVRO_LATE = avro_schema(table="avro_late")
+AVRO_EARLY = avro_dt("INSERT", row(1, "old"), schema=AVRO_LATE, schema_id=ID["avro_late"], number=1)
+# A row of a load has the position of its offset (K-18), which a row in another partition has, too.
+LOADED, AGAIN = of("clean", "REFRESH", row(3)), of("again", "REFRESH", row(1))
+NEVER = of("never", "INSERT", row(1), number=1, schema="dbo", table="never")
+WAITING = [*LATE, AVRO_EARLY, NEVER, REGISTRY]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, spark: Any, kafka: KafkaBroker) -> Iterator[Told]:
+    name = uuid4().hex[:8]
+    topic, mapped = f"bad-{name}", f"mapped-{name}"
+    kafka.create_topic(topic, 2)
+    kafka.create_topic(mapped, 1)
+    tables: list[dict[str, Any]] = [
+        {"source": f"dbo.{table}", "target": f"dbo/{table}", "key": ["id"]} for table in TABLES
+    ]
+    tables[TABLES.index("mapped")]["topic"] = mapped
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
+        pipeline = Pipeline(
+            tmp_path_factory.mktemp("bad"),
+            spark,
+            tables,
+            source={"format": "qlik-message", "transport": "kafka", "connection": "broker",
+                    "topics": [topic, mapped], "path": "", "layout": None},
+        )  # fmt: skip
+        waits = ("late", "avro_late", "again", "never", "mapped", "unread")
+        bodies: list[bytes | None] = [LOADED]
+        bodies += [md(schema_id=ID[t], table=t) for t in TABLES if t not in waits]
+        bodies += [of("clean", "INSERT", row(1)), of("orders", "INSERT", row(9))]
+        for at, bad in enumerate(BAD, 2):
+            bodies += [bad.body, of("clean", "UPDATE", row(1, f"n{at}"), number=at)]
+        bodies += [body for stop in STOPS for body in stop.bodies]
+        bodies += [of("orders", "INSERT", row(10, "old"), number=50), of("orders", "UPDATE", UNTYPABLE, number=51)]
+        bodies += [*WAITING, of("clean", "INSERT", row(2), number=60)]
+        state = Told(pipeline, kafka, topic, {}, {"0": [], "1": [], "mapped": []})
+        state.produce(*bodies)
+        state.produce(AGAIN, partition=1)
+        state.sent["mapped"] += [
+            md(schema_id=ID["mapped"], table="mapped"),
+            of("mapped", "INSERT", row(1)),
+            of("orders", "INSERT", row(9, "astray"), number=70),
+            md(schema_id=ID["clean"], table="clean", version=2),
+        ]
+        state.sent["mapped"].append(None)
+        kafka.publish(mapped, [(0, b"key", body) for body in state.sent["mapped"]])
+        extracted, _ = pipeline.tick()
+        yield state._replace(counts=extracted.counts)
+
+
+UNTYPABLE = row(10, price="cheap")
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_an_unreadable_message_is_one_dead_letter(bad: Bad, told: Told) -> None:
+    """G-06, K-01, K-16, K-20, K-23: code, coordinates, reason, the bytes as they came, and a way out."""
+    origin, place = told.place(bad.body)
+    found = [x for x in told.pipeline.letters() if (x["origin"], x["place"]) == (origin, place)]
+    assert [(x["code"], x["tbl"], x["key"], x["raw"]) for x in found] == [(bad.code, bad.table, bad.key, bad.body)]
+    assert bad.words in found[0]["reason"]
+    assert listed_ways_out(told.pipeline)[origin, place] == dead_letters.WAYS_OUT[bad.code]
+
+
+def test_records_in_the_wrong_topic_belong_to_no_table(told: Told) -> None:
+    """K-15, K-43: a topic that holds one table holds no other, changes and metadata alike."""
+    origin = f"{told.topic.replace('bad', 'mapped')}/0"
+    found = [x for x in told.pipeline.letters() if x["origin"] == origin]
+    assert [(x["place"], x["code"], x["tbl"], x["raw"]) for x in found] == [
+        *((place, "WRONG_TOPIC", None, told.sent["mapped"][place]) for place in (2, 3)),
+        (4, "BODY_MISSING", None, None),
+    ], "a tombstone with a key is no delete: the message says nothing of a change"
+    assert all("'dbo.mapped'" in x["reason"] for x in found[:2])
+    assert listed_ways_out(told.pipeline)[origin, 2] == dead_letters.WAYS_OUT["WRONG_TOPIC"]
+    assert told.pipeline.mirrored("dbo", "mapped") == [landed(1)]
+
+
+def test_every_message_has_one_disposition(told: Told) -> None:
+    """I1; what tells no table puts the whole mirror at risk."""
+    messages = sum(map(len, told.sent.values()))
+    settled(told.pipeline, told.counts, messages)
+    assert told.counts["rejected"] == len(BAD) + 3 + sum(stop.letter is not None for stop in STOPS)
+    assert told.counts["fragments"] == len(WAITING) + 1
+    homeless = [x for x in told.pipeline.letters() if x["tbl"] is None]
+    assert told.pipeline.reader.mirror().homeless_rejects == len(homeless) == 3 + sum(b.table is None for b in BAD)
+
+
+def test_other_tables_of_the_batch_are_exactly_equal(told: Told) -> None:
+    """Order is kept around every bad message; a key whose change cannot be read stays as it was (G-06)."""
+    mirrored = in_order(told.pipeline.mirrored("dbo", "clean"), ["id"])
+    assert mirrored == in_order([landed(1, f"n{len(BAD) + 1}"), landed(2), landed(3)], ["id"])
+    assert told.pipeline.numbers("dbo.schema/clean") == [1]
+    orders = in_order(told.pipeline.mirrored("dbo", "orders"), ["id"])
+    assert orders == in_order([landed(9), landed(10, "old")], ["id"])
+
+
+def test_a_value_that_does_not_fit_is_a_dead_letter_of_its_change(told: Told) -> None:
+    """G-06, K-35: never a NULL."""
+    reader = told.pipeline.reader
+    (found,) = reader.rejected([reader.tables()["dbo.orders"].id]).popitem()[1]
+    origin, place = told.place(of("orders", "UPDATE", UNTYPABLE, number=51))
+    assert (found["code"], found["origin"], found["place"], found["key"]) == ("VALUE_INVALID", origin, place, '["10"]')
+    assert "column 'price'" in found["reason"]
+    assert listed_ways_out(told.pipeline)[origin, place] == dead_letters.WAYS_OUT["VALUE_INVALID"]
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
+def test_what_must_stop_a_table_stops_it_alone_and_says_the_way_out(stop: Stopped, told: Told) -> None:
+    """K-18, K-23, K-30, K-31, G-02: what is missing then is not known."""
+    stopped(told.pipeline, f"dbo.{stop.table}", stop.code, stop.words, *([stop.letter] if stop.letter else []))
+    if stop.letter:
+        origin, place = told.place(stop.bodies[-1])
+        (found,) = (x for x in told.pipeline.letters() if (x["origin"], x["place"]) == (origin, place))
+        expected = (stop.letter, f"dbo.{stop.table}", None, stop.bodies[-1])
+        assert (found["code"], found["tbl"], found["key"], found["raw"]) == expected
+        assert listed_ways_out(told.pipeline)[origin, place] == dead_letters.WAYS_OUT[stop.letter]
+
+
+def test_only_those_tables_are_stopped(told: Told) -> None:
+    assert stops(told.pipeline) == {f"dbo.{stop.table}" for stop in STOPS}
+
+
+def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: Told) -> None:
+    """K-05, K-06, K-40: late metadata loses nothing; what never came is told, and delivered again it is read."""
+    pipeline, clean = told.pipeline, of("clean", "UPDATE", row(2, "later"), number=61)
+    assert pipeline.reader.open_fragment_count() == 5, "two messages of one structure wait under one name"
+    # Metadata comes in another partition, and a newer change of its table with it: the order is that of the source.
+    told.produce(md(schema_id=ID["late"], table="late"), partition=1)
+    told.produce(of("late", "UPDATE", row(1, "third"), number=3), of("late", "INSERT", row(2), number=4))
+    told.produce(avro_dt("UPDATE", row(1, "new"), schema=AVRO_LATE, schema_id=ID["avro_late"], number=2), clean)
+    told.produce(avro_md(AVRO_LATE, schema_id=ID["avro_late"], table="avro_late"), partition=1)
+    pipeline.tick()
+    late = in_order(pipeline.mirrored("dbo", "late"), ["id"])
+    assert late == in_order([landed(1, "third"), landed(2)], ["id"])
+    assert pipeline.mirrored("dbo", "avro_late") == [landed(1, "new")]
+    assert landed(2, "later") in pipeline.mirrored("dbo", "clean")
+    assert pipeline.reader.open_fragment_count() == 3
+
+    pipeline.make_overdue()
+    told.produce(of("clean", "UPDATE", row(2, "last"), number=62))
+    extracted, _ = pipeline.tick()
+    assert extracted.counts["expired"] == 3
+    found = {(x["origin"], x["place"]): x for x in pipeline.letters() if x["code"] == "METADATA_MISSING"}
+    wanted = {told.place(AGAIN, "1"): (None, AGAIN), told.place(NEVER): ("dbo.never", NEVER)}
+    wanted[told.place(REGISTRY)] = (None, REGISTRY)
+    assert {at: (x["tbl"], x["raw"]) for at, x in found.items()} == wanted
+    assert {listed_ways_out(pipeline)[at] for at in wanted} == {dead_letters.WAYS_OUT["METADATA_MISSING"]}
+    assert ID["again"] in found[told.place(AGAIN, "1")]["reason"]
+    assert pipeline.reader.open_fragment_count() == 0
+    assert landed(2, "last") in pipeline.mirrored("dbo", "clean")
+    stopped(pipeline, "dbo.never", "CHANGES_MISSING", "METADATA_MISSING", told.topic)
+
+    # The way out: metadata is there, the changes are delivered again, the stop is lifted.
+    told.produce(md(schema_id=ID["again"], table="again"), md(schema_id=ID["never"], table="never"), AGAIN, NEVER)
+    pipeline.tick()
+    resume_table(pipeline.ledger, "test", "dbo.never", Reason("operator", "delivered again"))
+    told.produce(of("clean", "UPDATE", row(2, "end"), number=63))
+    pipeline.tick()
+    assert pipeline.mirrored("dbo", "again") == pipeline.mirrored("dbo", "never") == [landed(1)]
+    assert landed(2, "end") in pipeline.mirrored("dbo", "clean")
+    with pytest.raises(TerminalError, match="RESET_NEEDED"):
+        resume_table(pipeline.ledger, "test", "dbo.null_key", Reason("operator", "in vain"))

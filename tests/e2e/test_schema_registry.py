@@ -1,0 +1,107 @@
+"""Avro messages that carry only the number of their schema: the registry is asked, and its answers are kept.
+
+The registry is a stand-in for the one request that is made, ``GET /schemas/ids/{id}`` of Confluent's Schema Registry.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from open_mirroring.errors import TerminalError, TransientError
+from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
+from tests.pipeline import Pipeline
+from workload_generator.delivery import Delivery
+from workload_generator.qlik_messages import QlikMessageOptions, registered, render
+from workload_generator.transports import json_lines
+
+LOGIN = "Basic " + base64.b64encode(b"reader:secret").decode()
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Knows schemas by number, for whoever logs in."""
+
+    schemas: ClassVar[dict[int, str]] = {}
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        number = self.path.partition("?")[0].removeprefix("/schemas/ids/")
+        self.asked.append(number)
+        if self.headers.get("Authorization") != LOGIN:
+            self._answer(401, {"error_code": 401, "message": "Unauthorized"})
+        elif number.isdigit() and int(number) in self.schemas:
+            self._answer(200, {"schema": self.schemas[int(number)]})
+        else:
+            self._answer(404, {"error_code": 40403, "message": "Schema not found"})
+
+    def _answer(self, status: int, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def connection(server: ThreadingHTTPServer | None, password: str = "secret") -> str:
+    port = server.server_address[1] if server else 9
+    return json.dumps(
+        {"conn_type": "http", "host": f"http://127.0.0.1:{port}", "login": "reader", "password": password}
+    )
+
+
+def test_schemas_are_asked_for_once_and_messages_wait_for_unknown_ones(
+    tmp_path: Path, spark, registry: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K-04, K-06, K-10: nothing is lost while the registry is away, refuses us, or does not know a schema yet."""
+    made = history(seed=61)
+    options = QlikMessageOptions(encoding="avro", framing="registry")
+    messages = render(made, options, Delivery(partitions=3, scheme="key", seed=61))
+    known = registered(made, options)
+    source = {"format": "qlik-message", "schema_registry": "registry"}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    first, second, third = slices(messages, 3)
+
+    pipeline.deliver("1.jsonl", json_lines(first, layout="wrapped"))
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(None))
+    with pytest.raises(TransientError, match="REGISTRY_UNREACHABLE"):
+        pipeline.extract()
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry, "wrong"))
+    with pytest.raises(TerminalError, match="REGISTRY_REFUSED") as refused:
+        pipeline.extract()
+    assert "wrong" not in str(refused.value)
+
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
+    Registry.schemas = {known[0].number: known[0].schema}
+    pipeline.tick()
+    assert pipeline.reader.open_fragment_count() > 0
+    Registry.schemas = {one.number: one.schema for one in known}
+    for name, part in (("2", second), ("3", third)):
+        pipeline.deliver(f"{name}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+    Registry.asked.clear()
+    pipeline.deliver("again.jsonl", json_lines(first, layout="wrapped"))
+    pipeline.tick()
+    assert Registry.asked == [], "what the registry told is kept"

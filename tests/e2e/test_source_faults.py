@@ -1,0 +1,332 @@
+"""Sources that fail in mid-read, jobs that die over them, topics that lose messages: nothing is lost unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.ledger import tables as t
+from tests.ces_messages import event
+from tests.kafka_broker import KafkaBroker
+from tests.pipeline import Pipeline, in_order
+from tests.postgres import PostgresServer
+from tests.qlik_change_rows import sequence
+
+COLS = (("id", "int"), ("name", "nvarchar(max)"), ("price", "decimal(8,2)"))
+TABLES = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("orders", "clean")]
+
+
+def ordered(key: int, name: str, tbl: str = "orders") -> bytes:
+    """The insert of a row; its key is its place in the order."""
+    return event("INS", {"id": str(key), "name": name, "price": "1.50"}, commit=key, tbl=tbl, cols=COLS)
+
+
+def landed(keys: Sequence[int], name: str) -> list[dict[str, Any]]:
+    return in_order([{"id": key, "name": name, "price": Decimal("1.50")} for key in keys], ["id"])
+
+
+def failed(code: str, act: Callable[[], Any], kind: type[MirroringError]) -> MirroringError:
+    """The error of this kind and code that *act* ends with; it names a place and a way out."""
+    with pytest.raises(kind) as caught:
+        act()
+    assert caught.value.code == code, caught.value
+    assert caught.value.where and caught.value.way_out
+    return caught.value
+
+
+def open_batch(pipeline: Pipeline) -> tuple[int | None, str | None, str | None]:
+    """Number, ranges and manifest of the mirror's open batch."""
+    c = t.mirror.c
+    with pipeline.ledger.connect() as db:
+        query = sa.select(c.open_number, c.open_ranges, c.open_manifest).where(c.name == pipeline.name)
+        return tuple(db.execute(query).one())  # type: ignore[return-value]
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A topic of two partitions at the connection `broker`, through which no client runs far ahead."""
+    name = f"faults-{uuid4().hex[:8]}"
+    kafka.create_topic(name, 2)
+    ahead = {"queued.max.messages.kbytes": 64, "max.partition.fetch.bytes": 65_536}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection(**ahead))
+    return name
+
+
+def over_kafka(folder: Path, spark: Any, topic: str, **settings: Any) -> Pipeline:
+    source = {"transport": "kafka", "connection": "broker", "topics": [topic], "path": "", "layout": None}
+    return Pipeline(folder, spark, TABLES, source=source, **settings)
+
+
+def publish(kafka: KafkaBroker, topic: str, keys: Sequence[int], name: str = "Ada", tbl: str = "orders") -> None:
+    """Rows into both partitions by turns."""
+    kafka.publish(topic, [(key % 2, None, ordered(key, name, tbl)) for key in keys])
+
+
+# --- a broker that dies ------------------------------------------------------------------------------------------
+
+
+def reading_that_kills(read: Callable[..., Any], victim: int, after: int) -> Callable[..., Any]:
+    """As *read*, but the first worker that has consumed so many messages kills a process, in mid-read."""
+
+    def killing(source: Any, task: Any) -> Any:
+        import spark_jobs.read_task as module
+
+        plain = module.read_range
+
+        def counted(*arguments: Any) -> Iterator[Any]:
+            for number, message in enumerate(plain(*arguments), 1):
+                yield message
+                if number == after:
+                    os.kill(victim, signal.SIGKILL)
+
+        module.read_range = counted
+        try:
+            return read(source, task)
+        finally:
+            module.read_range = plain
+
+    return killing
+
+
+def test_a_broker_killed_in_mid_read_costs_one_tick(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I28, D2 to D4: transient; the batch stays bound, the next tick reads the same ranges and finishes."""
+    import spark_jobs.batch_writing
+    import spark_jobs.sources.opening
+
+    pipeline, name = over_kafka(tmp_path, spark, topic), "x" * 4_000
+    publish(kafka, topic, range(1, 5), "first")
+    pipeline.tick()
+    # Far more than the client takes ahead.
+    publish(kafka, topic, range(5, 1_205), name)
+    kafka.publish(topic, [(0, None, ordered(2_000, "Ada", "clean"))])
+    place_of = spark_jobs.sources.opening.place_of
+    with monkeypatch.context() as patch:
+        read = reading_that_kills(spark_jobs.batch_writing.read, kafka.pid, after=20)
+        patch.setattr("spark_jobs.batch_writing.read", read)
+        patch.setattr(
+            "spark_jobs.sources.opening.place_of",
+            lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
+        )
+        error = failed("KAFKA_UNREACHABLE", pipeline.extract, TransientError)
+        assert topic in (error.where or "") and "connection broker" in (error.where or "")
+        kafka.stop()
+        number, ranges, manifest = open_batch(pipeline)
+        assert (number, manifest) == (2, None) and ranges is not None
+        assert pipeline.mirrored("dbo", "orders"), "what was published stays"
+        patch.undo()
+        patch.setattr(
+            "spark_jobs.sources.opening.place_of",
+            lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
+        )
+        patch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
+        failed("KAFKA_UNREACHABLE", pipeline.extract, TransientError)
+        assert open_batch(pipeline) == (2, ranges, None), "the bound ranges stand"
+    kafka.start()
+    extracted, _ = pipeline.tick()
+    assert (extracted.batch, extracted.counts["messages"], extracted.counts["changes"]) == (2, 1_201, 1_201)
+    found = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+    assert found == in_order(landed(range(1, 5), "first") + landed(range(5, 1_205), name), ["id"])
+    assert pipeline.mirrored("dbo", "clean") == landed([2_000], "Ada")
+    assert pipeline.numbers("dbo.schema/orders") == [1, 2] and pipeline.numbers("dbo.schema/clean") == [1]
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1, 2]
+    assert pipeline.extract().batch is None
+
+
+@pytest.mark.parametrize("fault", ["extract.bound", "extract.written", "extract.sealed", "extract.committed"])
+def test_the_next_tick_finishes_what_a_killed_job_began_over_kafka(
+    fault: str, tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str
+) -> None:
+    """I19, I28, D2 to D11: the same offsets are one batch, whatever came to the topic meanwhile."""
+    pipeline = over_kafka(tmp_path, spark, topic)
+    publish(kafka, topic, range(1, 11))
+    pipeline.killed("extract_changes", fault)
+    number, ranges, manifest = open_batch(pipeline)
+    assert (number, manifest is None) == (1, fault in ("extract.bound", "extract.written"))
+    publish(kafka, topic, range(11, 16), tbl="clean")
+    extracted, _ = pipeline.tick()
+    assert (extracted.batch, extracted.counts["messages"]) == (2, 5), "one tick finishes the old and binds the new"
+    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == landed(range(1, 11), "Ada")
+    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == landed(range(11, 16), "Ada")
+    batches = pipeline.reader.batches()
+    assert [batch for batch, _, _ in batches] == [1, 2]
+    assert pipeline.numbers("dbo.schema/orders") == pipeline.numbers("dbo.schema/clean") == [1]
+    assert ranges is not None and len(json.loads(ranges)) == 3
+    assert pipeline.extract().batch is None
+
+
+# --- topics that are not what they were --------------------------------------------------------------------------
+
+
+def lose_messages(kafka: KafkaBroker, topic: str) -> None:
+    publish(kafka, topic, range(11, 31))
+    kafka.delete_records(topic, 1, 9)
+
+
+def make_anew(kafka: KafkaBroker, topic: str) -> None:
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    publish(kafka, topic, range(11, 51))
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [(lose_messages, "RETENTION_LOSS", "4 offsets"), (make_anew, "TOPIC_RECREATED", "made anew")],
+)
+def test_a_topic_that_lost_messages_stops_its_mirror_alone(
+    change: Callable[[KafkaBroker, str], None],
+    code: str,
+    words: str,
+    tmp_path: Path,
+    spark: Any,
+    kafka: KafkaBroker,
+    topic: str,
+) -> None:
+    """C-90, I28: nothing is bound or read past the loss, every tick says so again, and another mirror goes on."""
+    other = f"{topic}-other"
+    kafka.create_topic(other, 2)
+    pipeline = over_kafka(tmp_path / "one", spark, topic)
+    ledger = f"sqlite:///{tmp_path / 'one' / 'ledger.db'}"
+    beside = over_kafka(tmp_path / "two", spark, other, mirror="beside", ledger=ledger)
+    publish(kafka, topic, range(1, 11))
+    publish(kafka, other, range(1, 11))
+    pipeline.tick()
+    beside.tick()
+    change(kafka, topic)
+    publish(kafka, other, range(11, 13))
+    for _ in range(2):
+        error = failed(code, pipeline.extract, TerminalError)
+        assert words in error.what and topic in (error.where or "") and "connection broker" in (error.where or "")
+    assert open_batch(pipeline) == (None, None, None), "nothing was bound"
+    assert {state.stop_code for state in pipeline.reader.tables().values()} == {None}
+    pipeline.publish()
+    pipeline.service.poll()
+    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == landed(range(1, 11), "Ada"), "as it was before"
+    extracted, _ = beside.tick()
+    assert extracted.counts["changes"] == 2
+    assert in_order(beside.mirrored("dbo", "orders"), ["id"]) == landed(range(1, 13), "Ada")
+
+
+def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I28: between bind and read; never an incomplete batch."""
+    pipeline = over_kafka(tmp_path, spark, topic)
+    publish(kafka, topic, range(1, 11))
+
+    def dies(fault: str) -> None:
+        assert fault == "extract.bound"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("spark_jobs.extract_changes.reach", dies)
+        pipeline.extract()
+    kafka.delete_records(topic, 0, 3)
+    error = failed("RETENTION_LOSS", pipeline.extract, TerminalError)
+    assert "3 offsets" in error.what and f"{topic}/0" in (error.where or "")
+    number, _, manifest = open_batch(pipeline)
+    assert (number, manifest, pipeline.reader.batches()) == (1, None, [])
+
+
+def test_an_added_partition_is_read_from_its_first_message(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C-90: partitions can grow; their messages belong to the next batch, and the order is that of the source."""
+    pipeline = over_kafka(tmp_path, spark, topic)
+    publish(kafka, topic, range(1, 11))
+    pipeline.tick()
+    kafka.add_partitions(topic, 3)
+    newer = event("UPD", {"id": "1", "name": "new", "price": "1.50"}, commit=50, cols=COLS)
+    older = event("UPD", {"id": "1", "name": "old", "price": "1.50"}, commit=40, cols=COLS)
+    kafka.publish(topic, [(0, None, newer), (2, None, older), (2, None, ordered(60, "Ada", "clean"))])
+    extracted, _ = pipeline.tick()
+    assert extracted.counts["changes"] == 3 and "partition 2 was added" in caplog.text
+    found = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+    assert found == in_order(landed([1], "new") + landed(range(2, 11), "Ada"), ["id"])
+    assert pipeline.mirrored("dbo", "clean") == landed([60], "Ada")
+    assert pipeline.numbers("dbo.schema/orders") == [1, 2]
+
+
+# --- a database that drops the connection ------------------------------------------------------------------------
+
+LOCK = 20_240_101
+ROWS = 25_000
+
+
+def test_a_connection_terminated_in_mid_read_costs_one_tick(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D14, T-18: transient; the next tick reads the same interval, whole, and nothing is doubled."""
+    header = "header__change_seq varchar(35), header__change_oper varchar(1), id int, name text"
+    stamp = sequence(0)[:16]
+    numbered = f"'{stamp}' || lpad(i::text, 19, '0'), 'I', i, 'row ' || i"
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        f"CREATE TABLE shop.orders ({header})",
+        f"CREATE TABLE shop.clean__ct ({header})",
+        f"INSERT INTO shop.orders SELECT {numbered} FROM generate_series(1, {ROWS}) i",
+        f"INSERT INTO shop.clean__ct SELECT {numbered} FROM generate_series(1, 3) i",
+        # A reader waits at this row, behind the first rows that it was given, until nobody holds the lock.
+        f"CREATE FUNCTION shop.waiting(told text) RETURNS text STABLE LANGUAGE plpgsql AS "
+        f"$$ BEGIN PERFORM pg_advisory_lock_shared({LOCK}); RETURN told; END $$",
+        f"CREATE VIEW shop.orders__ct AS SELECT header__change_seq, header__change_oper, id, "
+        f"CASE WHEN id = {ROWS - 1_000} THEN shop.waiting(name) ELSE name END AS name FROM shop.orders",
+    )
+    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user,
+               "password": postgres.password, "schema": postgres.database}  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_QLIK_TARGET", json.dumps(content))
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("orders", "clean")]
+    source = {"format": "qlik-change-table", "transport": "jdbc", "connection": "qlik_target", "path": "",
+              "layout": None}  # fmt: skip
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+    holder = postgres.connect()
+    ended: list[int] = []
+    killer = Thread(target=partial(terminate_the_reader, postgres, ended))
+    try:
+        with holder.cursor() as cursor:
+            cursor.execute(f"SELECT pg_advisory_lock({LOCK})")
+        killer.start()
+        error = failed("SOURCE_UNREACHABLE", pipeline.extract, TransientError)
+    finally:
+        killer.join(60)
+        holder.close()
+    assert len(ended) == 1 and "57P01" in error.what and postgres.password not in str(error)
+    assert "connection qlik_target" in (error.where or "")
+    number, ranges, manifest = open_batch(pipeline)
+    assert (number, manifest) == (1, None) and ranges is not None
+    extracted, _ = pipeline.tick()
+    assert (extracted.batch, extracted.counts["messages"], extracted.counts["changes"]) == (1, ROWS + 3, ROWS + 3)
+    for table, rows in (("orders", ROWS), ("clean", 3)):
+        found = pipeline.mirrored("shop", table)
+        assert sorted((row["id"], row["name"]) for row in found) == [(i, f"row {i}") for i in range(1, rows + 1)]
+        assert pipeline.numbers(f"shop.schema/{table}") == [1]
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]
+
+
+def terminate_the_reader(postgres: PostgresServer, ended: list[int]) -> None:
+    """End the backend that waits for the lock, once there is one."""
+    connection = postgres.connect()
+    deadline = time.monotonic() + 60
+    with connection.cursor() as cursor:
+        while not ended and time.monotonic() < deadline:
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory'")
+            ended += [pid for (pid,) in cursor.fetchall()]
+            time.sleep(0.05)
+        for pid in ended:
+            cursor.execute("SELECT pg_terminate_backend(%s)", (pid,))
+    connection.close()

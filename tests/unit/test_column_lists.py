@@ -1,0 +1,106 @@
+"""What the column lists of a table say: which rows are whole, which columns are new, gone or of another type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from open_mirroring.config import Table
+from open_mirroring.ledger import tables as t
+from open_mirroring.publishing import Intent, Work
+from spark_jobs.planning import PlanStop
+from spark_jobs.publication import Preparation, Prepared
+from tests.hand_made_mirror import GUID, HandMadeMirror
+
+ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
+LOW = "0000000A:01:1"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMadeMirror:
+    return HandMadeMirror(tmp_path)
+
+
+def prepared(made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], **settings: Any) -> Prepared | PlanStop:
+    """What publishing says of a table whose events announced these column lists, each with what rows proved of it."""
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (len(lists), LOW)})
+    for place, (cols, whole) in enumerate(lists):
+        row = {"digest": str(place), "cols": json.dumps(cols), "whole": whole, "first_pos": f"{place:08d}:1:1"}
+        made.insert(t.column_list, table_id=made.ids["dbo.orders"], **row)
+    declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
+    intent = Intent(first_number=1, batch_from=0, work=Work("changes", 1))
+    state = made.table("dbo.orders")
+    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, max_rows=1000)
+    return preparation.prepare([(state, intent)])[state.id]
+
+
+def columns_of(found: Prepared | PlanStop) -> list[str]:
+    assert isinstance(found, Prepared), found
+    return [column.name for column in found.schema.columns]
+
+
+def test_events_that_may_carry_only_what_changed_are_refused_with_the_setting_to_change_c44_c70_g04(
+    made: HandMadeMirror,
+) -> None:
+    found = prepared(made, (ALL, True), ([ALL[0], ALL[2]], False))
+    assert isinstance(found, PlanStop)
+    assert found.code == "PARTIAL_ROWS"
+    assert "['name']" in found.what and "@include_all_columns = 1" in found.what
+
+
+def test_the_first_events_of_a_table_cannot_pass_for_whole_rows_c44_g04(made: HandMadeMirror) -> None:
+    """Nothing else is known yet, but the places in the table have a gap."""
+    assert getattr(prepared(made, ([ALL[0], ALL[2]], False)), "code", "") == "PARTIAL_ROWS"
+
+
+@pytest.mark.parametrize(("whole", "settings"), [(False, {"full_rows": True}), (True, {})])
+def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
+    made: HandMadeMirror, whole: bool, settings: dict[str, Any]
+) -> None:
+    """DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
+    found = prepared(made, (ALL, True), (ALL[:2], whole), **settings)
+    assert isinstance(found, PlanStop)
+    assert (found.code, "['price']" in found.what) == ("SCHEMA_CHANGED", True)
+
+
+def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:
+    assert columns_of(prepared(made, (ALL[:2], True), (ALL, True))) == ["order_id", "name", "price"]
+
+
+def test_absent_columns_are_completed_where_the_mirror_file_says_so_c44_c70_g04(made: HandMadeMirror) -> None:
+    found = prepared(made, (ALL, True), ([ALL[0], ALL[2]], False), complete_rows=True)
+    assert columns_of(found) == ["order_id", "name", "price"]
+    assert isinstance(found, Prepared)
+    assert all(plan.completing for plan, _ in found.plans)
+
+
+def test_a_new_column_is_learned_from_the_next_change_c75_g07(made: HandMadeMirror) -> None:
+    added = [*ALL, ["note", "nvarchar(max)", 3]]
+    assert columns_of(prepared(made, (ALL, True), (added, False))) == ["order_id", "name", "price", "note"]
+
+
+def test_a_column_whose_type_is_never_streamed_is_a_gap_and_no_partial_row_c77(made: HandMadeMirror) -> None:
+    """An xml column in the middle of the table is in no event; any insert proves that the rest is the whole row."""
+    assert columns_of(prepared(made, ([ALL[0], ALL[2]], True))) == ["order_id", "price"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        (["price", "decimal(9,2)", 2], "SCHEMA_CHANGED"),
+        (["price", "bit", 2], "SCHEMA_CHANGED"),
+        (["PRICE", "decimal(8,2)", 3], "COLUMN_CASE"),
+    ],
+)
+def test_a_column_that_changed_its_type_stops_the_table_g07(made: HandMadeMirror, changed: Any, code: str) -> None:
+    assert getattr(prepared(made, (ALL, True), ([*ALL[:2], changed], True)), "code", "") == code
+
+
+def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> None:
+    """A longer text, or another kind of it, lands as it did."""
+    widened = [ALL[0], ["name", "nvarchar(max)", 1], ALL[2]]
+    assert columns_of(prepared(made, (ALL, True), (widened, True))) == ["order_id", "name", "price"]

@@ -1,0 +1,22 @@
+"""What a worker reports of the log files it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_jobs.change_log_schema import FRAGMENT, LogRow
+from spark_jobs.log_writing import LogWriter
+
+
+def piece(identity: str, place: int, pos: str | None) -> LogRow:
+    return LogRow(FRAGMENT, "t/0", place, epoch="1" if pos else None, pos=pos, fragment_of=identity, raw=b"x")
+
+
+def test_pieces_of_one_event_have_its_place_and_messages_that_wait_together_have_none(tmp_path: Path) -> None:
+    """C-51, K-05: one message's place must not decide about the others that wait for the same structure."""
+    writer = LogWriter(tmp_path, 1, "a", 0)
+    writer.add([piece("event", 1, "5:1:1"), piece("event", 2, "5:1:1")])
+    writer.add([piece("schema", 3, "5:1:1"), piece("schema", 4, "6:1:1"), piece("schema", 5, None)])
+    found = writer.finish()
+    (file,) = (file["path"] for file in found["files"])
+    assert found["fragments"] == {"event": ("1", "5:1:1", [file]), "schema": ("", "", [file])}
