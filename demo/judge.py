@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sqlite3
 import struct
@@ -306,4 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    code = main()
+    # The Delta reader's threads have been seen to abort a process that ends in the usual way, after correct work.
+    sys.stdout.flush()
+    os._exit(code)

@@ -171,7 +171,7 @@ class FragmentJoining:
     ) -> dict[str, Any]:
         """Dead letters for what never became complete; counts for both."""
         chosen = {identity: splits[identity].files for identity in repeated | expired}
-        pieces = read_pieces(target.root, chosen) if chosen else {}
+        pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (
             target.writer(),
             Notes(self.tables, self.reading),

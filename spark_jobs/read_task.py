@@ -166,6 +166,8 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
 
     Pieces that ended in an earlier batch lie in the log still; delivered again they must not be joined with those.
     """
+    if not wanted:
+        return {}
     files = {str(root / file): file for of_one in wanted.values() for file in of_one}
     dataset = ds.dataset(sorted(files), format="parquet", schema=LOG_SCHEMA)
     chosen = (pc.field("kind") == FRAGMENT) & pc.field("fragment_of").isin(list(wanted))
