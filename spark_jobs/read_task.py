@@ -5,12 +5,14 @@ Both tasks return plain dictionaries, parts of the batch's manifest: only paths 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
@@ -19,10 +21,13 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
-from spark_jobs.sources.formats import Reading, decoder_of
-from spark_jobs.sources.transports import Place, read_range
+from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of
+from spark_jobs.sources.line_blocks import read_blocks
+from spark_jobs.sources.transports import Place, has_blocks, read_range
 
 _MESSAGES_AT_ONCE = 20_000
+_WORTH_BLOCKS = 2**18
+"""Ranges of fewer bytes are not worth the learning."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Decoding:
     ) -> None:
         self._reading, self._tables, self._known = reading, tables, list(schemas)
         self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
+        self._ordinary = ordinary_of(reading, tables)
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -84,6 +90,27 @@ class Decoding:
             self._learn(decoded.schemas)
             self._notes.take(decoded.rows)
             self._writer.add(decoded.rows)
+
+    def take_range(self, source: Place, bound: BoundRange) -> None:
+        """Decode and log the messages of one bound range."""
+        self.take(self._take_ordinary(source, bound))
+
+    def _take_ordinary(self, source: Place, bound: BoundRange) -> Iterator[Any]:
+        """Write and count the ordinary messages of a range, if it can be read in blocks; yield all others."""
+        if self._ordinary is None or bound.end - bound.start < _WORTH_BLOCKS or not has_blocks(source, bound):
+            yield from read_range(source, bound)
+            return
+        read_to = bound.start
+        for block in read_blocks(source.folder, *bound):
+            rows, lines = self._ordinary.take(block)
+            if len(rows):
+                self._writer.add_table(rows)
+            self._counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
+            is_left = np.ones(len(block.starts), bool)
+            is_left[lines] = False
+            yield from block.messages(np.flatnonzero(is_left))
+            read_to += len(block.content)
+        yield from read_range(source, BoundRange(bound.name, read_to, bound.end))  # what a file cut meanwhile lacks
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
         fresh = set(announced) - self._schemas
@@ -103,9 +130,11 @@ def read(source: Place, task: ReadTask) -> dict[str, Any]:
 
     The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
     """
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was imported need not be looked through again and again while rows are made
     decoding = Decoding(task.reading, task.tables, task.schemas, task.target)
     for bound in task.ranges:
-        decoding.take(read_range(source, bound))
+        decoding.take_range(source, bound)
     return decoding.finish()
 
 

@@ -64,7 +64,7 @@ def ranges(root: Path, name: str, start: int, size: int) -> list[BoundRange]:
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
-    if _is_gzip(name):
+    if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
     found = []
     end = last_line_end(root / name, start, size=size)
@@ -143,7 +143,7 @@ def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> I
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
-    lines = _unpacked_lines(root / name, name) if _is_gzip(name) else _plain_lines(root / name, start, end, name)
+    lines = _unpacked_lines(root / name, name) if is_gzip(name) else _plain_lines(root / name, start, end, name)
     for line in lines:
         if isinstance(line, RawMessage) and line.body is not None:
             if not line.body.strip():
@@ -153,7 +153,8 @@ def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> I
             yield line
 
 
-def _is_gzip(name: str) -> bool:
+def is_gzip(name: str) -> bool:
+    """Whether a file is packed, as its name says: it can be read as a whole only."""
     return name.endswith(".gz")
 
 

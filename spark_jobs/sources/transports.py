@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.sources import kafka_ranges, kafka_reader, message_files, qlik_change_files
+from spark_jobs.sources import json_lines, kafka_ranges, kafka_reader, message_files, qlik_change_files
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.found import Found
 from spark_jobs.sources.kafka_place import KafkaPlace
@@ -65,3 +65,9 @@ def read_range(source: Place, bound: BoundRange) -> Iterator[Any]:
             return qlik_change_files.read_file(source.path, bound, source.suffix, source.prefix)
         case _:
             return message_files.read_range(source, bound)
+
+
+def has_blocks(source: Place, bound: BoundRange) -> TypeGuard[SourcePlace]:
+    """Whether a range is of plain lines that are messages, so that it can be read in blocks of them."""
+    is_lines = isinstance(source, SourcePlace) and source.transport == "files" and source.layout == "bare"
+    return is_lines and not json_lines.is_gzip(bound.name)

@@ -1,0 +1,260 @@
+"""Ordinary CES messages, taken from blocks of lines by patterns made for their columns.
+
+The exact decoder (:mod:`spark_jobs.sources.ces`) is the definition. A message is taken only where its bytes prove that
+the exact decoder would give the same row: the list of columns was read before, and everything else matches a pattern
+(:mod:`spark_jobs.sources.ces_patterns`) that leaves no freedom; key and position are said twice alike. Pieces of split
+events, key changes, other spellings and everything damaged are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.log_position import KEY_BUCKETS
+from spark_jobs.change_log_schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UPDATE
+from spark_jobs.sources.ces import CesDecoder
+from spark_jobs.sources.ces_envelope import read_data, read_event
+from spark_jobs.sources.ces_patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
+from spark_jobs.sources.ces_rows import CUT_LENGTH, key_json
+from spark_jobs.sources.decoded import Refusal
+from spark_jobs.sources.line_blocks import LineBlock
+from spark_jobs.sources.sql_server_type_text import read_type
+from spark_jobs.sources.sql_server_types import key_converter
+
+_LONGEST = CUT_LENGTH // 8
+"""Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
+_MOST_LISTS = 1000
+_PREFIX = 100
+"""Column lists are looked up by so many bytes, fewer than the shortest has, and then compared to their end."""
+_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Whole numbers of so many digits fit their type."""
+_OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
+_SCHEMA = pa.schema(
+    [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
+    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
+)
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
+_encode = msgspec.json.encode
+
+
+class _KnownList(NamedTuple):
+    """A column list of a mirrored table, its place among them, and how its keys become canonical.
+
+    *is_canonical* is true where the plain pattern proves that they are so already.
+    """
+
+    number: int
+    source: str
+    cols: str
+    pattern: ChangePattern
+    convert: tuple[Callable[[str], str], ...]
+    is_canonical: bool
+
+
+_Taker = _KnownList | re.Pattern[bytes] | None
+"""What is known of a list of columns: how it is taken, :data:`FOREIGN`, or None if its messages are left."""
+
+
+class Ordinary(NamedTuple):
+    """What was taken from a block: rows of the log, one per change, and the numbers of all lines that were taken.
+
+    The lines that gave no row are of tables that are not mirrored.
+    """
+
+    rows: pa.Table
+    lines: npt.NDArray[np.int64]
+
+
+class OrdinaryCes:
+    """Takes ordinary messages from blocks; it knows the column lists that it met, so keep one for many blocks.
+
+    Args:
+        decoder: the exact decoder, whose answers these are.
+    """
+
+    def __init__(self, decoder: CesDecoder) -> None:
+        self._decoder = decoder
+        self._longest = min(_LONGEST, decoder.settings.max_message_bytes)
+        self._lists: dict[bytes, list[tuple[bytes, _Taker]]] = {}
+        self._room = _MOST_LISTS
+        self._known: list[_KnownList] = []
+
+    def take(self, block: LineBlock) -> Ordinary:
+        """The ordinary messages of a block as rows, columns of :data:`HELD_SCHEMA` in the order of their lines."""
+        rows: list[tuple[Any, ...]] = []
+        foreign: list[int] = []
+        content, lists, read_head = block.content, self._lists, HEAD.match
+        lines = np.flatnonzero(_are_text(block) & (block.ends - block.starts <= self._longest))
+        starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
+        for line, start, end in zip(lines.tolist(), starts, ends, strict=True):
+            head = read_head(content, start, end)
+            if head is None:
+                continue
+            data = head.end()
+            for found in lists.get(content[data : data + _PREFIX], ()):
+                if content.startswith(found[0], data):
+                    break
+            else:
+                found = self._learn(content, start, data, end)
+            announced, known = found
+            at = data + len(announced)
+            if isinstance(known, _KnownList):
+                rest = known.pattern.plain.fullmatch(content, at, end)
+                is_plain = rest is not None
+                if rest is None:
+                    rest = known.pattern.general.fullmatch(content, at, end)
+                    if rest is None:
+                        continue
+                row = _row(known, line, head, rest, is_plain)
+                if row is not None:
+                    rows.append(row)
+            elif known is not None and known.fullmatch(content, at, end):
+                foreign.append(line)
+        taken = [row[0] for row in rows]
+        return Ordinary(self._table(block, rows), np.array(taken + foreign, np.int64))
+
+    def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
+        """What takes messages with the list of columns of this one, if they can be taken; learned once."""
+        found = content.find(SEPARATOR, data, end)
+        if found < 0 or not self._room:
+            return b"", None
+        self._room -= 1
+        announced, taker = content[data : found + len(SEPARATOR)], None
+        try:
+            payload, head = read_event(content[start:end]).data, _decode_text(content[data:found] + b'"')
+            if isinstance(payload, str) and payload.startswith(head):
+                taker = self._taker(payload, head)
+        except (Refusal, TerminalError, msgspec.DecodeError, ValueError):
+            pass  # the exact decoder says what is wrong with it
+        self._lists.setdefault(announced[:_PREFIX], []).append((announced, taker))
+        return announced, taker
+
+    def _taker(self, payload: str, head: str) -> _Taker:
+        data = read_data(payload)
+        source, table = data.eventsource, self._decoder.table_of(data)
+        cols = msgspec.json.decode(source.cols)
+        spelled = {"eventsource": {"db": source.db, "schema": source.schema, "tbl": source.tbl, "cols": cols}}
+        if _encode(spelled).decode() != head + "]}}":
+            return None  # other members, the same one twice, white space: whatever it is, it is not ordinary
+        if table is None:
+            return FOREIGN
+        columns = table.columns(bytes(source.cols))
+        if not table.key or columns.kept != columns.names or not table.key_names < set(columns.names):
+            return None
+        types = [columns.types[name] for name in table.key]
+        digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
+        convert = tuple(key_converter(sql_type, self._decoder.settings.binary) for sql_type in types)
+        pattern = change_pattern(columns.names, table.key, digits)
+        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, None not in digits)
+        self._known.append(known)
+        return known
+
+    def _table(self, block: LineBlock, rows: list[tuple[Any, ...]]) -> pa.Table:
+        if not rows:
+            return _SCHEMA.empty_table()
+        lines, numbers, epochs, positions, operations, keys, buckets, whole, images, before = zip(*rows, strict=True)
+        codes = pa.array(numbers, pa.int32())
+        constant = pa.array(np.zeros(len(rows), np.int32))
+        # fmt: off
+        columns = [
+            pa.DictionaryArray.from_arrays(constant, [CHANGE]),
+            pa.DictionaryArray.from_arrays(codes, pa.array([one.source for one in self._known], pa.string())),
+            pa.array(buckets, pa.int16()),
+            pc.utf8_lower(_texts(epochs)).dictionary_encode(),
+            _texts(positions),
+            pa.array(operations, pa.string()).dictionary_encode(),
+            _texts(keys),
+            pa.DictionaryArray.from_arrays(codes, pa.array([one.cols for one in self._known], pa.string())),
+            pa.array(whole, pa.bool_()),
+            _texts(images),
+            _texts(before),
+            pa.DictionaryArray.from_arrays(constant, [block.origin]),
+            pa.array(block.starts[list(lines)] + block.place),
+        ]
+        # fmt: on
+        return pa.Table.from_arrays(columns, schema=_SCHEMA)
+
+
+def _row(
+    known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
+) -> tuple[Any, ...] | None:
+    """The fields of a proven row, its line first; None if it is not proven."""
+    epoch, position, operation = head.groups()
+    pattern, group = known.pattern, rest.group
+    commit, sequence, old, current, *key = group(*pattern.fields)
+    if commit is not None and commit.replace(b":", b"") + b":" + sequence.zfill(20) != position:
+        return None
+    op, image, whole = _OPERATIONS[operation], current, True
+    if op == DELETE:
+        if old is None or current is not None:
+            return None
+        image = old
+    elif current is None or (op == INSERT and old is not None):
+        return None
+    elif op == UPDATE:
+        whole = old is not None and _share(group, pattern.others)
+        if old is not None and not whole and not is_plain:
+            return None  # the same value may be spelled in two ways
+    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
+    unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
+    if is_plain or ESCAPE not in unescaped:
+        image = unescaped.translate(None, b"\\")
+    else:
+        image = _encode(_decode_image(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"')))
+    if is_plain and known.is_canonical:
+        canonical = b'["' + b'","'.join(key) + b'"]'
+    else:
+        try:
+            texts = [convert(value.decode()) for convert, value in zip(known.convert, key, strict=True)]
+        except ValueError:
+            return None
+        canonical = key_json(texts).encode()
+    bucket = crc32(canonical) % KEY_BUCKETS
+    if op == DELETE:
+        return line, known.number, epoch, position + b":0", op, canonical, bucket, whole, None, image
+    return line, known.number, epoch, position + b":1", op, canonical, bucket, whole, image, None
+
+
+def _share(group: Callable[[int], bytes], others: list[tuple[int, int]]) -> bool:
+    """Whether a column has the same value in both images."""
+    for before, after in others:  # noqa: SIM110 - a generator costs as much as the comparison
+        if group(before) == group(after):
+            return True
+    return False
+
+
+def _texts(values: tuple[bytes | None, ...]) -> pa.Array:
+    """Parts of lines that are UTF-8, cut at ASCII characters, as texts."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def _are_text(block: LineBlock) -> npt.NDArray[np.bool_]:
+    """Which lines are UTF-8."""
+    borders = np.append(block.starts, len(block.content))
+    lines = pa.Array.from_buffers(
+        pa.large_string(), len(block.starts), [None, pa.py_buffer(borders), pa.py_buffer(block.content)]
+    )
+    try:
+        lines.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([_is_text(line) for line in lines.cast(pa.large_binary()).to_pylist()])
+    return np.ones(len(block.starts), bool)
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
