@@ -136,7 +136,8 @@ def _changes(table: TableDef, number: int, events: int, *, typed: bool) -> str:
         FROM (
             SELECT *, strftime({time}, '%Y%m%d%H%M%S00') || lpad((i + 1)::text, 19, '0') AS seq,
                    strftime({time}, '%Y-%m-%d %H:%M:%S.000') AS time, upper(md5((i // 10)::text)) AS txn,
-                   '00000000.' || lpad(to_hex(i // 10), 8, '0') || '.00000001.000' || i % 10 || '.00.0000:1.1.16' AS spot,
+                   '00000000.' || lpad(to_hex(i // 10), 8, '0') || '.00000001.000' || i % 10 || '.00.0000:1.1.16'
+                   AS spot,
                    {image(False)} AS after, {image(True)} AS before
             FROM (SELECT n, i, hash(i) % {keys} AS k,
                          CASE WHEN hash(i + 1) % 20 < 9 THEN 'INSERT' WHEN hash(i + 1) % 20 < 18 THEN 'UPDATE'
@@ -220,15 +221,17 @@ def _table_rows(table: TableDef, number: int, events: int, headers: int, mask: s
     names = [column.name for column in table.columns]
     part = f"n * {PARTS} // {max(1, events // len(TABLES))}"
     head = (
-        f"seq, oper, {mask} AS mask, spot, MAP {{'I': 'INSERT', 'U': 'UPDATE', 'D': 'DELETE', 'B': 'BEFOREIMAGE'}}[oper] "
-        "AS operation, txn, time || '000' AS time"
+        f"seq, oper, {mask} AS mask, spot, "
+        "MAP {'I': 'INSERT', 'U': 'UPDATE', 'D': 'DELETE', 'B': 'BEFOREIMAGE'}[oper] AS operation, "
+        "txn, time || '000' AS time"
     )
     return f"""
         SELECT {head}, {part} AS part, {", ".join(f"image.{name} AS {name}" for name in names)}
         FROM (
             SELECT n, seq, spot, txn, time, 'B' AS oper, NULL AS m, before AS image FROM changes WHERE op = 'UPDATE'
             UNION ALL
-            SELECT n, seq, spot, txn, time, op[1] AS oper, changed::BIGINT << {headers} AS m, after AS image FROM changes)
+            SELECT n, seq, spot, txn, time, op[1] AS oper, changed::BIGINT << {headers} AS m, after AS image
+            FROM changes)
         ORDER BY n, oper"""
 
 
