@@ -31,21 +31,54 @@ class Cost:
 def measured(without: Collection[int] = ()) -> Iterator[Cost]:
     """Measure this process and all its descendants while the block runs; *without* are children that do not count.
 
-    Their CPU time is not counted as that of others either: a server serves whoever is measured.
+    CPU time is each process's own, seen twice a second and once at the end. Times of ended children are not used: a
+    process that leaves the tree would take away what it had used before, and a child that does not count would be
+    charged to whoever waits for it. What a process uses in its last half second is missed if it ends inside the block.
     """
     cost, done = Cost(), threading.Event()
-    sampler = threading.Thread(target=_sample, args=(cost, done, without), daemon=True)
-    busy, cpu, all_cpu, started = _machine(), _tree_cpu(without), _tree_cpu(()), time.monotonic()
+    ours, everyone = _Used(without), _Used(())
+    sampler = threading.Thread(target=_sample, args=(cost, done, without, ours, everyone), daemon=True)
+    busy, started = _machine(), time.monotonic()
     sampler.start()
     try:
         yield cost
     finally:
         cost.wall = time.monotonic() - started
-        cost.cpu, ours = _tree_cpu(without) - cpu, _tree_cpu(()) - all_cpu
         done.set()
         sampler.join()
+        ours.look()
+        everyone.look()
+        cost.cpu = ours.seconds
         cost.peak = max(cost._samples, default=0)
-        cost.others = max(0.0, (_machine() - busy - ours) / (cost.wall * (os.cpu_count() or 1)))
+        cost.others = max(0.0, (_machine() - busy - everyone.seconds) / (cost.wall * (os.cpu_count() or 1)))
+
+
+class _Used:
+    """CPU seconds that the processes of the tree have used since this was made; never falls."""
+
+    def __init__(self, without: Collection[int]) -> None:
+        self._without = without
+        self._first: dict[tuple[int, float], float] = {}
+        self._last: dict[tuple[int, float], float] = {}
+        self._look(begun=True)
+
+    def look(self) -> None:
+        """See what every process has used by now."""
+        self._look(begun=False)
+
+    def _look(self, *, begun: bool) -> None:
+        for process in _tree(self._without):
+            try:
+                who, times = (process.pid, process.create_time()), process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            self._last[who] = times.user + times.system
+            # One that came later began with nothing.
+            self._first.setdefault(who, self._last[who] if begun else 0.0)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._last[who] - self._first[who] for who in self._last)
 
 
 def versions() -> str:
@@ -54,9 +87,11 @@ def versions() -> str:
     return ", ".join(f"{name} {version(name)}" for name in names)
 
 
-def _sample(cost: Cost, done: threading.Event, without: Collection[int]) -> None:
+def _sample(cost: Cost, done: threading.Event, without: Collection[int], *used: _Used) -> None:
     while True:
         cost._samples.append(_tree_memory(without))
+        for one in used:
+            one.look()
         if done.wait(0.5):
             return
 
@@ -71,16 +106,6 @@ def _with_children(process: psutil.Process) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-def _tree_cpu(without: Collection[int]) -> float:
-    total = 0.0
-    for process in _tree(without):
-        try:
-            total += sum(process.cpu_times()[:4])  # with those of children that ended
-        except psutil.NoSuchProcess:
-            continue
-    return total
 
 
 def _tree_memory(without: Collection[int]) -> int:
