@@ -63,8 +63,8 @@ format: $(VENV)/.installed ## mend what ruff can mend
 ##@ Measure
 
 .PHONY: bench-extract
-bench-extract: setup ## events per second into the change log, beside DuckDB alone; ARGS="..." goes to the bench
-	$(RUN) benchmarks/extract.py $(ARGS)
+bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the change log beside a plain reader; SOURCE=ces-kafka and others
+	$(RUN) $(if $(filter-out ces-files,$(SOURCE)),benchmarks/sources.py $(SOURCE),benchmarks/extract.py) $(ARGS)
 
 .PHONY: bench-publish
 bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; ARGS="..." goes to the bench

@@ -140,6 +140,15 @@ def source_folder(events: int, layout: Layout, tables: int = 5) -> Path:
     return repeated
 
 
+def ces_bodies(events: int, part: int, parts: int, tables: int = 5) -> Iterator[bytes]:
+    """The messages of one topic partition out of *parts*, in the order of their numbers; not kept."""
+    query = f"SELECT encode(body) FROM ({_bodies(0, events, events, tables)}) WHERE n % {parts} = {part} ORDER BY n"
+    with duckdb.connect(config={"threads": 2}) as db:
+        cursor = db.execute(query)
+        while lines := cursor.fetchmany(10_000):
+            yield from (body for (body,) in lines)
+
+
 def _make(folder: Path, events: int, layout: Layout, tables: int) -> None:
     with duckdb.connect(config={"threads": 2}) as db:
         for part, start in enumerate(range(0, events, _PART)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -28,21 +28,57 @@ class Cost:
 
 
 @contextmanager
-def measured() -> Iterator[Cost]:
-    """Measure this process and all its descendants while the block runs."""
+def measured(without: Collection[int] = ()) -> Iterator[Cost]:
+    """Measure this process and all its descendants while the block runs; *without* are children that do not count.
+
+    CPU time is each process's own, seen twice a second and once at the end. Times of ended children are not used: a
+    process that leaves the tree would take away what it had used before, and a child that does not count would be
+    charged to whoever waits for it. What a process uses in its last half second is missed if it ends inside the block.
+    """
     cost, done = Cost(), threading.Event()
-    sampler = threading.Thread(target=_sample, args=(cost, done), daemon=True)
-    busy, cpu, started = _machine(), _tree_cpu(), time.monotonic()
+    ours, everyone = _Used(without), _Used(())
+    sampler = threading.Thread(target=_sample, args=(cost, done, without, ours, everyone), daemon=True)
+    busy, started = _machine(), time.monotonic()
     sampler.start()
     try:
         yield cost
     finally:
         cost.wall = time.monotonic() - started
-        cost.cpu = _tree_cpu() - cpu
         done.set()
         sampler.join()
+        ours.look()
+        everyone.look()
+        cost.cpu = ours.seconds
         cost.peak = max(cost._samples, default=0)
-        cost.others = max(0.0, (_machine() - busy - cost.cpu) / (cost.wall * (os.cpu_count() or 1)))
+        cost.others = max(0.0, (_machine() - busy - everyone.seconds) / (cost.wall * (os.cpu_count() or 1)))
+
+
+class _Used:
+    """CPU seconds that the processes of the tree have used since this was made; never falls."""
+
+    def __init__(self, without: Collection[int]) -> None:
+        self._without = without
+        self._first: dict[tuple[int, float], float] = {}
+        self._last: dict[tuple[int, float], float] = {}
+        self._look(begun=True)
+
+    def look(self) -> None:
+        """See what every process has used by now."""
+        self._look(begun=False)
+
+    def _look(self, *, begun: bool) -> None:
+        for process in _tree(self._without):
+            try:
+                who, times = (process.pid, process.create_time()), process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            self._last[who] = times.user + times.system
+            # One that came later began with nothing.
+            self._first.setdefault(who, self._last[who] if begun else 0.0)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._last[who] - self._first[who] for who in self._last)
 
 
 def versions() -> str:
@@ -51,32 +87,31 @@ def versions() -> str:
     return ", ".join(f"{name} {version(name)}" for name in names)
 
 
-def _sample(cost: Cost, done: threading.Event) -> None:
+def _sample(cost: Cost, done: threading.Event, without: Collection[int], *used: _Used) -> None:
     while True:
-        cost._samples.append(_tree_memory())
+        cost._samples.append(_tree_memory(without))
+        for one in used:
+            one.look()
         if done.wait(0.5):
             return
 
 
-def _tree() -> list[psutil.Process]:
+def _tree(without: Collection[int]) -> list[psutil.Process]:
     me = psutil.Process()
-    return [me, *me.children(recursive=True)]
+    return [me, *(p for child in me.children() if child.pid not in without for p in _with_children(child))]
 
 
-def _tree_cpu() -> float:
-    total = 0.0
-    for process in _tree():
-        try:
-            total += sum(process.cpu_times()[:4])  # with those of children that ended
-        except psutil.NoSuchProcess:
-            continue
-    return total
+def _with_children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
-def _tree_memory() -> int:
+def _tree_memory(without: Collection[int]) -> int:
     """Resident memory without what forks share with their parent, where the system tells."""
     total = 0
-    for process in _tree():
+    for process in _tree(without):
         try:
             memory = process.memory_info()
             total += memory.rss - memory.shared

@@ -233,6 +233,8 @@ class QlikChangeTableDecoder:
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
         old_values = before.row.values if before.layout is layout else None
+        if old_values is not None and layout.same_key(values, old_values):
+            return (self._row_set(entry, key, old_values, changed),)
         left = before.layout.key(before.row.values)
         row_set = self._row_set(entry, key, old_values, changed)
         if left == key:
@@ -247,7 +249,7 @@ class QlikChangeTableDecoder:
         has_images = together.has_images(entry.layout.source) if stored is None else stored
         if changed is None:
             return bool(keys) and has_images
-        if has_images and isinstance(entry.mask, dict):
+        if has_images and isinstance(entry.mask, Mapping):
             # It will come: better wait than trust one of two readings.
             return any(keys & places for places in entry.mask.values())
         return bool(keys & changed)

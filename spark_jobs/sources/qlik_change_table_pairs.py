@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
@@ -35,9 +36,9 @@ class ReadRow(NamedTuple):
     mask: Readings | Refusal | None
 
     @property
-    def identity(self) -> tuple[str, str]:
-        """What a before image has in common with its UPDATE (T-11)."""
-        return self.layout.source, self.sequence
+    def identity(self) -> str:
+        """What a before image has in common with its UPDATE (T-11): the sequence, of one length, and the table."""
+        return self.sequence + self.layout.source
 
 
 class Together:
@@ -50,16 +51,16 @@ class Together:
 
     def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
         self._order = order
-        self._befores: dict[tuple[str, str], list[ReadRow]] = {}
+        self._befores: dict[str, list[ReadRow]] = {}
         self._updates: dict[RowLayout, list[ReadRow]] = {}
-        self._updated: set[tuple[str, str]] = set()
+        self._updated: set[str] = set()
         self._readings: dict[RowLayout, Reading] = {}
         self._with_images: set[str] = set()
         for entry in entries:
             if entry.operation == BEFORE:
                 self._with_images.add(entry.layout.source)
                 known = self._befores.setdefault(entry.identity, [])
-                if all(content(entry.row) != content(one.row) for one in known):
+                if not known or all(content(entry.row) != content(one.row) for one in known):
                     known.append(entry)
             elif entry.operation == UPDATE:
                 self._updated.add(entry.identity)
@@ -95,7 +96,7 @@ class Together:
         masks: list[Readings] = []
         pairs: list[tuple[Readings, frozenset[int]]] = []
         for update in self._updates.get(layout, ()):
-            if not isinstance(update.mask, dict):
+            if update.mask is None or isinstance(update.mask, Refusal):
                 continue
             masks.append(update.mask)
             befores = self.befores(update)
@@ -112,15 +113,15 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
-    return _operation(layout, values), sequence
+    return _operation(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
 
 
-def _operation(layout: RowLayout, values: Values) -> str:
+@lru_cache(maxsize=1024)
+def _operation(oper: str | None, name: str | None) -> str:
     """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
-    code = (layout.header(OPERATION, values) or "").strip()
-    name = layout.header(OPERATION_NAME, values)
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
+    code = (oper or "").strip()
     if code not in (INSERT, UPDATE, DELETE, BEFORE):
         raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
     if name is not None and _NAMES.get(name.strip().upper()) != code:

@@ -8,7 +8,8 @@ Public source: Qlik help, *Change tables* and *Using change tables*.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -128,6 +129,7 @@ class RowLayout:
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
         self._names = tuple(name for _, name, _, _ in self._kept)
         self._kept_places = tuple(at for at, _, _, _ in self._kept)
+        self._kept_values = _chosen(self._kept_places)
         self.cols = self._list.text
         self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
         self.key_places = frozenset(at for at, _ in self._key)
@@ -151,9 +153,13 @@ class RowLayout:
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return key_json(texts) if texts else None
 
+    def same_key(self, one: Values, other: Values) -> bool:
+        """Whether two rows spell the key alike; keys that they spell in two ways may be equal all the same."""
+        return all(one[at] == other[at] for at in self.key_places)
+
     def image(self, values: Values) -> str:
         """The mirrored columns of a row as compact JSON."""
-        return _encode(dict(zip(self._names, [values[at] for at in self._kept_places], strict=True))).decode()
+        return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
         """Column list and image of the columns that are present."""
@@ -175,6 +181,13 @@ class RowLayout:
     def type_at(self, at: int) -> str:
         """The type of the column at a place."""
         return self.structure.columns[at].type
+
+
+def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
+    """What takes the values at some places."""
+    if len(places) < 2:
+        return lambda values: tuple(values[at] for at in places)
+    return itemgetter(*places)
 
 
 def _header_name(column: str, prefix: str) -> str | None:

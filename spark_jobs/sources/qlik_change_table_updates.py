@@ -9,7 +9,8 @@ number, most significant digit first; how a target stores it as bytes is taken f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Literal
 
 from spark_jobs.sources.decoded import Refusal, shown
@@ -18,7 +19,7 @@ from spark_jobs.sources.qlik_masks import MaskOrder, places, readings
 from spark_jobs.sources.sql_server_types import is_large
 
 Reading = Literal["msb_text", "le_bytes"]
-Readings = dict[Reading, frozenset[int]]
+Readings = Mapping[Reading, frozenset[int]]
 """Places of the columns that changed, by each way in which a mask can be read, the preferred one first."""
 
 
@@ -32,9 +33,13 @@ def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings |
             that the table does not have.
     """
     text = layout.header(MASK, values)
-    if text is None:
-        return None
-    found: Readings = {}
+    return None if text is None else _readings(layout, text, order)
+
+
+@lru_cache(maxsize=4096)
+def _readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
+    """The possible readings of a mask; shared by all rows that have it, and so never changed."""
+    found: dict[Reading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
         bits = _bits(layout, text, one)

@@ -69,7 +69,7 @@ class DataSchema:
             named: dict[str, Any] = {}
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
-            self._texts = {field.name: field.text for field in self.fields}
+            self._texts = [(field.name, field.text) for field in self.fields if field.text is not _itself]
             # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
@@ -91,11 +91,13 @@ class DataSchema:
         Raises:
             ValueError: a value that its logical type does not have, naming the column.
         """
-        image: dict[str, str | None] = {}
+        image: dict[str, str | None] = {**values}
         name = ""
         try:
-            for name, value in values.items():
-                image[name] = None if value is None else self._texts[name](value)
+            for name, text in self._texts:
+                value = values.get(name)
+                if value is not None:
+                    image[name] = text(value)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"the value of {shown(name)}, {shown(values[name])}: {error}") from error
         return image
@@ -236,11 +238,15 @@ def _clock(per_second: int) -> Callable[[int], str]:
 
 
 def _moment(micros: int) -> Callable[[int], str]:
-    return lambda value: (_EPOCH + timedelta(microseconds=value * micros)).isoformat(" ", timespec="microseconds")
+    return lambda value: (_EPOCH + timedelta(0, 0, value * micros)).isoformat(" ", "microseconds")
 
 
 def _bytes_text(raw: bytes) -> str:
     return "0x" + raw.hex().upper()
+
+
+def _itself(text: str) -> str:
+    return text
 
 
 def _bool_text(value: bool) -> str:
@@ -248,8 +254,8 @@ def _bool_text(value: bool) -> str:
 
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
-    "string": ("varchar(max)", str),
-    "enum": ("varchar(max)", str),
+    "string": ("varchar(max)", _itself),
+    "enum": ("varchar(max)", _itself),
     "int": ("int", str),
     "long": ("bigint", str),
     "float": ("real", repr),

@@ -10,6 +10,7 @@ Public source: Qlik Help, *Metadata and data messages*.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
@@ -90,6 +91,8 @@ def _rows(
     row_set = _row(headers, at, 1, op, texts, images.after(image), is_set=True)
     if op == INSERT:
         return [row_set]
+    if before is not None and images.key and images.same_key(before, image):
+        return [row_set]
     old_texts = _old_key(before, masks, images, texts)
     if old_texts == texts:
         return [row_set]
@@ -107,23 +110,27 @@ def read_masks(
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
-    is_text = isinstance(headers.column_mask or headers.change_mask, str)
+    possible = _possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
+    if len(possible) == 1:
+        return possible[0]
+    return min(possible, key=lambda masks: _is_contradicted(masks, headers, data, before, images))
+
+
+@lru_cache(maxsize=4096)
+def _possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
+    """The different ways to read both masks of a message for a table of so many bits, the likeliest first."""
+    is_text = isinstance(column or change, str)
     likely: tuple[MaskOrder, ...] = ("msb_text", "le_bytes") if is_text else ("le_bytes", "msb_text")
-    bits = images.structure.bits
     candidates = [
-        Masks(_number(headers.change_mask, one), _number(headers.column_mask, one))
-        for one in (likely if order == "auto" else (order,))
+        Masks(_number(change, one), _number(column, one)) for one in (likely if order == "auto" else (order,))
     ]
     possible = [masks for masks in candidates if not ((masks.change or 0) | (masks.column or 0)) >> bits]
     if not possible:
         raise Refusal(
             "MASK_INVALID",
-            f"changeMask {shown(headers.change_mask)} or columnMask {shown(headers.column_mask)} names a column beyond "
-            f"the {bits} of the table",
+            f"changeMask {shown(change)} or columnMask {shown(column)} names a column beyond the {bits} of the table",
         )
-    if len(possible) == 1 or possible[0] == possible[1]:
-        return possible[0]
-    return min(possible, key=lambda masks: _is_contradicted(masks, headers, data, before, images))
+    return tuple(dict.fromkeys(possible))
 
 
 def _number(mask: Mask, order: MaskOrder) -> int | None:

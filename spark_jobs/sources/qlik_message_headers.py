@@ -50,7 +50,9 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
         Refusal: ``HEADERS_INVALID``.
     """
     headers = record.get("headers")
-    for part in (record, headers if isinstance(headers, Mapping) else {}):
+    for part in (record, headers):
+        if not isinstance(part, dict):
+            continue
         schema, table = part.get("schema"), part.get("table")
         if schema is None and table is None:
             continue
@@ -69,12 +71,12 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
         Refusal: ``HEADERS_INVALID``, ``OPERATION_UNKNOWN`` or ``SEQUENCE_INVALID``.
     """
     headers = record.get("headers")
-    if not isinstance(headers, Mapping):
+    if not isinstance(headers, dict):
         raise Refusal("HEADERS_INVALID", f"headers is no object but {shown(headers)}")
     operation = headers.get("operation")
     if not _is_text(operation) or operation not in OPERATIONS:
         raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(operation)}, not one of {', '.join(OPERATIONS)}")
-    change, column = (_mask(headers, name) for name in ("changeMask", "columnMask"))
+    change, column = _mask(headers, "changeMask"), _mask(headers, "columnMask")
     sequence = headers.get("changeSequence")
     if operation == "REFRESH":
         return Headers(operation, "0" * sequence_digits, 0, None, column)
@@ -102,8 +104,6 @@ def _mask(headers: Mapping[str, Any], name: str) -> Mask:
 def _counter(value: object) -> int:
     if value is None:
         return 0
-    if isinstance(value, JsonNumber) and len(value) < 20 and value.isascii() and value.isdecimal():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+    if type(value) is int and 0 <= value < 2**63:
         return value
     raise Refusal("HEADERS_INVALID", f"transactionEventCounter is {shown(value)}")

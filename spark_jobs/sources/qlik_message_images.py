@@ -75,23 +75,19 @@ class TableImages:
         """
         if values is None:
             return None
-        if not isinstance(values, Mapping):
+        if not isinstance(values, dict):
             raise Refusal("ROW_MALFORMED", f"{name} is no object but {shown(values)}")
-        unknown = values.keys() - self.structure.by_name.keys()
-        if unknown:
-            reason = f"{name} has a value for {shown(min(unknown))}, which is no announced column"
-            raise Refusal("ROW_MALFORMED", reason)
-        image: Image = {}
-        for column, value in values.items():
-            kind = type(value)
-            if kind is str or value is None:
-                image[column] = value
-            elif kind is JsonNumber:
-                image[column] = str(value)
-            elif kind is bool:
-                image[column] = "true" if value else "false"
-            else:
-                raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no plain value")
+        if not values.keys() <= self.structure.by_name.keys():
+            unknown = min(values.keys() - self.structure.by_name.keys())
+            raise Refusal("ROW_MALFORMED", f"{name} has a value for {shown(unknown)}, which is no announced column")
+        try:
+            image: Image = {
+                column: value if type(value) is str or value is None else _TEXTS[type(value)](value)
+                for column, value in values.items()
+            }
+        except KeyError:
+            odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
+            raise Refusal("ROW_MALFORMED", f"the value of {shown(odd)} in {name} is no plain value") from None
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:
@@ -116,7 +112,13 @@ class TableImages:
 
     def holds_key(self, image: Image | None) -> bool:
         """Whether an image tells the key: a null in it stands for a value that was not sent (K-30)."""
-        return image is not None and all(image.get(name) is not None for name in self.key)
+        if image is None:
+            return False
+        return all(image.get(name) is not None for name in self.key)
+
+    def same_key(self, one: Image, other: Image) -> bool:
+        """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
+        return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
         """The canonical texts of the key columns (G-02).
@@ -203,6 +205,14 @@ class TableImages:
             cols, len(columns) == len(self._kept), None if names == carried else names
         )
         return found
+
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    JsonNumber: str,
+    int: str,
+    bool: lambda value: "true" if value else "false",
+}
+"""How the plain values of JSON besides texts and null are spelled."""
 
 
 def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | None:

@@ -245,10 +245,8 @@ def _number(record: Mapping[str, Any], name: str) -> int:
     value = record.get(name)
     if value is None:
         return 0
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    if isinstance(value, JsonNumber) and len(value) < 20 and value.removeprefix("-").isdecimal():
-        return int(value)
     raise Refusal("METADATA_INVALID", f"{name} is no whole number but {shown(value)}")
 
 

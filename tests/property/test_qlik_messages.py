@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from spark_jobs.change_log_schema import LogRow, RawMessage
 from spark_jobs.sources.decoded import Decoded, Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings, registry_schema
+from spark_jobs.sources.qlik_message_envelope import read_exactly, read_fast
 from spark_jobs.sources.sql_server_types import parse_value
-from tests.qlik_messages import avro_dt, avro_md, dt, md
+from tests.qlik_messages import ROW, avro_dt, avro_md, dt, md
 from workload_generator.delivery import Delivery
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, TableDef, random_history
 from workload_generator.qlik_messages import QlikMessageOptions, registered, render
@@ -161,3 +162,45 @@ def test_no_bytes_stop_the_decoder_g06(data: st.DataObject) -> None:
         if row.kind != "change":
             assert row.raw == damaged.body or row.place == 2
             assert (row.kind == "rejected") == bool(row.code and row.reason)
+
+
+_NUMBERS = st.sampled_from(["0", "-0", "7", "-12", "1.50", "1e5", "-0.0", "1E+2", "12345678901234567890123", "0.1"])
+_PLAIN = st.one_of(
+    _NUMBERS,
+    st.sampled_from(["null", "true", "false", '""', '"\\/"', '"\\u00fc"', '"\\ud83d"', '"\\":"', '" :"', "NaN", "01"]),
+    st.text(max_size=5).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text(max_size=5).map(json.dumps),
+)
+
+
+def _members(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    names = st.sampled_from(["data", "headers", "a", "b", "\\u0061"])
+    blanks = st.sampled_from(["", "", "", " ", "\n"])
+    member = st.builds(
+        lambda name, before, after, value: f'"{name}"{before}:{after}{value}', names, blanks, blanks, values
+    )
+    return st.lists(member, max_size=4).map(lambda members: "{" + ",".join(members) + "}")
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(_members(st.recursive(_PLAIN, lambda inner: _members(inner) | inner.map("[{}]".format), max_leaves=8)))
+def test_what_is_read_fast_is_what_is_read_exactly_k35_g06(text: str) -> None:
+    """Names that stand twice, minus zero, every digit: where the two readings could differ, none is taken fast."""
+    body = text.encode("utf-8", "surrogatepass")
+    fast = read_fast(body)
+    if fast is not None:
+        assert _spelled(fast) == _spelled(read_exactly(body))
+
+
+def test_a_compact_message_is_read_fast_k01() -> None:
+    body = json.dumps(json.loads(dt("UPDATE", ROW, {**ROW, "price": 1.5})), separators=(",", ":")).encode()
+    assert _spelled(read_fast(body)) == _spelled(read_exactly(body))
+    assert read_fast(body.replace(b"1.5", b"1.50")) is not None
+    assert read_fast(body.replace(b'"id":7', b'"id":7,"id":7')) is None
+
+
+def _spelled(value: Any) -> Any:
+    """A JSON value with its types, so that 1, true and the text of a number are three things."""
+    if isinstance(value, dict):
+        return [(name, _spelled(part)) for name, part in value.items()]
+    return [_spelled(part) for part in value] if isinstance(value, list) else (type(value), value)
