@@ -20,7 +20,7 @@ from open_mirroring.errors import TerminalError
 _TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
 _KNOWN = (*_TEXTS, "port", "extra")
 _FORM = (
-    '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}, where conn_type '
+    '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
     "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry"
 )
 
