@@ -20,7 +20,13 @@ from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from spark_jobs.change_log_schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
-from spark_jobs.sources.sql_server_types import converter, key_converter, landing_type, type_of_key_text
+from spark_jobs.sources.sql_server_types import (
+    converter,
+    key_converter,
+    landing_type,
+    type_of_key_text,
+    type_of_landed_key,
+)
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
@@ -52,7 +58,7 @@ def type_rows(
         changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
         columns: the file's columns; a column that a row's list lacks becomes NULL.
         keys: the key columns; a delete carries these only (F-55). Empty: the table takes inserts only, marker 0.
-        types: source type of every column known of the table, for deletes that carry no list of their own.
+        types: source type of every column that a logged row had, for deletes, which carry no list of their own.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
@@ -61,7 +67,9 @@ def type_rows(
     deletes = pc.is_in(changes["op"].combine_chunks(), pa.array([DELETE, KEY_LEFT]))
     gone = index.filter(deletes)
     if len(gone):
-        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, types, failures))
+        landed = {column.name: type_of_landed_key(column.type) for column in columns}
+        known = landed | {name: type_of_key_text(types[name]) for name in keys if name in types}
+        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
     if len(gone) < len(index):
         upserts = pc.invert(deletes)
         index, texts = index.filter(upserts), changes["row"].filter(upserts).combine_chunks()
@@ -114,7 +122,7 @@ def _deletes(
     by_key = _key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
     arrays = [
-        typed_column(by_key[field.name], type_of_key_text(types[field.name]), field, index, bad)
+        typed_column(by_key[field.name], types[field.name], field, index, bad)
         if field.name in by_key
         else pa.nulls(len(index), field.type)
         for field in list(schema)[:-1]

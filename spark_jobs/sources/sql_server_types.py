@@ -44,6 +44,7 @@ __all__ = [
     "landing_type",
     "parse_value",
     "type_of_key_text",
+    "type_of_landed_key",
 ]
 
 BinaryText = Literal["hex", "base64"]
@@ -254,6 +255,25 @@ def type_of_key_text(sql_type: str) -> str:
     """
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
+
+
+def type_of_landed_key(landing: str) -> str:
+    """The same told by what a key column lands as, for a table of which only deletes were read since its load."""
+    return _LANDED.get(landing, landing)
+
+
+_LANDED = {
+    "bool": "bit",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "real",
+    "float64": "float",
+    "string": "nvarchar(max)",
+    "binary": "varbinary(max)",
+    "timestamp": "datetime2(6)",
+}
+"""Dates and decimals are called alike."""
 
 
 def _decimal_text(value: Decimal | int, precision: int, scale: int) -> str:

@@ -113,3 +113,14 @@ def test_a_delete_names_the_key_that_the_insert_had() -> None:
         assert result.failures == []
         values = result.rows["v"].to_pylist()
         assert values[0] == values[1], sql_type
+
+
+def test_deletes_are_typed_before_any_row_was_seen_c71() -> None:
+    """C-71, T-21: after an initial load the first changes may be deletes, which tell no types."""
+    key = encode_key(["7", "2026-01-02"])
+    rows = log_table([LogRow(CHANGE, "f", 1, "t", 0, "e", "1:1:0", "D", key)], 1)
+    columns = [LandingColumn("id", "int64"), LandingColumn("day", "date"), LandingColumn("name", "string")]
+    typed = type_rows(rows, columns, ["id", "day"], {})
+    assert typed.failures == []
+    ((line,),) = (typed.rows.to_pylist(),)
+    assert (line["id"], str(line["day"]), line["name"]) == (7, "2026-01-02", None)
