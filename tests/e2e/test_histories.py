@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
@@ -80,6 +81,25 @@ def test_capture_windows(tmp_path: Path, spark) -> None:
     for tick in range(3):
         for name, content in files[len(files) * tick // 3 : len(files) * (tick + 1) // 3]:
             pipeline.deliver(name, content)
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+@pytest.mark.parametrize("security", ["plain", "sasl_ssl"])
+def test_change_events_in_avro_over_kafka(security, tmp_path: Path, spark, kafka, monkeypatch) -> None:
+    """C-60 to C-63, C-91, G-09: bytes as Event Hubs' Kafka endpoint gives them, in pieces, late and repeated."""
+    made = history(seed=70)
+    options = CesOptions(generation="c", encoding="avro", max_data_bytes=1_700, seed=70)
+    messages = render(made.changes, options, Delivery(partitions=3, disorder=40, duplicates=0.05, seed=70))
+    connection = kafka.connection() if security == "plain" else kafka.event_hubs_connection()
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", connection)
+    topic = f"avro-{security}"
+    kafka.create_topic(topic, 3)
+    source = {"transport": "kafka", "connection": "broker", "topics": [topic], "path": "", "layout": None}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    for part in slices(messages, 3):
+        lines = [{**json.loads(line), "topic": topic} for line in json_lines(part, layout="wrapped").splitlines()]
+        kafka.publish_lines(json.dumps(line).encode() for line in lines)
         pipeline.tick()
     assert_mirrored(pipeline, made)
 
