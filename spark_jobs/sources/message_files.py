@@ -14,7 +14,7 @@ from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import capture, capture_gaps, json_lines
 from spark_jobs.sources.capture import Damage
 from spark_jobs.sources.found import Found
-from spark_jobs.sources.source_files import Listing, SourceFile
+from spark_jobs.sources.source_files import Listing, SourceFile, bound_so_far
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +55,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
     held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
     ranges: list[BoundRange] = []
     for name, size in listed.files:
-        start = bound.get(name, 0)
-        if size < start:
-            raise TerminalError(
-                "SOURCE_SHRUNK",
-                f"{name!r} has {size} bytes, but {start} were bound of it",
-                where=str(source.path),
-                way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
-            )
+        start = bound_so_far(source.path, name, size, bound)
         if source.transport == "files":
             ranges.extend(json_lines.ranges(source.folder, name, start, size))
         elif size > start and name not in held_back:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.sources.decoded import Damage, Refusal
 from spark_jobs.sources.qlik_change_table_rows import (
@@ -25,7 +24,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
 )
 from spark_jobs.sources.qlik_data_files import has_binary, read_texts
 from spark_jobs.sources.qlik_dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
-from spark_jobs.sources.source_files import MAX_RAW, list_source_files, open_source
+from spark_jobs.sources.source_files import MAX_RAW, bound_so_far, list_source_files, open_source
 
 
 def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tuple[list[BoundRange], list[str]]:
@@ -50,14 +49,7 @@ def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tu
     data = {name: size for name, size in sizes.items() if not name.endswith(SUFFIX)}
     ranges: list[BoundRange] = []
     for name, size in data.items():
-        start = bound.get(name, 0)
-        if size < start:
-            raise TerminalError(
-                "SOURCE_SHRUNK",
-                f"{name!r} has {size} bytes, but {start} were bound of it",
-                where=str(root),
-                way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
-            )
+        start = bound_so_far(root, name, size, bound)
         if size == start:
             continue
         if stem(name) in described and _is_whole(root / f"{stem(name)}{SUFFIX}"):

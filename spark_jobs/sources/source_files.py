@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -54,6 +55,23 @@ def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
             else:
                 waiting.append(relative)
     return Listing(sorted(files), sorted(waiting))
+
+
+def bound_so_far(where: Path, name: str, size: int, bound: Mapping[str, int]) -> int:
+    """Up to where a file is bound that now has *size* bytes.
+
+    Raises:
+        TerminalError: ``SOURCE_SHRUNK`` when it is shorter than that.
+    """
+    start = bound.get(name, 0)
+    if size < start:
+        raise TerminalError(
+            "SOURCE_SHRUNK",
+            f"{name!r} has {size} bytes, but {start} were bound of it",
+            where=str(where),
+            way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
+        )
+    return start
 
 
 def open_source(path: Path) -> IO[bytes]:
