@@ -28,9 +28,9 @@ def _names(cols: str) -> frozenset[str]:
 
 def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
     """The keys of which an update carries less than all known columns."""
-    lists = changes["cols"].unify_dictionaries().combine_chunks() if changes.num_rows else changes["cols"]
     if not changes.num_rows:
         return set()
+    lists = changes["cols"].unify_dictionaries().combine_chunks()
     lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
     partial = pa.array([not carries_all(text, types) for text in lists.dictionary.to_pylist()], pa.bool_())
     chosen = pc.and_(pc.equal(changes["op"], UPDATE).combine_chunks(), partial.take(lists.indices))
