@@ -25,9 +25,9 @@ from spark_jobs.sources.qlik_change_table_rows import (
     ChangeRow,
     Structure,
 )
+from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_type_text import BINARY
 
-_DIGITS = 35
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
@@ -112,10 +112,10 @@ class ChangeTable(JdbcTable):
         if text is None:
             return None
         text = text.strip()
-        if not re.fullmatch(rf"[0-9]{{{_DIGITS}}}", text):
+        if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
             raise TerminalError(
                 "SEQUENCE_INVALID",
-                f"the highest change_seq {text[:80]!r} is not {_DIGITS} digits",
+                f"the highest change_seq {text[:80]!r} is not {SEQUENCE_DIGITS} digits",
                 where=f"table {self.name}",
                 way_out="only the task may write into the change table; remove the foreign row",
             )
@@ -219,7 +219,7 @@ class ControlTable(JdbcTable):
 
 def sequence_text(number: int) -> str:
     """A ``change_seq`` as its text."""
-    return f"{number:0{_DIGITS}d}"
+    return f"{number:0{SEQUENCE_DIGITS}d}"
 
 
 def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:

@@ -19,9 +19,9 @@ from spark_jobs.sources.qlik_change_table_rows import (
 )
 from spark_jobs.sources.qlik_change_table_updates import Reading, Readings, choose_reading, differing
 from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 
 BEFORE = "B"
-_SEQUENCE_DIGITS = 35
 _TRUNCATE = "TRUNCATE"
 _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 
@@ -130,6 +130,6 @@ def _operation(oper: str | None, name: str | None) -> str:
 
 
 def _check_sequence(sequence: str) -> None:
-    if len(sequence) != _SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
-        what = f"change_seq {shown(sequence)} is not {_SEQUENCE_DIGITS} digits, so it has no place in the order"
+    if len(sequence) != SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
+        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, so it has no place in the order"
         raise Refusal("SEQUENCE_INVALID", what)

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple, TypeGuard
 
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_message_envelope import JsonNumber
-from spark_jobs.sources.qlik_positions import qlik_position
+from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS, qlik_position
 
 OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
-SEQUENCE_DIGITS = 35
-"""Sixteen digits of time and nineteen of a number (T-10)."""
 
 
 Mask = str | bytes | None

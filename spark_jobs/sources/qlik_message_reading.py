@@ -26,10 +26,11 @@ from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message_avro import data_schema
 from spark_jobs.sources.qlik_message_changes import Place, change
 from spark_jobs.sources.qlik_message_envelope import AvroData, JsonData, Metadata, read_message
-from spark_jobs.sources.qlik_message_headers import SEQUENCE_DIGITS, read_headers, stated_table
+from spark_jobs.sources.qlik_message_headers import read_headers, stated_table
 from spark_jobs.sources.qlik_message_images import TableImages
 from spark_jobs.sources.qlik_message_registry import Structures, fitting, shape
 from spark_jobs.sources.qlik_message_structures import Structure, derived_structure, read_announcement
+from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_types import BinaryText
 
 _IMAGES_KEPT = 1000

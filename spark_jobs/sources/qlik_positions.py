@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from open_mirroring.log_position import position_text
 
+SEQUENCE_DIGITS = 35
 TIME_DIGITS = 16
 _COUNTER_DIGITS = 20
 
