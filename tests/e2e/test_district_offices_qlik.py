@@ -52,6 +52,14 @@ def topic(kafka: KafkaBroker) -> str:
     return name
 
 
+@pytest.fixture
+def broker(kafka: KafkaBroker, security: str, monkeypatch: pytest.MonkeyPatch) -> KafkaBroker:
+    """The broker behind the connection that mirrors name, by the listener that the test is about."""
+    connection = kafka.connection() if security == "plain" else kafka.event_hubs_connection()
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", connection)
+    return kafka
+
+
 def over_kafka(
     folder: Path, spark: SparkSession, kafka: KafkaBroker, topic: str, lines: Sequence[bytes], ticks: int, source: Any
 ) -> Pipeline:
@@ -68,40 +76,32 @@ def over_kafka(
 @pytest.mark.parametrize(("encoding", "security"), [("json", "plain"), ("avro", "sasl_ssl")])
 def test_messages_over_kafka(
     encoding: str,
-    security: str,
     ticks: int,
     tmp_path: Path,
     spark: SparkSession,
     shared_data: Path,
-    kafka: KafkaBroker,
+    broker: KafkaBroker,
     topic: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """K-01 to K-41, C-91, G-09: a load and its changes, whole transactions sent again, columns added on the way."""
-    connection = kafka.connection() if security == "plain" else kafka.event_hubs_connection()
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", connection)
     lines = lines_of(shared_data / "qlik-kafka" / f"{encoding}.jsonl.gz", topic)
-    pipeline = over_kafka(tmp_path, spark, kafka, topic, lines, ticks, {"format": "qlik-message"})
+    pipeline = over_kafka(tmp_path, spark, broker, topic, lines, ticks, {"format": "qlik-message"})
     assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")
 
 
 @pytest.mark.parametrize("ticks", TICKS)
 @pytest.mark.parametrize("security", ["plain", "sasl_ssl"])
 def test_change_events_over_kafka(
-    security: str,
     ticks: int,
     tmp_path: Path,
     spark: SparkSession,
     shared_data: Path,
-    kafka: KafkaBroker,
+    broker: KafkaBroker,
     topic: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """C-22c, C-51 to C-55, C-91, G-02, G-09: events in pieces over partitions, as from Event Hubs' Kafka endpoint."""
-    connection = kafka.connection() if security == "plain" else kafka.event_hubs_connection()
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", connection)
     lines = lines_of(shared_data / "ces" / "json-gen-c" / "messages.jsonl.gz", topic)
-    pipeline = over_kafka(tmp_path, spark, kafka, topic, lines, ticks, {"format": "sqlserver-ces"})
+    pipeline = over_kafka(tmp_path, spark, broker, topic, lines, ticks, {"format": "sqlserver-ces"})
     assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")
 
 
