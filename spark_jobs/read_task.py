@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
@@ -22,12 +23,12 @@ from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEM
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
 from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of
-from spark_jobs.sources.line_blocks import read_blocks
-from spark_jobs.sources.transports import Place, has_blocks, read_range
+from spark_jobs.sources.message_blocks import Block
+from spark_jobs.sources.ordinary_rows import Ordinary, OrdinaryReader
+from spark_jobs.sources.transports import Place, read_blocks, read_range, worth_blocks
 
 _MESSAGES_AT_ONCE = 20_000
-_WORTH_BLOCKS = 2**18
-"""Ranges of fewer bytes are not worth the learning."""
+_BYTES_AT_ONCE = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Decoding:
     ) -> None:
         self._reading, self._tables, self._known = reading, tables, list(schemas)
         self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
-        self._ordinary = ordinary_of(reading, tables)
+        self._ordinary = ordinary_of(reading, tables, schemas)
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -93,24 +94,30 @@ class Decoding:
 
     def take_range(self, source: Place, bound: BoundRange) -> None:
         """Decode and log the messages of one bound range."""
-        self.take(self._take_ordinary(source, bound))
-
-    def _take_ordinary(self, source: Place, bound: BoundRange) -> Iterator[Any]:
-        """Write and count the ordinary messages of a range, if it can be read in blocks; yield all others."""
-        if self._ordinary is None or bound.end - bound.start < _WORTH_BLOCKS or not has_blocks(source, bound):
-            yield from read_range(source, bound)
+        if self._ordinary is None or not worth_blocks(source, bound):
+            self.take(read_range(source, bound))
             return
-        read_to = bound.start
-        for block in read_blocks(source.folder, *bound):
-            rows, lines = self._ordinary.take(block)
-            if len(rows):
-                self._writer.add_table(rows)
-            self._counts.update(messages=len(lines), changes=len(rows), ignored=len(lines) - len(rows))
-            is_left = np.ones(len(block.starts), bool)
-            is_left[lines] = False
-            yield from block.messages(np.flatnonzero(is_left))
-            read_to += len(block.content)
-        yield from read_range(source, BoundRange(bound.name, read_to, bound.end))  # what a file cut meanwhile lacks
+        left, size = list[Any](), 0
+        for block in read_blocks(source, bound):
+            found = self._take_ordinary(self._ordinary, block)
+            numbers = np.delete(np.arange(len(block.starts)), found.taken)
+            left += block.messages(numbers)
+            size += int((block.ends - block.starts)[numbers].sum())
+            # What a left message announces counts from the next block on; else they can wait for company.
+            if found.announces or len(left) >= _MESSAGES_AT_ONCE or size >= _BYTES_AT_ONCE:
+                self.take(left)
+                left, size = [], 0
+        self.take(left)
+
+    def _take_ordinary(self, ordinary: OrdinaryReader, block: Block) -> Ordinary:
+        """Log and count the ordinary messages of a block."""
+        found = ordinary.take(block)
+        messages, changes = len(found.taken), found.rows.num_rows
+        if changes:
+            self._writer.add_table(found.rows)
+            self._notes.take_table(found.rows)
+        self._counts.update(messages=messages, changes=changes, ignored=messages - changes)
+        return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
         fresh = set(announced) - self._schemas
@@ -118,6 +125,8 @@ class Decoding:
             self._schemas |= fresh
             self._known += sorted(fresh)
             self._decoder = decoder_of(self._reading, self._tables, self._known)
+            if self._ordinary is not None:
+                self._ordinary.learn(fresh)
 
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
@@ -194,7 +203,8 @@ class Notes:
         """Look at rows that are about to be written."""
         for row in rows:
             if row.kind == CHANGE and self._has_loads:
-                self._take_place(row)
+                is_load = (row.pos or "").startswith(LOAD_MAJOR)
+                self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
             if row.kind != REJECTED:
                 continue
             if row.tbl is None:
@@ -203,13 +213,23 @@ class Notes:
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
                 self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
 
-    def _take_place(self, row: LogRow) -> None:
-        seen = self._reloads.setdefault(row.tbl or "", {}).setdefault(row.origin, [None, None])
+    def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
+        seen = self._reloads.setdefault(table, {}).setdefault(origin, [None, None])
         last_loaded, first_change = seen
-        if (row.pos or "").startswith(LOAD_MAJOR):
-            seen[0] = row.place if last_loaded is None else max(last_loaded, row.place)
+        if is_load:
+            seen[0] = place if last_loaded is None else max(last_loaded, place)
         else:
-            seen[1] = row.place if first_change is None else min(first_change, row.place)
+            seen[1] = place if first_change is None else min(first_change, place)
+
+    def take_table(self, rows: pa.Table) -> None:
+        """Look at changes of one origin that are about to be written as a table."""
+        if not self._has_loads:
+            return
+        loaded = pc.starts_with(rows["pos"], LOAD_MAJOR)
+        for is_load, bound in ((True, "max"), (False, "min")):
+            part = rows.filter(loaded if is_load else pc.invert(loaded))
+            for line in part.group_by(["tbl", "origin"]).aggregate([("place", bound)]).to_pylist():
+                self._see_place(line["tbl"], line["origin"], line[f"place_{bound}"], is_load=is_load)
 
     def to_dict(self) -> dict[str, Any]:
         """This part's share of the manifest."""

@@ -1,4 +1,4 @@
-"""Ordinary CES messages, taken from blocks of lines by patterns made for their columns.
+"""Ordinary CES messages, taken from blocks by patterns made for their columns.
 
 The exact decoder (:mod:`spark_jobs.sources.ces`) is the definition. A message is taken only where its bytes prove that
 the exact decoder would give the same row: the list of columns was read before, and everything else matches a pattern
@@ -9,25 +9,24 @@ events, key changes, other spellings and everything damaged are left.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.log_position import KEY_BUCKETS
-from spark_jobs.change_log_schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UPDATE
+from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_envelope import read_data, read_event
 from spark_jobs.sources.ces_patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
 from spark_jobs.sources.ces_rows import CUT_LENGTH, key_json
-from spark_jobs.sources.decoded import Refusal
-from spark_jobs.sources.line_blocks import LineBlock
+from spark_jobs.sources.decoded import Refusal, SourceSchema
+from spark_jobs.sources.message_blocks import Block, are_text
+from spark_jobs.sources.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table, texts
 from spark_jobs.sources.sql_server_type_text import read_type
 from spark_jobs.sources.sql_server_types import key_converter
 
@@ -39,10 +38,6 @@ _PREFIX = 100
 _SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 """Whole numbers of so many digits fit their type."""
 _OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
-_SCHEMA = pa.schema(
-    [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
-    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
-)
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
@@ -66,16 +61,6 @@ _Taker = _KnownList | re.Pattern[bytes] | None
 """What is known of a list of columns: how it is taken, :data:`FOREIGN`, or None if its messages are left."""
 
 
-class Ordinary(NamedTuple):
-    """What was taken from a block: rows of the log, one per change, and the numbers of all lines that were taken.
-
-    The lines that gave no row are of tables that are not mirrored.
-    """
-
-    rows: pa.Table
-    lines: npt.NDArray[np.int64]
-
-
 class OrdinaryCes:
     """Takes ordinary messages from blocks; it knows the column lists that it met, so keep one for many blocks.
 
@@ -90,12 +75,13 @@ class OrdinaryCes:
         self._room = _MOST_LISTS
         self._known: list[_KnownList] = []
 
-    def take(self, block: LineBlock) -> Ordinary:
-        """The ordinary messages of a block as rows, columns of :data:`HELD_SCHEMA` in the order of their lines."""
-        rows: list[tuple[Any, ...]] = []
+    def take(self, block: Block) -> Ordinary:
+        """As :meth:`OrdinaryReader.take`."""
+        rows: list[RowFields] = []
+        epochs: list[bytes] = []
         foreign: list[int] = []
         content, lists, read_head = block.content, self._lists, HEAD.match
-        lines = np.flatnonzero(_are_text(block) & (block.ends - block.starts <= self._longest))
+        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
         starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
         for line, start, end in zip(lines.tolist(), starts, ends, strict=True):
             head = read_head(content, start, end)
@@ -119,10 +105,16 @@ class OrdinaryCes:
                 row = _row(known, line, head, rest, is_plain)
                 if row is not None:
                     rows.append(row)
+                    epochs.append(head[1])
             elif known is not None and known.fullmatch(content, at, end):
                 foreign.append(line)
         taken = [row[0] for row in rows]
-        return Ordinary(self._table(block, rows), np.array(taken + foreign, np.int64))
+        names = pc.utf8_lower(texts(epochs)).dictionary_encode()
+        columns = [KnownColumns(one.source, one.cols) for one in self._known]
+        return Ordinary(rows_table(block, rows, columns, names), np.array(taken + foreign, np.int64))
+
+    def learn(self, schemas: Iterable[SourceSchema]) -> None:
+        """As :meth:`OrdinaryReader.learn`: no change event announces a structure."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
         """What takes messages with the list of columns of this one, if they can be taken; learned once."""
@@ -160,37 +152,12 @@ class OrdinaryCes:
         self._known.append(known)
         return known
 
-    def _table(self, block: LineBlock, rows: list[tuple[Any, ...]]) -> pa.Table:
-        if not rows:
-            return _SCHEMA.empty_table()
-        lines, numbers, epochs, positions, operations, keys, buckets, whole, images, before = zip(*rows, strict=True)
-        codes = pa.array(numbers, pa.int32())
-        constant = pa.array(np.zeros(len(rows), np.int32))
-        # fmt: off
-        columns = [
-            pa.DictionaryArray.from_arrays(constant, [CHANGE]),
-            pa.DictionaryArray.from_arrays(codes, pa.array([one.source for one in self._known], pa.string())),
-            pa.array(buckets, pa.int16()),
-            pc.utf8_lower(_texts(epochs)).dictionary_encode(),
-            _texts(positions),
-            pa.array(operations, pa.string()).dictionary_encode(),
-            _texts(keys),
-            pa.DictionaryArray.from_arrays(codes, pa.array([one.cols for one in self._known], pa.string())),
-            pa.array(whole, pa.bool_()),
-            _texts(images),
-            _texts(before),
-            pa.DictionaryArray.from_arrays(constant, [block.origin]),
-            pa.array(block.starts[list(lines)] + block.place),
-        ]
-        # fmt: on
-        return pa.Table.from_arrays(columns, schema=_SCHEMA)
-
 
 def _row(
     known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
-) -> tuple[Any, ...] | None:
+) -> RowFields | None:
     """The fields of a proven row, its line first; None if it is not proven."""
-    epoch, position, operation = head.groups()
+    _, position, operation = head.groups()
     pattern, group = known.pattern, rest.group
     commit, sequence, old, current, *key = group(*pattern.fields)
     if commit is not None and commit.replace(b":", b"") + b":" + sequence.zfill(20) != position:
@@ -222,8 +189,8 @@ def _row(
         canonical = key_json(texts).encode()
     bucket = crc32(canonical) % KEY_BUCKETS
     if op == DELETE:
-        return line, known.number, epoch, position + b":0", op, canonical, bucket, whole, None, image
-    return line, known.number, epoch, position + b":1", op, canonical, bucket, whole, image, None
+        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image
+    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None
 
 
 def _share(group: Callable[[int], bytes], others: list[tuple[int, int]]) -> bool:
@@ -232,29 +199,3 @@ def _share(group: Callable[[int], bytes], others: list[tuple[int, int]]) -> bool
         if group(before) == group(after):
             return True
     return False
-
-
-def _texts(values: tuple[bytes | None, ...]) -> pa.Array:
-    """Parts of lines that are UTF-8, cut at ASCII characters, as texts."""
-    return pa.array(values, pa.binary()).view(pa.string())
-
-
-def _are_text(block: LineBlock) -> npt.NDArray[np.bool_]:
-    """Which lines are UTF-8."""
-    borders = np.append(block.starts, len(block.content))
-    lines = pa.Array.from_buffers(
-        pa.large_string(), len(block.starts), [None, pa.py_buffer(borders), pa.py_buffer(block.content)]
-    )
-    try:
-        lines.validate(full=True)
-    except pa.ArrowInvalid:
-        return np.array([_is_text(line) for line in lines.cast(pa.large_binary()).to_pylist()])
-    return np.ones(len(block.starts), bool)
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -20,6 +20,7 @@ from spark_jobs.sources.decoded import (
     Waiting,
     lists_of,
 )
+from spark_jobs.sources.ordinary_rows import OrdinaryReader
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
@@ -73,11 +74,13 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
     return _Ces(tables, CesSettings(database=reading.database))
 
 
-def ordinary_of(reading: Reading, tables: Mapping[str, MirroredTable]) -> OrdinaryCes | None:
-    """What takes ordinary messages from blocks of lines, much faster than the decoder; None where nothing does."""
-    if reading.format != "sqlserver-ces":
-        return None
-    return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+def ordinary_of(
+    reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
+) -> OrdinaryReader | None:
+    """What takes ordinary messages from blocks, much faster than the decoder; None where nothing does."""
+    if reading.format == "sqlserver-ces":
+        return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+    return None
 
 
 class _Anywhere:

@@ -1,7 +1,4 @@
-"""Bare JSON lines in blocks of bytes.
-
-A block is small enough for memory that was used before: a fresh page costs more than decoding what is on it.
-"""
+"""Bare JSON lines in blocks of bytes."""
 
 from __future__ import annotations
 
@@ -10,18 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_jobs.change_log_schema import RawMessage
+from spark_jobs.sources.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.source_files import open_source
-
-BLOCK_BYTES = 4 * 2**20
-
-Places = npt.NDArray[np.int64]
 
 
 class LineBlock(NamedTuple):
-    """Whole lines of the file *origin* from byte *place*: each stands in *content* from its start to its line end."""
+    """Whole lines of the file *origin* from byte *place*: a :class:`~spark_jobs.sources.message_blocks.Block`."""
 
     origin: str
     place: int
@@ -29,9 +22,14 @@ class LineBlock(NamedTuple):
     starts: Places
     ends: Places
 
-    def messages(self, lines: Places) -> Iterator[RawMessage]:
-        """The messages in some lines, by number; blank lines hold none."""
-        for start, end in zip(self.starts[lines].tolist(), self.ends[lines].tolist(), strict=True):
+    @property
+    def places(self) -> Places:
+        """The byte of the file at which each line begins."""
+        return self.starts + self.place
+
+    def messages(self, numbers: Places) -> Iterator[RawMessage]:
+        """The messages in some lines; blank lines hold none."""
+        for start, end in zip(self.starts[numbers].tolist(), self.ends[numbers].tolist(), strict=True):
             body = self.content[start:end]
             if body.strip():
                 yield RawMessage(self.origin, self.place + start, body.removesuffix(b"\r"))

@@ -10,16 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.sources import json_lines, kafka_ranges, kafka_reader, message_files, qlik_change_files
+from spark_jobs.sources import (
+    json_lines,
+    kafka_ranges,
+    kafka_reader,
+    line_blocks,
+    message_blocks,
+    message_files,
+    qlik_change_files,
+)
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.found import Found
 from spark_jobs.sources.kafka_place import KafkaPlace
+from spark_jobs.sources.message_blocks import Block
 from spark_jobs.sources.message_files import SourcePlace
 
 __all__ = ["ChangeFilesPlace", "Damage", "Found", "Place", "SourcePlace", "find_ranges", "pinned", "read_range"]
+
+_WORTH_BYTES = 2**18
+_WORTH_MESSAGES = 1_000
 
 
 class ChangeFilesPlace(NamedTuple):
@@ -67,7 +79,18 @@ def read_range(source: Place, bound: BoundRange) -> Iterator[Any]:
             return message_files.read_range(source, bound)
 
 
-def has_blocks(source: Place, bound: BoundRange) -> TypeGuard[SourcePlace]:
-    """Whether a range is of plain lines that are messages, so that it can be read in blocks of them."""
+def worth_blocks(source: Place, bound: BoundRange) -> bool:
+    """Whether a range holds enough to be read in blocks: a decoder of blocks has to learn before it is fast."""
+    return bound.end - bound.start >= (_WORTH_MESSAGES if isinstance(source, KafkaPlace) else _WORTH_BYTES)
+
+
+def read_blocks(source: Place, bound: BoundRange) -> Iterator[Block]:
+    """The messages of :func:`read_range` in blocks; of a source of messages, not of change tables."""
     is_lines = isinstance(source, SourcePlace) and source.transport == "files" and source.layout == "bare"
-    return is_lines and not json_lines.is_gzip(bound.name)
+    if is_lines and not json_lines.is_gzip(bound.name):
+        read_to = bound.start
+        for block in line_blocks.read_blocks(source.folder, *bound):
+            yield block
+            read_to += len(block.content)
+        bound = BoundRange(bound.name, read_to, bound.end)  # what a file cut meanwhile lacks
+    yield from message_blocks.blocks_of(read_range(source, bound))

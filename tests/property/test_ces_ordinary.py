@@ -147,7 +147,8 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: LineBlock) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines = ordinary.take(block)
+    rows, lines, announces = ordinary.take(block)
+    assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
     rest = exact.decode(block.messages(np.array(left, np.int64)))

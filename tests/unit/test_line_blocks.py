@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs import read_task
 from spark_jobs.change_log_schema import LogRow
 from spark_jobs.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import line_blocks
+from spark_jobs.sources import line_blocks, transports
 from spark_jobs.sources.ces_ordinary import OrdinaryCes
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
@@ -61,7 +60,7 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
         path = tmp_path / "in.jsonl"
         path.write_bytes(path.read_bytes()[:-cut])
     wanted, wanted_rows = _read(tmp_path, end, "single")
-    monkeypatch.setattr(read_task, "_WORTH_BLOCKS", 0)
+    monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
     taken = []
     take = OrdinaryCes.take
@@ -77,5 +76,5 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
         wanted["homeless_rejects"],
         wanted["keyless_rejects"],
     )
-    assert len(taken) > 1 and sum(len(one.lines) for one in taken) > 30
+    assert len(taken) > 1 and sum(len(one.taken) for one in taken) > 30
     assert found["counts"]["ignored"] and found["counts"]["rejected"] and found["counts"]["fragments"]
