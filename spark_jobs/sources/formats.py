@@ -24,6 +24,7 @@ from spark_jobs.sources.ordinary_rows import OrdinaryReader
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
 from spark_jobs.sources.sql_server_types import BinaryText
 
 
@@ -63,14 +64,7 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
         )
         return QlikChangeTableDecoder(tables, settings)
     if reading.format == "qlik-message":
-        chosen = QlikMessageSettings(
-            reading.load,
-            reading.mask_order,
-            dict(reading.topics),
-            reading.binary,
-            reading.sequence_digits,
-        )
-        return _QlikMessages(tables, schemas, chosen)
+        return _QlikMessages(tables, schemas, _qlik_settings(reading))
     return _Ces(tables, CesSettings(database=reading.database))
 
 
@@ -80,7 +74,15 @@ def ordinary_of(
     """What takes ordinary messages from blocks, much faster than the decoder; None where nothing does."""
     if reading.format == "sqlserver-ces":
         return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+    if reading.format == "qlik-message":
+        return OrdinaryQlik(tables, schemas, _qlik_settings(reading))
     return None
+
+
+def _qlik_settings(reading: Reading) -> QlikMessageSettings:
+    return QlikMessageSettings(
+        reading.load, reading.mask_order, dict(reading.topics), reading.binary, reading.sequence_digits
+    )
 
 
 class _Anywhere:

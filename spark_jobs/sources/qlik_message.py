@@ -22,9 +22,10 @@ from spark_jobs.sources.decoded import (
     SourceSchema,
     Waiting,
 )
-from spark_jobs.sources.qlik_message_reading import ImagesMade, QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik_message_images import ImagesMade, TableImages
+from spark_jobs.sources.qlik_message_reading import QlikMessageSettings, Reading, rejected
 from spark_jobs.sources.qlik_message_registry import Structures
-from spark_jobs.sources.qlik_message_structures import registry_schema
+from spark_jobs.sources.qlik_message_structures import Structure, registry_schema
 
 __all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
 
@@ -60,6 +61,18 @@ class QlikMessageDecoder:
         The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
         """
         return Reading(self._tables, self._known.copy(), self._images, self.settings).decode(messages)
+
+    def followed(self, topic: str, schema_id: str | None) -> Structure | None:
+        """The structure that a message of a topic follows which gives this id and names no table.
+
+        None where that cannot be said before the message is looked at.
+        """
+        return Reading(self._tables, self._known, self._images, self.settings).followed(topic, schema_id)
+
+    def images(self, structure: Structure) -> TableImages | None:
+        """How rows of a structure are written; None where its table is not mirrored."""
+        table = self._tables.get(structure.table)
+        return None if table is None else self._images.of(structure, table)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """The messages that waited for one structure, decoded if it is known now, in the order of their places.

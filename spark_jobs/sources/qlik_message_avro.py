@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -45,11 +45,15 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Field(NamedTuple):
-    """A column as the Avro schema has it: the log's type for it, and how a read value becomes text."""
+    """A column as the Avro schema has it: the log's type for it, and how a read value becomes text.
+
+    *may_fail*: the column has a logical type that some values of the plain one do not have.
+    """
 
     name: str
     log_type: str
     text: Callable[[Any], str]
+    may_fail: bool = False
 
 
 class DataSchema:
@@ -70,6 +74,7 @@ class DataSchema:
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
             self._texts = [(field.name, field.text) for field in self.fields if field.text is not _itself]
+            self._doubtful = [(field.name, field.text) for field in self.fields if field.may_fail]
             # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
@@ -84,6 +89,51 @@ class DataSchema:
             Refusal: ``AVRO_MALFORMED`` when the bytes are no such record, or more than one.
         """
         return read_datum(datum, self._schema, "data message")
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether both rows are of one type, and no member names the table (K-15)."""
+        data, _ = _part(self._schema, "data")
+        before, _ = _part(self._schema, "beforeData")
+        _, headers = _part(self._schema, "headers")
+        members = headers | {field["name"] for field in self._schema["fields"]}
+        return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
+
+    def records(self, content: bytes, spots: Iterable[tuple[int, int]]) -> Iterator[dict[str, Any] | None]:
+        """The records that stand in *content* from their start to their end; None for one that is not sound."""
+        stream, schema, read = io.BytesIO(content), self._schema, fastavro.schemaless_reader
+        for start, end in spots:
+            stream.seek(start)
+            try:
+                record: Any = read(stream, schema, None)
+            except UNREADABLE:
+                record = None
+            yield record if stream.tell() == end else None
+
+    def spell(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Put texts in the place of values, in all the rows that were read, column by column.
+
+        Raises:
+            ValueError: a value that its logical type does not have.
+        """
+        try:
+            for name, text in self._texts:
+                for row in rows:
+                    value = row[name]
+                    if value is not None:
+                        row[name] = text(value)
+        except OverflowError as error:
+            raise ValueError(str(error)) from error
+
+    def has_texts(self, row: Mapping[str, Any]) -> bool:
+        """Whether all values of a row that was read have a text."""
+        try:
+            for name, text in self._doubtful:
+                if row[name] is not None:
+                    text(row[name])
+        except (ValueError, OverflowError):
+            return False
+        return True
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
         """The values of a read ``data`` or ``beforeData``, or some of them, as text.
@@ -187,6 +237,18 @@ def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
     return record
 
 
+def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
+    """The name and the fields of a member's record, in a schema as the library keeps it; no fields if unsaid."""
+    for field in parsed["fields"]:
+        if field["name"] == name:
+            kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+            kind = next((kind for kind in kinds if kind != "null"), None)
+            if isinstance(kind, dict):
+                return str(kind.get("name")), {part["name"] for part in kind.get("fields", ())}
+            return str(kind), set()
+    return "", set()
+
+
 def _single(kind: Any, named: Mapping[str, Any]) -> Any:
     """A type without the null of its union and without its name."""
     if isinstance(kind, list):
@@ -211,7 +273,7 @@ def _field(field: Any, named: Mapping[str, Any]) -> Field:
     found = _LOGICAL.get((plain, logical)) or _PLAIN.get(plain)
     if found is None:
         raise ValueError(f"the column {shown(field['name'])} has the type {shown(plain)}")
-    return Field(field["name"], *found)
+    return Field(field["name"], *found, may_fail=(plain, logical) in _LOGICAL)
 
 
 def _decimal_text(raw: bytes, scale: int) -> str:

@@ -110,14 +110,14 @@ def read_masks(
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
-    possible = _possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
+    possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
     if len(possible) == 1:
         return possible[0]
     return min(possible, key=lambda masks: _is_contradicted(masks, headers, data, before, images))
 
 
 @lru_cache(maxsize=4096)
-def _possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
+def possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
     """The different ways to read both masks of a message for a table of so many bits, the likeliest first."""
     is_text = isinstance(column or change, str)
     likely: tuple[MaskOrder, ...] = ("msb_text", "le_bytes") if is_text else ("le_bytes", "msb_text")

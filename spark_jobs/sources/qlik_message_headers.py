@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from spark_jobs.sources.decoded import Refusal, shown
-from spark_jobs.sources.qlik_message_envelope import JsonNumber
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS, qlik_position
 
 OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
@@ -89,12 +88,12 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and not isinstance(value, JsonNumber)
+    return type(value) is str  # and no JsonNumber
 
 
 def _mask(headers: Mapping[str, Any], name: str) -> Mask:
     value = headers.get(name)
-    if value is None or isinstance(value, bytes) or _is_text(value):
+    if value is None or type(value) is str or isinstance(value, bytes):
         return value or None  # empty is what a message without masks may have instead of null
     raise Refusal("HEADERS_INVALID", f"{name} is {shown(value)}")
 

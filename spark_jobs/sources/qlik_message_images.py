@@ -22,6 +22,8 @@ from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 Image = dict[str, str | None]
 """Column name to value text; the names that were there."""
 
+_IMAGES_KEPT = 1000
+"""Structures remembered in use: a table has few; a hostile stream must not fill the memory."""
 _WRITTEN_KEPT = 1000
 """Selections of columns remembered: a task sends few; a hostile stream must not fill the memory."""
 
@@ -56,7 +58,7 @@ class TableImages:
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
-        self.key = table.key
+        self.source, self.key = table.source, table.key
         allowed = None if table.columns is None else {*table.columns, *table.key}
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
         self._mend = {column.name: mend for column in structure.columns if (mend := _mend(column, binary))}
@@ -109,6 +111,22 @@ class TableImages:
             return self.structure.avro.image(values)
         except (ValueError, KeyError, TypeError) as error:
             raise Refusal("ROW_MALFORMED", f"{name}: {error}") from error
+
+    @property
+    def key_converters(self) -> tuple[Callable[[str], str], ...]:
+        """How the texts of the key columns become canonical; none where they cannot all, or there are none."""
+        found = tuple(convert for _, convert in self._key if callable(convert))
+        return found if len(found) == len(self._key) else ()
+
+    @property
+    def plain_columns(self) -> str | None:
+        """The ``cols`` of images with all columns in the order of the structure, where these are written just so.
+
+        Raises:
+            Refusal: ``COLUMNS_INVALID``.
+        """
+        written = self._how_written(tuple(self.structure.by_name))
+        return written.cols if written.names is None else None
 
     def holds_key(self, image: Image | None) -> bool:
         """Whether an image tells the key: a null in it stands for a value that was not sent (K-30)."""
@@ -207,6 +225,23 @@ class TableImages:
         return found
 
 
+class ImagesMade:
+    """How rows of each structure are written for its table, made once."""
+
+    def __init__(self, binary: BinaryText) -> None:
+        self._binary = binary
+        self._made: dict[tuple[Structure, MirroredTable], TableImages] = {}
+
+    def of(self, structure: Structure, table: MirroredTable) -> TableImages:
+        """The images of a structure."""
+        found = self._made.get((structure, table))
+        if found is None:
+            if len(self._made) >= _IMAGES_KEPT:
+                self._made.clear()
+            found = self._made[structure, table] = TableImages(structure, table, self._binary)
+        return found
+
+
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     JsonNumber: str,
     int: str,
@@ -231,10 +266,17 @@ def _mend(column: Column, binary: BinaryText) -> Callable[[str], str] | None:
         kind = column.log_type()
     except TerminalError:
         return None
-    if kind.startswith(("datetime2", "time")):
-        sound = len("hh:mm:ss.1234567") + (len("yyyy-mm-dd ") if kind.startswith("datetime2") else 0)
+    sound = most_characters(kind)
+    if sound is not None:
         return lambda text: text if len(text) <= sound else _cut_seconds(text)
     return _hexadecimal if kind.startswith("varbinary") and binary == "base64" else None
+
+
+def most_characters(log_type: str) -> int | None:
+    """The most characters with which a text of this type can stand in the log as it is, if there is a most."""
+    if not log_type.startswith(("datetime2", "time")):
+        return None
+    return len("hh:mm:ss.1234567") + (len("yyyy-mm-dd ") if log_type.startswith("datetime2") else 0)
 
 
 def _cut_seconds(text: str) -> str:

@@ -27,14 +27,11 @@ from spark_jobs.sources.qlik_message_avro import data_schema
 from spark_jobs.sources.qlik_message_changes import Place, change
 from spark_jobs.sources.qlik_message_envelope import AvroData, JsonData, Metadata, read_message
 from spark_jobs.sources.qlik_message_headers import read_headers, stated_table
-from spark_jobs.sources.qlik_message_images import TableImages
+from spark_jobs.sources.qlik_message_images import ImagesMade
 from spark_jobs.sources.qlik_message_registry import Structures, fitting, shape
 from spark_jobs.sources.qlik_message_structures import Structure, derived_structure, read_announcement
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_types import BinaryText
-
-_IMAGES_KEPT = 1000
-"""Structures remembered in use: a table has few; a hostile stream must not fill the memory."""
 
 
 class QlikMessageSettings(NamedTuple):
@@ -57,23 +54,6 @@ class QlikMessageSettings(NamedTuple):
     sequence_digits: int = SEQUENCE_DIGITS
     unframed_avro: bool = False
     max_message_bytes: int = 16 * 2**20
-
-
-class ImagesMade:
-    """How rows of each structure are written for its table, made once."""
-
-    def __init__(self, binary: BinaryText) -> None:
-        self._binary = binary
-        self._made: dict[tuple[Structure, MirroredTable], TableImages] = {}
-
-    def of(self, structure: Structure, table: MirroredTable) -> TableImages:
-        """The images of a structure."""
-        found = self._made.get((structure, table))
-        if found is None:
-            if len(self._made) >= _IMAGES_KEPT:
-                self._made.clear()
-            found = self._made[structure, table] = TableImages(structure, table, self._binary)
-        return found
 
 
 class _StructureUnknown(Exception):
@@ -142,6 +122,15 @@ class Reading:
         rows = [row for group in groups for row in group]
         return Decoded(rows, counts, Notices(key_mismatch=self._mismatches), self._found)
 
+    def followed(self, topic: str, schema_id: str | None) -> Structure | None:
+        """The structure that a message with this id follows which names no table; None where it is not known."""
+        try:
+            stated = self._stated({}, topic)
+            found = self._follows(JsonData(schema_id, {}), topic, stated)
+        except (Refusal, _StructureUnknown):
+            return None
+        return found if stated in (None, found.table) else None
+
     def _message(self, message: RawMessage) -> list[LogRow] | None:
         """The rows of a message: none where its table is not mirrored, None for metadata."""
         seen = _Seen()
@@ -166,7 +155,7 @@ class Reading:
                     tbl=unknown.table,
                     epoch=self._settings.load,
                     pos=self._position(seen.record, message.place),
-                    fragment_of=f"{unknown.table or _topic(message.origin)}:schema:{unknown.name}",
+                    fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}",
                     raw=message.body,
                 )
             ]
@@ -178,7 +167,7 @@ class Reading:
         if len(body) > limit:
             raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {limit}")
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
-        topic = _topic(message.origin)
+        topic = topic_of(message.origin)
         if isinstance(read, Metadata):
             self._announce(read_announcement(read.record, topic))
             return None
@@ -267,7 +256,7 @@ class Reading:
         """What a message without id may follow; one that tells no table, only the one table announced in its topic."""
         if table is not None:
             return self._structures.of_table(table)
-        known = self._structures.of_topic(topic)
+        known = self._structures.oftopic_of(topic)
         return known if len({structure.table for structure in known}) == 1 else ()
 
     def _position(self, record: Mapping[str, Any] | None, place: int) -> str | None:
@@ -284,7 +273,7 @@ def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> Lo
 
 
 @lru_cache(maxsize=1024)
-def _topic(origin: str) -> str:
+def topic_of(origin: str) -> str:
     """The topic of ``topic/partition``; empty where the origin is a file, which tells none."""
     topic, _, partition = origin.rpartition("/")
     return topic if partition.isdecimal() else ""

@@ -97,7 +97,11 @@ def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]
 
 def _integer(name: str, low: int, high: int) -> Callable[[str], int]:
     # No range is wider than 19 digits: longer texts are refused before Python turns them into a number.
+    most = len(str(high))
+
     def parse(text: str) -> int:
+        if len(text) < most and text.isdecimal() and text.isascii():
+            return int(text)
         if not _INTEGER.fullmatch(text):
             raise ValueError(f"{shown(text)} is no whole number")
         digits = text.lstrip("+-").lstrip("0")

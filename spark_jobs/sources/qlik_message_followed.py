@@ -1,0 +1,154 @@
+"""A structure that ordinary messages follow: what proves that a message is a plain change, and its row (K-16 to K-31).
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.ces_changes import bucket
+from spark_jobs.sources.ces_rows import key_json
+from spark_jobs.sources.decoded import Refusal
+from spark_jobs.sources.ordinary_rows import RowFields
+from spark_jobs.sources.qlik_masks import MaskOrder
+from spark_jobs.sources.qlik_message_avro import DataSchema
+from spark_jobs.sources.qlik_message_changes import possible_masks
+from spark_jobs.sources.qlik_message_headers import OPERATIONS, Headers, Mask
+from spark_jobs.sources.qlik_message_images import TableImages, most_characters
+from spark_jobs.sources.qlik_message_patterns import JsonColumn, JsonPattern, json_pattern
+from spark_jobs.sources.qlik_message_structures import Column, Structure
+
+_UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
+"""Types of the log whose values JSON spells without quotes (K-35)."""
+_OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_NAMES = {name.encode(): name for name in OPERATIONS}
+
+
+class Followed:
+    """What ordinary messages of one structure become.
+
+    Args:
+        structure: what they follow.
+        number: of the table and its columns among those that the reader knows.
+        images: how rows are written for the mirrored table; None where the table is not mirrored.
+        order: how the bytes of masks are ordered.
+        sequence_digits: the length of a change sequence.
+    """
+
+    def __init__(
+        self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
+    ) -> None:
+        self.structure, self.is_mirrored, self._number = structure, images is not None, number
+        self._order, self.sequence_digits = order, sequence_digits
+        self.key, self._convert = (images.key, images.key_converters) if images else ((), ())
+        self._key_bits = images.key_bits if images else 0
+        self._bits = sum(column.bit for column in structure.columns)
+        self._has_large = any(column.is_large for column in structure.columns)
+
+    def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
+        """The row of a JSON message that has its row from *at* on; None if it is not proven."""
+        if self._json is None or not self.is_mirrored:
+            return None
+        pattern = self._json[content.startswith(b"null", at)]
+        found = pattern.fullmatch(content, at, end)
+        if found is None:
+            return None
+        operation, sequence, change, column, counter, before, *key = found.group(*pattern.fields)
+        name = _NAMES[operation]
+        if name == "REFRESH":
+            sequence, counter, change = b"0" * self.sequence_digits, b"0", None
+        elif sequence is None or len(sequence) != self.sequence_digits or not sequence.strip(b"0"):
+            return None
+        headers = Headers(name, sequence.decode(), int(counter or 0), _text(change), _text(column))
+        if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
+            return None
+        return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found))
+
+    def ignores_json(self, content: bytes, at: int, end: int) -> bool:
+        """Whether a JSON message that has its row from *at* on is sound, and of a table that is not mirrored."""
+        if self._json is None or self.is_mirrored:
+            return False
+        return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
+
+    def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
+        """Whether a message with these images, which have the same key, is one row, and has all of its columns.
+
+        Masks must have one meaning only. Large objects may be missing in rows that leave (K-22).
+        """
+        masks = headers.change_mask, headers.column_mask
+        marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
+        if marks is None:
+            return False
+        if headers.operation == "DELETE":
+            return not self._has_large
+        return has_data and marks.all_columns and (headers.operation != "UPDATE" or has_before or not marks.key)
+
+    def row(self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes) -> RowFields | None:
+        """The row of a change that is sure, with the texts of its key; None if these are no key."""
+        op = _OPERATIONS[headers.operation]
+        is_set = op != DELETE
+        try:
+            texts = [convert(text) for convert, text in zip(self._convert, key, strict=True)]
+        except ValueError:
+            return None
+        canonical = key_json(texts)
+        position = headers.position(place, int(is_set)).encode()
+        row, before = (image, None) if is_set else (None, image)
+        return number, self._number, position, op, canonical.encode(), bucket(canonical), True, row, before
+
+    @cached_property
+    def writer(self) -> DataSchema | None:
+        """The schema of its Avro records, if their rows have just its columns, in their order."""
+        try:
+            schema = self.structure.avro
+        except (Refusal, TerminalError):
+            return None
+        names = tuple(field.name for field in schema.fields)
+        return schema if schema.is_ordinary and names == tuple(self.structure.by_name) else None
+
+    @cached_property
+    def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
+        """For messages with their row in ``data`` and in ``beforeData``; None where none can be taken."""
+        try:
+            columns = tuple(_json_column(column) for column in self.structure.columns)
+            return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)
+        except (TerminalError, ValueError):
+            return None
+
+
+class _Marks(NamedTuple):
+    """What masks say: all columns are in the message, and a column of the key changed."""
+
+    all_columns: bool
+    key: bool
+
+
+@lru_cache(maxsize=4096)
+def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
+    """What the masks of a message say for a table of so many bits; None where they have not just one meaning."""
+    if change is None and column is None:
+        return _Marks(True, False)
+    try:
+        (masks,) = possible_masks(change, column, order, bits)
+    except (Refusal, ValueError):
+        return None
+    return _Marks(masks.column is None or masks.column == all_bits, bool((masks.change or 0) & key_bits))
+
+
+def _json_column(column: Column) -> JsonColumn:
+    """How JSON spells a column.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN``.
+    """
+    log_type = column.log_type()
+    return JsonColumn(column.name, log_type not in _UNQUOTED, most_characters(log_type))
+
+
+def _text(mask: bytes | None) -> str | None:
+    return mask.decode() if mask else None

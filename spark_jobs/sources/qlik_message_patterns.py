@@ -1,0 +1,158 @@
+r"""The spelling of ordinary Qlik messages as regular expressions over their bytes (K-01, K-02, K-16 to K-28).
+
+A JSON message is taken as tasks write it: compactly, with the members that are documented in their documented order,
+the columns of ``data`` and ``beforeData`` in the order of the structure, texts in quotes and numbers without. What the
+expressions match is JSON without a name that stands twice, and says what its groups say. Escapes are admitted only
+where the log spells them alike, so that a value is copied, not written again.
+
+Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_PLAIN = rb"[ !#-\[\]-\xff]*+"
+"""Characters that stand for themselves; that they are UTF-8 is not proven here."""
+_TEXT = rb'"' + _PLAIN + rb'(?:\\["\\bfnrt]' + _PLAIN + rb')*+"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_ID = rb"[0-9A-Za-z_.-]{1,64}"
+
+JSON_HEAD = re.compile(
+    rb'\{"magic":"atMSG","type":"DT","headers":null,"messageSchemaId":(?:null|"(?P<id>'
+    + _ID
+    + rb')"),"messageSchema":null,'
+    rb'"message":\{"data":'
+)
+"""A data message in its envelope up to its row: the id of its structure."""
+AVRO_HEAD = re.compile(rb"atMSG\x04DT\x00\x02\x40(?P<id>[0-9A-Za-z]{32})\x00(?P<length>[\x80-\xff]{0,3}[\x00-\x7f])")
+"""A data message in an Avro envelope up to its record: the id of its structure in 32 characters (K-02), the record's
+length as Avro spells it."""
+REGISTRY_HEAD = re.compile(rb"(?P<id>\x00[\x00-\xff]{4})")
+"""The frame of a schema registry: a zero byte and the number of the schema (K-04)."""
+HEADS = {ord("{"): JSON_HEAD, ord("a"): AVRO_HEAD, 0: REGISTRY_HEAD}
+"""Which of them a message can have, by its first byte."""
+IS_DATA = re.compile(rb'\{"magic":"atMSG","type":"DT",|atMSG\x04DT|\x00')
+"""Begins what is a data message or no sound message at all: it announces no structure."""
+
+_UNUSED = rb"(?:null|" + _TEXT + rb")"
+_HEADERS = (
+    rb',"headers":\{"operation":"(?P<operation>REFRESH|INSERT|UPDATE|DELETE)",'
+    rb'"changeSequence":(?:null|"(?P<sequence>[0-9]*+)"),"timestamp":' + _UNUSED + rb',"streamPosition":' + _UNUSED
+    + rb',"transactionId":' + _UNUSED + rb',"changeMask":(?:null|"(?P<change>[0-9A-Fa-f]*+)"),'
+    rb'"columnMask":(?:null|"(?P<column>[0-9A-Fa-f]*+)"),(?:"externalSchemaId":(?:null|' + _TEXT + rb"|" + _NUMBER
+    + rb'),)?+"transactionEventCounter":(?:null|(?P<counter>0|[1-9][0-9]{0,17}+)),'
+    rb'"transactionLastEvent":(?:null|true|false)\}\}\}'
+)  # fmt: skip
+
+
+def is_record(head: re.Match[bytes], end: int) -> bool:
+    """Whether the record behind a head reaches to the end of its message."""
+    if head.re is not AVRO_HEAD:
+        return True
+    length = 0
+    for byte in reversed(head["length"]):
+        length = length << 7 | byte & 0x7F
+    return length == 2 * (end - head.end())
+
+
+class JsonColumn(NamedTuple):
+    """A column as JSON spells it: a text in quotes, of so many characters at most if *longest*, or without quotes."""
+
+    name: str
+    is_quoted: bool
+    longest: int | None = None
+
+
+class JsonPattern:
+    """How a message of one structure goes on behind :data:`JSON_HEAD` to its end.
+
+    Args:
+        columns: the columns of images, in their order.
+        key: the key columns; none of them is null, and both images have the same.
+        in_before: the row is in ``beforeData`` and ``data`` is null; else it is in ``data``.
+
+    Raises:
+        ValueError: for names that need escapes.
+    """
+
+    def __init__(self, columns: Sequence[JsonColumn], key: Sequence[str], *, in_before: bool) -> None:
+        if not all(re.fullmatch(_PLAIN, column.name.encode()) for column in columns):
+            raise ValueError("a column's name needs escapes")
+        self._key = tuple(key)
+        row = self._row(columns)
+        other = rb"(?:null|(?P<before>)" + self._other_row(columns) + rb")"
+        parts = rb'null,"beforeData":(?P<before>)' + row if in_before else row + rb',"beforeData":' + other
+        compiled = re.compile(parts + _HEADERS)
+        self.fullmatch, group = compiled.fullmatch, compiled.groupindex
+        names = ["operation", "sequence", "change", "column", "counter", "before"]
+        names += [f"key{number}" for number in range(len(key))]
+        self.fields = tuple(group[name] for name in names)
+        """Groups of the headers, one that is None where ``beforeData`` is null, and those of the key."""
+        self._pieces = tuple(group[f"piece{number}"] for number in range(2 * self._unquoted + 1))
+        self._image = b'"'.join([b"%b"] * len(self._pieces))
+
+    def image(self, found: re.Match[bytes]) -> bytes:
+        """The row as the log has it: every value in quotes but null."""
+        if not self._unquoted:
+            return found[self._pieces[0]]
+        pieces = found.group(*self._pieces)
+        if None not in pieces:
+            return self._image % pieces
+        values = [b"null" if value is None else b'"%b"' % value for value in pieces[1::2]]
+        return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
+
+    def _row(self, columns: Sequence[JsonColumn]) -> bytes:
+        """The image with a group for each value that gets quotes, and for what stands between these."""
+        written, self._unquoted = [rb"(?P<piece0>\{"], 0
+        for place, column in enumerate(columns):
+            written.append(_name(column, place))
+            if column.is_quoted:
+                text = _quoted(column)
+                if column.name in self._key:
+                    text = rb'"(?P<key%d>%b)"' % (self._key.index(column.name), _plain(column))
+                written.append(text)
+                continue
+            value = rb"(?P<piece%d>" % (2 * self._unquoted + 1)
+            if column.name in self._key:
+                value += rb"(?P<key%d>-?(?:0|[1-9][0-9]{0,18}+)))" % self._key.index(column.name)
+            else:
+                value = rb"(?:null|" + value + rb"true|false|" + _NUMBER + rb"))"
+            self._unquoted += 1
+            written.append(rb")" + value + rb"(?P<piece%d>" % (2 * self._unquoted))
+        return b"".join([*written, rb"\})"])
+
+    def _other_row(self, columns: Sequence[JsonColumn]) -> bytes:
+        written = [rb"\{"]
+        for place, column in enumerate(columns):
+            value = _quoted(column) if column.is_quoted else rb"(?:null|true|false|" + _NUMBER + rb")"
+            if column.name in self._key:
+                quote = b'"' if column.is_quoted else b""
+                value = quote + rb"(?P=key%d)" % self._key.index(column.name) + quote
+            written.append(_name(column, place) + value)
+        return b"".join([*written, rb"\}"])
+
+
+def _name(column: JsonColumn, place: int) -> bytes:
+    return (b',"' if place else b'"') + re.escape(column.name.encode()) + rb'":'
+
+
+def _plain(column: JsonColumn) -> bytes:
+    return _PLAIN if column.longest is None else rb"[ !#-\[\]-~]{0,%d}+" % column.longest
+
+
+def _quoted(column: JsonColumn) -> bytes:
+    return rb"(?:null|" + (_TEXT if column.longest is None else rb'"' + _plain(column) + rb'"') + rb")"
+
+
+@lru_cache(maxsize=256)
+def json_pattern(columns: tuple[JsonColumn, ...], key: tuple[str, ...], in_before: bool) -> JsonPattern:
+    """The pattern of these columns, made once in a process.
+
+    Raises:
+        ValueError: as :class:`JsonPattern`.
+    """
+    return JsonPattern(columns, key, in_before=in_before)
