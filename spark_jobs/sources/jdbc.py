@@ -20,6 +20,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.database_errors import database_error
 from spark_jobs.sources.exports import refused
 from spark_jobs.sources.jdbc_dialects import BoundKind, Dialect, Range, condition, dialect_of, ranges
 from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, landing_type, read_type
@@ -28,8 +29,6 @@ from spark_jobs.typed_rows import Failure, typed_column
 
 _FETCH_ROWS = "10000"
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
-_PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
-"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
 
 
 class SplitColumn(NamedTuple):
@@ -155,25 +154,13 @@ class JdbcTable:
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
         state, what = _origin_of(self._spark, error)
-        if self._connection.password:
-            what = what.replace(self._connection.password, "***")
-        where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
         if state is None:
+            if self._connection.password:
+                what = what.replace(self._connection.password, "***")
+            where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
             way_out = "this is no answer of the database: report it"
             return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
-        if state.startswith(_PERMANENT):
-            return TerminalError(
-                "SOURCE_REFUSED",
-                f"{doing}, the database refused (SQLSTATE {state}): {what}",
-                where=where,
-                way_out="mend the connection, the rights of its login, or the table's settings",
-            )
-        return TransientError(
-            "SOURCE_UNREACHABLE",
-            f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
-            where=where,
-            way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",
-        )
+        return database_error(doing, state, what, self._connection, self._name)
 
 
 class JdbcRows:
