@@ -25,7 +25,7 @@ from spark_jobs.read_task import Decoding, LogTarget
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.jdbc_dialects import dialect_of
-from spark_jobs.sources.postgres_copy import copy_out
+from spark_jobs.sources.postgres_client import copy_out
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, slice_of
 from spark_jobs.sources.qlik_change_jdbc_table import Slice
 from spark_jobs.sources.qlik_change_table_blocks import cut_blocks

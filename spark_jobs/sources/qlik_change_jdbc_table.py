@@ -73,7 +73,7 @@ class ChangeTable(JdbcTable):
         self._prefix = prefix
         self._allowed = allowed
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
-        self._columns = [line.asDict() for line in sorted(lines, key=lambda line: line["place"])]
+        self._columns = sorted(lines, key=lambda line: line["place"])
 
     @property
     def exists(self) -> bool:
@@ -91,7 +91,7 @@ class ChangeTable(JdbcTable):
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
         return Structure(self.source, columns, is_binary)
 
-    def _type(self, column: dict[str, Any]) -> str:
+    def _type(self, column: Mapping[str, Any]) -> str:
         """The column's type; empty for one that has none and is not mirrored: it has its place, but is not read."""
         try:
             return self._dialect.sql_type(column)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's own bulk form of a query brings: texts in columns, block by block.
+"""The PostgreSQL client library, wrapped: answers to small questions, and bulk rows as texts in columns.
 
 COPY sends rows while the server makes them, and none is kept here but those of one block. As CSV it tells NULL from an
 empty text: only the latter has quotes. Public source: PostgreSQL documentation, *COPY*, "CSV Format".
@@ -7,7 +7,8 @@ empty text: only the latter has quotes. Public source: PostgreSQL documentation,
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import psycopg2
 import pyarrow as pa
@@ -21,7 +22,7 @@ from spark_jobs.sources.database_errors import database_error
 BLOCK_BYTES = 4 * 2**20
 """Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
 
-_SETTINGS = ("datestyle TO 'ISO'", "extra_float_digits TO 1")
+_SETTINGS = "SET LOCAL datestyle TO 'ISO'; SET LOCAL extra_float_digits TO 1"
 """How values are spelled must not depend on the settings of a server, database or login."""
 
 
@@ -43,30 +44,45 @@ def copy_out(
     """
     failure = None
     try:
-        link = psycopg2.connect(
-            host=(connection.host or "").strip("[]"),
-            port=connection.port or 5432,
-            user=connection.login,
-            password=connection.password,
-            dbname=connection.schema,
-            application_name="open_mirroring",
-        )
-        try:
-            link.set_session(readonly=True)
+        with closing(_connect(connection)) as link, link.cursor() as cursor:
             blocks = _Blocks(columns, take, f"connection {connection.name}, table {table.schema}.{table.table}")
-            with link.cursor() as cursor:
-                for setting in _SETTINGS:
-                    cursor.execute(f"SET LOCAL {setting}")
-                cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')", blocks)
+            cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", blocks)
             blocks.end()
-        finally:
-            link.close()
     except psycopg2.Error as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         failure = database_error("reading its rows", error.pgcode or "", what, connection, table)
     if failure is not None:
         # Raised out here, so that the original, which may hold values and addresses, is not chained to it.
         raise failure
+
+
+def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
+    """The lines of a small answer, by column name; None where there was none.
+
+    The library tells no SQLSTATE of a refused login, so whoever gets None asks in another way, to hear why.
+    """
+    with suppress(psycopg2.Error), closing(_connect(connection)) as link, link.cursor() as cursor:
+        cursor.execute(query)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+    return None
+
+
+def _connect(connection: Connection) -> Any:
+    """A session that only reads."""
+    link = psycopg2.connect(
+        host=(connection.host or "").strip("[]"),
+        port=connection.port or 5432,
+        user=connection.login,
+        password=connection.password,
+        dbname=connection.schema,
+        client_encoding="UTF8",
+        application_name="open_mirroring",
+    )
+    link.set_session(readonly=True)
+    with link.cursor() as cursor:
+        cursor.execute(_SETTINGS)
+    return link
 
 
 class _Blocks:
