@@ -22,9 +22,10 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
-from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of
+from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of, ordinary_rows_of
 from spark_jobs.sources.message_blocks import Block
 from spark_jobs.sources.ordinary_rows import Ordinary, OrdinaryReader
+from spark_jobs.sources.qlik_change_table_blocks import TextBlock
 from spark_jobs.sources.transports import Place, read_blocks, read_range, worth_blocks
 
 _MESSAGES_AT_ONCE = 20_000
@@ -80,17 +81,31 @@ class Decoding:
         self._reading, self._tables, self._known = reading, tables, list(schemas)
         self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
         self._ordinary = ordinary_of(reading, tables, schemas)
+        self._ordinary_rows = ordinary_rows_of(reading, tables)
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
         for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
-            decoded = self._decoder.decode(chunk)
-            self._counts.update(decoded.counts._asdict())
-            self._counts.update(decoded.notices._asdict())
-            self._learn(decoded.schemas)
-            self._notes.take(decoded.rows)
-            self._writer.add(decoded.rows)
+            self._decode(chunk)
+
+    def _decode(self, messages: list[Any]) -> None:
+        decoded = self._decoder.decode(messages)
+        self._counts.update(decoded.counts._asdict())
+        self._counts.update(decoded.notices._asdict())
+        self._learn(decoded.schemas)
+        self._notes.take(decoded.rows)
+        self._writer.add(decoded.rows)
+
+    def take_block(self, block: TextBlock) -> None:
+        """Decode and log rows of a change table: ordinary ones as columns, the others by the exact decoder."""
+        found = self._ordinary_rows.take(block)
+        if found.rows.num_rows:
+            self._writer.add_table(found.rows)
+        changes, images = found.rows.num_rows, found.images
+        self._counts.update(messages=changes + images, changes=changes, metadata=images)
+        if len(found.left):
+            self._decode(block.rows(found.left))
 
     def take_range(self, source: Place, bound: BoundRange) -> None:
         """Decode and log the messages of one bound range."""

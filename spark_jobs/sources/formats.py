@@ -22,6 +22,7 @@ from spark_jobs.sources.decoded import (
 )
 from spark_jobs.sources.ordinary_rows import OrdinaryReader
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik_change_table_ordinary import OrdinaryChangeRows
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
@@ -59,10 +60,7 @@ class Reading(NamedTuple):
 def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
     """The decoder of a mirror's messages, by the tables' names in messages and the structures known so far."""
     if reading.format == "qlik-change-table":
-        settings = ChangeTableSettings(
-            reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
-        )
-        return QlikChangeTableDecoder(tables, settings)
+        return _change_tables(reading, tables)
     if reading.format == "qlik-message":
         return _QlikMessages(tables, schemas, _qlik_settings(reading))
     return _Ces(tables, CesSettings(database=reading.database))
@@ -83,6 +81,18 @@ def _qlik_settings(reading: Reading) -> QlikMessageSettings:
     return QlikMessageSettings(
         reading.load, reading.mask_order, dict(reading.topics), reading.binary, reading.sequence_digits
     )
+
+
+def ordinary_rows_of(reading: Reading, tables: Mapping[str, MirroredTable]) -> OrdinaryChangeRows:
+    """What takes ordinary rows of change tables from blocks of columns, much faster than their decoder."""
+    return OrdinaryChangeRows(_change_tables(reading, tables))
+
+
+def _change_tables(reading: Reading, tables: Mapping[str, MirroredTable]) -> QlikChangeTableDecoder:
+    settings = ChangeTableSettings(
+        reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
+    )
+    return QlikChangeTableDecoder(tables, settings)
 
 
 class _Anywhere:

@@ -22,8 +22,8 @@ from spark_jobs.sources.qlik_change_table_rows import (
     PARTITION,
     SEQUENCE,
     ChangeColumn,
-    ChangeRow,
     Structure,
+    header_places,
 )
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_type_text import BINARY
@@ -73,7 +73,7 @@ class ChangeTable(JdbcTable):
         self._prefix = prefix
         self._allowed = allowed
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
-        self._columns = [line.asDict() for line in sorted(lines, key=lambda line: line["place"])]
+        self._columns = sorted(lines, key=lambda line: line["place"])
 
     @property
     def exists(self) -> bool:
@@ -91,7 +91,7 @@ class ChangeTable(JdbcTable):
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
         return Structure(self.source, columns, is_binary)
 
-    def _type(self, column: dict[str, Any]) -> str:
+    def _type(self, column: Mapping[str, Any]) -> str:
         """The column's type; empty for one that has none and is not mirrored: it has its place, but is not read."""
         try:
             return self._dialect.sql_type(column)
@@ -136,38 +136,48 @@ class ChangeTable(JdbcTable):
         lines = self._query("counting the rows of its partitions", query)
         return {line["name"] or "": int(line["number"]) for line in lines}
 
-    def read_slices(
-        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterator[ChangeRow]], bytes]
-    ) -> list[bytes]:
-        """Run *work* over the rows of each slice, in Spark's workers, one partition each; its answers in order.
+    def slice_query(self, structure: Structure, one: Slice) -> str:
+        """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
 
-        Rows come in the order of ``change_seq``, a before image beside its UPDATE; *place* counts them. Every value is
-        read as the database's own exact text, so that no driver rounds, shifts or nulls one.
+        Rows of one ``change_seq`` come by their operation, a before image ahead of its UPDATE, in the order of bytes
+        whatever the collation of the database is. For a database that is read by COPY.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        names = [f"c{at}" for at in range(len(structure.columns))]
+        headers = header_places(structure, self._prefix)
+        order = ", ".join(f'c{headers[name]} COLLATE "C" NULLS FIRST' for name in (SEQUENCE, OPERATION))
+        rows = f"{self._changes(structure, [one])} WHERE {range_condition(one)}"
+        return f"SELECT {', '.join(names)} FROM {rows} ORDER BY {order}"
+
+    def read_slices(
+        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
+    ) -> list[bytes]:
+        """Run *work* over the texts of each slice, in Spark's workers, one partition each; its answers in order.
+
+        Rows come in the order of ``change_seq``, a before image beside its UPDATE. Every value is read as the
+        database's own exact text, so that no driver rounds, shifts or nulls one.
 
         Args:
             structure: the columns to read.
             slices: what to read.
-            work: given a slice's place in *slices* and its rows, returns its answer.
+            work: given a slice's place in *slices* and batches of its rows, returns its answer.
 
         Raises:
             TransientError: ``CHUNK_LOST``.
         """
-        special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
-        if any(one.partition is not None for one in slices):
-            special["part"] = self._header(PARTITION)
-        table = changes_query(self._dialect, self._table(), structure, special)
+        table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
         url, properties = self._login()
-        origins = [one.origin for one in slices]
 
         def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
             context = TaskContext.get()
             part = context.partitionId() if context else 0
-            rows = _rows_of(batches, origins[part], structure)
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, rows)}], _ANSWER)
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
 
         def run() -> list[Row]:
             read = self._spark.read.jdbc(url, table, predicates=where, properties=properties)
@@ -178,6 +188,12 @@ class ChangeTable(JdbcTable):
         if sorted(answers) != list(range(len(slices))):
             raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
         return [answers[part] for part in range(len(slices))]
+
+    def _changes(self, structure: Structure, slices: Sequence[Slice]) -> str:
+        special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
+        if any(one.partition is not None for one in slices):
+            special["part"] = self._header(PARTITION)
+        return changes_query(self._dialect, self._table(), structure, special)
 
     def _header(self, name: str) -> str:
         """A header column, quoted as the table spells it.
@@ -249,11 +265,3 @@ def range_condition(one: Slice) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _rows_of(batches: Iterable[pa.RecordBatch], origin: str, structure: Structure) -> Iterator[ChangeRow]:
-    place = 0
-    for batch in batches:
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield ChangeRow(origin, place, structure, values)
-            place += 1

@@ -158,7 +158,7 @@ class QlikChangeTableDecoder:
         if isinstance(message, TableDamage):
             table = self.tables.get(message.table)
             return damaged_row(message.damage)._replace(tbl=None if table is None else table.source)
-        layout = self._layout(message.structure)
+        layout = self.layout(message.structure)
         if layout is None:
             return None
         if isinstance(layout, Refusal):
@@ -177,10 +177,11 @@ class QlikChangeTableDecoder:
         return ReadRow(message, layout, operation, sequence, mask)
 
     def _is_before(self, row: ChangeRow) -> bool:
-        layout = self._layout(row.structure)
+        layout = self.layout(row.structure)
         return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
 
-    def _layout(self, structure: Structure) -> RowLayout | Refusal | None:
+    def layout(self, structure: Structure) -> RowLayout | Refusal | None:
+        """What a structure means, or why it means nothing; None where its table is not mirrored."""
         # Rows of one file share their structure: comparing it by identity spares hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]

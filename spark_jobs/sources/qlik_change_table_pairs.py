@@ -113,12 +113,16 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
-    return _operation(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
+    return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
 
 
 @lru_cache(maxsize=1024)
-def _operation(oper: str | None, name: str | None) -> str:
-    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15)."""
+def operation_of(oper: str | None, name: str | None) -> str:
+    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15).
+
+    Raises:
+        Refusal: ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
+    """
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
     code = (oper or "").strip()

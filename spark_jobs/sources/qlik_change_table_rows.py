@@ -114,9 +114,10 @@ class RowLayout:
         self.structure = structure
         self.source = table.source
         self.width = len(structure.columns)
-        header = [at for at, column in enumerate(structure.columns) if _header_name(column.name, prefix) is not None]
-        self.header_places = frozenset(header)
-        self._places = {str(_header_name(structure.columns[at].name, prefix)): at for at in header}
+        self._places = header_places(structure, prefix)
+        self.header_places = frozenset(
+            at for at, column in enumerate(structure.columns) if _header_name(column.name, prefix) is not None
+        )
         for name in (SEQUENCE, OPERATION):
             if name not in self._places:
                 raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
@@ -132,8 +133,13 @@ class RowLayout:
         self._kept_values = _chosen(self._kept_places)
         self.cols = self._list.text
         self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
+        self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
         self._partial: dict[tuple[int, ...], str] = {}
+
+    def place(self, name: str) -> int | None:
+        """The place of a header column; None where it was deselected."""
+        return self._places.get(name)
 
     def header(self, name: str, values: Values) -> str | None:
         """The value of a header column; None where it is NULL or was deselected."""
@@ -174,6 +180,11 @@ class RowLayout:
         """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
         return any(values[at] is not None for at in self._kept_places if at not in self.key_places)
 
+    @property
+    def kept(self) -> Sequence[tuple[int, str]]:
+        """Place and name of the mirrored columns, in the order of an image."""
+        return tuple(zip(self._kept_places, self._names, strict=True))
+
     def value_places(self) -> Sequence[int]:
         """The places of the mirrored columns that are not the key."""
         return [at for at in self._kept_places if at not in self.key_places]
@@ -181,6 +192,12 @@ class RowLayout:
     def type_at(self, at: int) -> str:
         """The type of the column at a place."""
         return self.structure.columns[at].type
+
+
+def header_places(structure: Structure, prefix: str) -> dict[str, int]:
+    """The places of the header columns by their names without prefix, in lower case."""
+    named = ((_header_name(column.name, prefix), at) for at, column in enumerate(structure.columns))
+    return {name: at for name, at in named if name is not None}
 
 
 def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:

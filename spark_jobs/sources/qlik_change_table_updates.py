@@ -33,12 +33,16 @@ def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings |
             that the table does not have.
     """
     text = layout.header(MASK, values)
-    return None if text is None else _readings(layout, text, order)
+    return None if text is None else mask_readings(layout, text, order)
 
 
 @lru_cache(maxsize=4096)
-def _readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
-    """The possible readings of a mask; shared by all rows that have it, and so never changed."""
+def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
+    """The possible readings of a mask; shared by all rows that have it, and so never changed.
+
+    Raises:
+        Refusal: as :func:`read_mask`.
+    """
     found: dict[Reading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
