@@ -170,7 +170,7 @@ class OneLakeStore:
     # --- the steps of a creation --------------------------------------------------------------------------------
 
     def _append(self, path: str, content: bytes | Path) -> int:
-        """Upload the content in blocks, several at once; its size. Repeating a block at its position changes nothing."""
+        """Upload the content in blocks, several at once; its size. A block that is sent again changes nothing."""
         if isinstance(content, bytes):
             size, blocks = len(content), _slices(content)
         else:
@@ -280,7 +280,7 @@ class OneLakeStore:
                 if path == inside:
                     raise ValueError("a path outside the zone")
                 if str(entry.get("isDirectory", "false")).casefold() != "true":
-                    yield ObjectInfo(path, int(entry.get("contentLength", 0)), _unquoted(str(entry["etag"])))
+                    yield ObjectInfo(path, int(entry.get("contentLength", 0)), _listed_etag(entry))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TransientError(
                 "SERVICE_UNREACHABLE",
@@ -306,6 +306,11 @@ def _code(answer: Answer) -> str:
 
 def _etag(answer: Answer) -> str:
     return _unquoted(answer.headers.get("ETag", ""))
+
+
+def _listed_etag(entry: Mapping[str, Any]) -> str:
+    # The documentation writes eTag, answers have been seen with etag.
+    return _unquoted(str(entry["etag"] if "etag" in entry else entry["eTag"]))
 
 
 def _unquoted(etag: str) -> str:
