@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
 from collections.abc import Iterator
 from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
@@ -31,9 +32,13 @@ _IGNORED = re.compile(
 class DfsEndpoint:
     """Answers requests to ``[/onelake]/<workspace>/<item>/<path>``."""
 
-    def __init__(self, databases: Databases, store: PathStore) -> None:
+    def __init__(self, databases: Databases) -> None:
         self._databases = databases
-        self._store = store
+        self._store = PathStore()
+        self._lock = threading.Lock()
+        self._shown: dict[tuple[str, tuple[str, ...], bool], dict[str, PathEntry]] = {}
+        self.delete_page: int | None = None
+        """At most so many paths go in one request to delete a folder; the client follows the continuation."""
 
     def answer(self, request: Request) -> Response:
         """Do what one request asks for.
@@ -68,18 +73,20 @@ class DfsEndpoint:
             case "GET", None, None:
                 return self._read(request, place)
             case "DELETE", None, _:
-                self._store.delete(place, _conditions(request), recursive=request.query.get("recursive") == "true")
-                return Response(200, {"x-ms-delete-type-permanent": "true"})
+                return self._delete(request, place)
         raise ApiError(400, "UnsupportedOperation", f"OneLake does not offer {request.method} with these parameters.")
 
     def _container(self, request: Request, names: list[str]) -> Response:
         """O-03: only HEAD on account and container, and the listing of a container."""
         if names:
             self._databases.check_workspace(names[0])
-        if request.method == "HEAD":
-            return Response(200, {"x-ms-namespace-enabled": "true", "ETag": '"0x1"', "Last-Modified": formatdate(0)})
-        if request.method == "GET" and names and request.query.get("resource") == "filesystem":
-            return self._list(request, names[0])
+        match request.method, request.query.get("resource"), request.query.get("restype"):
+            case ("HEAD", _, _) | ("GET", None, "container") if "comp" not in request.query:
+                # The latter is how the Blob endpoint is asked for the properties of a container.
+                stamps = {"ETag": '"0x1"', "Last-Modified": formatdate(0, usegmt=True)}
+                return Response(200, {"x-ms-namespace-enabled": "true", **stamps})
+            case "GET", "filesystem", _ if names:
+                return self._list(request, names[0])
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake allows HEAD and listing of a workspace only.")
 
     def _place(self, names: list[str]) -> Place:
@@ -123,15 +130,28 @@ class DfsEndpoint:
         headers["Content-Range"] = f"bytes {first}-{first + len(content) - 1}/{entry.size}"
         return Response(206, headers, content)
 
+    def _delete(self, request: Request, place: Place) -> Response:
+        recursive = request.query.get("recursive") == "true"
+        done = self._store.delete(place, _conditions(request), recursive=recursive, limit=self.delete_page)
+        headers = {} if done else {"x-ms-continuation": _token(request.path)}
+        return Response(200, {"x-ms-delete-type-permanent": "true"} | headers)
+
     def _list(self, request: Request, workspace: str) -> Response:
         names = split_path(request.query.get("directory", ""))
         recursive = request.query.get("recursive") == "true"
+        key = (workspace, tuple(names), recursive)
         found = dict(self._found(workspace, names, recursive=recursive))
+        with self._lock:
+            shown = self._shown.get(key, {}) if "stale_listing" in request.faults else found
+            self._shown[key] = shown
         after = _after(request.query.get("continuation"))
-        page = int(request.query.get("maxResults", _PAGE))
-        rest = [name for name in sorted(found) if name > after]
+        page = _page_size(request)
+        rest = [name for name in sorted(shown) if name > after]
         headers = {"x-ms-continuation": _token(rest[page - 1])} if len(rest) > page else {}
-        return json_response(200, {"paths": [_listed(name, found[name]) for name in rest[:page]]}, headers)
+        paths = [_listed(name, shown[name]) for name in rest[:page]]
+        if "repeated_listing" in request.faults:
+            paths = [path for path in paths for _ in range(2)]
+        return json_response(200, {"paths": paths}, headers)
 
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:
         """What a listing shows, by path below the workspace, the names of the request kept."""
@@ -146,7 +166,8 @@ class DfsEndpoint:
         prefix = "".join(f"{name}/" for name in names)
         if names:
             entries = self._store.children(self._place([workspace, *names]), recursive=recursive)
-            yield from ((prefix + name, entry) for name, entry in entries.items())
+            hidden = "_" if names[1:] == ["Tables"] else None  # the emulator's own folders beside the tables
+            yield from ((prefix + name, entry) for name, entry in entries.items() if name[0] != hidden)
         for name in below:
             yield prefix + name, fixed
             if recursive:
@@ -168,6 +189,13 @@ def _position(request: Request) -> int:
         return int(request.query["position"])
     except (KeyError, ValueError):
         raise ApiError(400, "InvalidQueryParameterValue", "position must be given and a number.") from None
+
+
+def _page_size(request: Request) -> int:
+    text = request.query.get("maxResults", str(_PAGE))
+    if not text.isdecimal() or not int(text) >= 1:
+        raise ApiError(400, "InvalidQueryParameterValue", f"maxResults is {text!r}, not one or more.")
+    return min(int(text), _PAGE)
 
 
 def _range(header: str | None) -> tuple[int, int | None]:
@@ -218,7 +246,7 @@ def _listed(name: str, entry: PathEntry) -> dict[str, str]:
         "name": name,
         **({"isDirectory": "true"} if entry.is_directory else {}),
         "contentLength": str(entry.size),
-        "eTag": entry.etag,
+        "etag": entry.etag,
         "lastModified": formatdate(entry.modified / 1e9, usegmt=True),
         "creationTime": str(_FILETIME_EPOCH + entry.modified // 100),
         "owner": "$superuser",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Kind = Literal[
     "unavailable_before",
@@ -23,6 +24,10 @@ Kind = Literal[
     "rejected_headers",
     "token_expired",
 ]
+
+VERBS = ("create", "append", "flush", "rename", "list", "read", "properties", "delete", "token", "status", "database")
+"""What a call does. The first eight go to the store; ``status`` are the two status calls of the Fabric REST API,
+``database`` its other calls."""
 
 
 @dataclass
@@ -58,8 +63,9 @@ class Fault:
     seconds: float = 0.0
     headers: tuple[str, ...] = ("if-none-match",)
 
-
-VERBS = ("create", "append", "flush", "rename", "list", "read", "properties", "delete", "token", "status", "database")
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or self.verb not in ("*", *VERBS):
+            raise ValueError(f"there is no fault {self.kind!r} of {self.verb!r}")
 
 
 class Faults:
@@ -74,19 +80,31 @@ class Faults:
         self._random = random.Random(seed)
         self._faults: list[Fault] = []
         self._calls: Counter[str] = Counter()
+        self._struck: Counter[str] = Counter()
+        self._delayed: list[Callable[[], int]] = []
         self.latency = 0.0
         """Seconds that every call takes at least."""
 
     def add(self, fault: Fault) -> None:
         """Let a fault happen from now on."""
         with self._lock:
-            self._faults.append(fault)
+            self._faults.append(replace(fault))
 
     def clear(self) -> None:
-        """Let nothing go wrong any more."""
+        """Let nothing go wrong any more; what is delayed stays so."""
         with self._lock:
             self._faults.clear()
             self.latency = 0.0
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """The faults that may still strike."""
+        with self._lock:
+            return [asdict(fault) for fault in self._faults]
+
+    def struck(self) -> dict[str, int]:
+        """How often a fault of each kind has struck."""
+        with self._lock:
+            return dict(self._struck)
 
     def calls(self) -> dict[str, int]:
         """How many requests of each verb have come since the start or :meth:`reset_calls`."""
@@ -97,12 +115,26 @@ class Faults:
         """Count from zero again."""
         with self._lock:
             self._calls.clear()
+            self._struck.clear()
+
+    def delay(self, effect: Callable[[], int]) -> None:
+        """Keep the effect of a request, which returns its HTTP status, until :meth:`release`."""
+        with self._lock:
+            self._delayed.append(effect)
+
+    def release(self) -> list[int]:
+        """Carry out what was delayed, in order, and say with which status each ended."""
+        with self._lock:
+            delayed, self._delayed = self._delayed, []
+        return [effect() for effect in delayed]
 
     def strike(self, verb: str, path: str) -> list[Fault]:
         """Count a call and say which faults befall it."""
         with self._lock:
             self._calls[verb] += 1
-            return [fault for fault in list(self._faults) if self._strikes(fault, verb, path)]
+            found = [replace(fault) for fault in list(self._faults) if self._strikes(fault, verb, path)]
+            self._struck.update(fault.kind for fault in found)
+            return found
 
     def _strikes(self, fault: Fault, verb: str, path: str) -> bool:
         if fault.verb not in ("*", verb) or not fnmatchcase(path, fault.path):

@@ -20,8 +20,10 @@ SUFFIX = ".MirroredDatabase"
 
 @dataclass(frozen=True)
 class ItemFolders:
-    """The local folders of one mirrored database: *zone* is ``Files/LandingZone``, *monitoring*
-    ``Files/Monitoring``, *files* the rest of ``Files``, *tables* ``Tables``.
+    """The local folders of one mirrored database.
+
+    *zone* is ``Files/LandingZone``, *monitoring* ``Files/Monitoring``, *files* the rest of ``Files``, *tables*
+    ``Tables``.
     """
 
     zone: Path
@@ -64,8 +66,10 @@ def place_of(folders: ItemFolders, names: list[str]) -> Place:
         ApiError: 404 ``PathNotFound`` outside ``Files`` and ``Tables``.
     """
     match names:
-        case [] | ["Files"]:
+        case []:
             return Place(None, folders.files, writable=False)
+        case ["Files"]:
+            return Place(folders.files, folders.files, writable=False)
         case ["Tables", *rest]:
             if rest and rest[0].startswith("_"):  # the emulator's own folders beside the tables
                 raise path_not_found()

@@ -160,8 +160,14 @@ class PathStore:
         except IsADirectoryError:
             raise _conflict() from None
 
-    def delete(self, place: Place, conditions: Conditions, *, recursive: bool) -> None:
-        """Remove a file, or a folder with all it holds; gone at once, however large."""
+    def delete(self, place: Place, conditions: Conditions, *, recursive: bool, limit: int | None = None) -> bool:
+        """Remove a file, or a folder with all it holds.
+
+        A folder is gone at once, however large; with *limit* only so many of the paths in it, the last ones first.
+
+        Returns:
+            Whether all is gone.
+        """
         target = _writable(place)
         with self._lock:
             entry = _entry(target)
@@ -169,14 +175,20 @@ class PathStore:
             if not entry.is_directory:
                 self._forget_upload(target)
                 target.unlink()
-                return
+                return True
             if not recursive and any(target.iterdir()):
                 raise ApiError(409, "DirectoryNotEmpty", "The recursive query parameter value must be true.")
+            inside = list(self.children(place, recursive=True).items()) if limit is not None else []
+            if limit is not None and len(inside) > limit:
+                for name, found in inside[::-1][:limit]:
+                    (Path.rmdir if found.is_directory else Path.unlink)(target / name)
+                return False
             gone = target
             if target != place.root:
                 gone = hidden_path(place.root)
                 target.rename(gone)
         shutil.rmtree(gone)
+        return True
 
     def children(self, place: Place, *, recursive: bool) -> dict[str, PathEntry]:
         """What lies in a folder, by path relative to it, in order of these paths."""

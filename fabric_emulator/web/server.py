@@ -5,19 +5,11 @@ from __future__ import annotations
 import socket
 import ssl
 import sys
-import uuid
-from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fabric_emulator.web.messages import ApiError, Request, Response, json_response
-
-Answer = Callable[[Request], Response]
-
-
-class ConnectionDropped(Exception):
-    """The connection ends here, without an answer."""
+from fabric_emulator.web.messages import Answer, ConnectionDropped, Request, Response
 
 
 class HttpServer(ThreadingHTTPServer):
@@ -26,7 +18,7 @@ class HttpServer(ThreadingHTTPServer):
     Args:
         host: interface to listen at.
         port: 0 takes a free one.
-        answer: gives the answer, or raises :class:`ApiError` or :class:`ConnectionDropped`.
+        answer: gives the answer, or raises :class:`ConnectionDropped`.
         tls: with it, https.
     """
 
@@ -72,17 +64,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         request = self._read()
-        identity = str(uuid.uuid4())
         try:
             response = self.server.answer(request)
-        except ApiError as error:
-            document = {"error": {"code": error.code, "message": f"{error.message}\nRequestId:{identity}"}}
-            response = json_response(error.status, document, {"x-ms-error-code": error.code, **error.headers})
         except ConnectionDropped:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        self._write(request, response, identity)
+        self._write(request, response)
 
     do_GET = do_HEAD = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
 
@@ -112,13 +100,13 @@ class _Handler(BaseHTTPRequestHandler):
             pass
         return bytes(content)
 
-    def _write(self, request: Request, response: Response, identity: str) -> None:
+    def _write(self, request: Request, response: Response) -> None:
         self.send_response_only(response.status)
         length = len(response.body) if response.length is None else response.length
         headers = {
             "Date": formatdate(usegmt=True),
             "Server": "fabric-emulator",
-            "x-ms-request-id": identity,
+            "x-ms-request-id": request.identity,
             "x-ms-version": request.headers.get("x-ms-version", "2020-06-12"),
             "Content-Length": str(length),
             **response.headers,

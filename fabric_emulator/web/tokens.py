@@ -44,11 +44,10 @@ class TokenIssuer:
         signed = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part(claims)}"
         return f"{signed}.{_base64(self._sign(signed))}"
 
-    def answer(self, request: Request, tenant: str) -> Response:
-        """Answer a request to the token endpoint.
+    def answer(self, request: Request) -> Response:
+        """Answer a request to the token endpoint, ``<tenant>/oauth2/v2.0/token`` or ``<tenant>/oauth2/token``.
 
-        Raises:
-            ApiError: never; errors have the shape of OAuth 2.0.
+        Refusals have the shape of OAuth 2.0.
         """
         form = dict(parse_qsl(request.body.decode(errors="replace")))
         if form.get("grant_type") != "client_credentials":
@@ -63,6 +62,19 @@ class TokenIssuer:
         lifetime = int(self.lifetime)
         token = {"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime}
         return json_response(200, token | {"access_token": self.issue(audience, client)})
+
+    @staticmethod
+    def describe(request: Request) -> Response:
+        """The document ``<tenant>/v2.0/.well-known/openid-configuration``, by which clients find the endpoints."""
+        tenant = f"{request.base_url}/{request.names[0]}"
+        return json_response(
+            200,
+            {
+                "issuer": f"{tenant}/v2.0",
+                "token_endpoint": f"{tenant}/oauth2/v2.0/token",
+                "authorization_endpoint": f"{tenant}/oauth2/v2.0/authorize",
+            },
+        )
 
     def check(self, request: Request, audience: str) -> None:
         """Let only a good token for *audience* pass.
