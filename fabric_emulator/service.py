@@ -70,8 +70,14 @@ class MirroringService:
         return {name: rest_entry(table) for name, table in sorted(self._state.read().tables.items())}
 
     def database_status(self) -> str:
-        """``Running``, ``Paused`` or ``Stopped``."""
+        """``Initialized`` (never started), ``Running``, ``Paused`` or ``Stopped``."""
         return self._state.read().status
+
+    def initialize(self) -> None:
+        """Wait for the first :meth:`start`, as a database does that was created by REST (R-06, field)."""
+        with self._turn() as state:
+            if not state.tables and not state.restarts:
+                state.status = "Initialized"
 
     def pause(self) -> None:
         """Apply nothing until :meth:`resume`, as a paused capacity does; a stopped database stays stopped."""
@@ -88,9 +94,11 @@ class MirroringService:
     def start(self) -> None:
         """Start a stopped database: every table is dropped and begins again at number 1 (F-76, Microsoft Learn).
 
-        Nothing happens when it is not stopped.
+        One that was never started just begins. Nothing happens when it is paused or running.
         """
         with self._turn() as state:
+            if state.status == "Initialized":
+                state.status = "Running"
             if state.status != "Stopped":
                 return
             dropped, state.tables = list(state.tables.values()), {}

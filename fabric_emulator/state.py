@@ -61,8 +61,8 @@ class TableState:
 class ServiceState:
     """The whole database.
 
-    *status* is Running, Paused or Stopped; *restarts* counts the starts from scratch; *clock* is how many seconds the
-    emulator's clock is ahead.
+    *status* is Initialized, Running, Paused or Stopped; *restarts* counts the starts from scratch; *clock* is how many
+    seconds the emulator's clock is ahead.
     """
 
     status: str = "Running"

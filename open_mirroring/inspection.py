@@ -7,29 +7,50 @@ task and the command line all look through here, so that they see the same thing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.connections import Connection, resolve
+from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.listing import ListedItem, split_listing
-from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
+from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
+from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.verdict_ledger import record_verdicts
+from open_mirroring.ledger.verdict_ledger import metadata_evidence, record_verdicts, verified_metadata
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
 from open_mirroring.verdicts import Finding, Verdict
 
 _LOOKS = 5
+_READS_AT_ONCE = 32
 
 
-def zone_address(mirror: Mirror) -> ZoneAddress:
-    """Where a mirror's landing zone is."""
-    return ZoneAddress("local", mirror.resolve(mirror.landing_zone.path))
+def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
+    """Where a mirror's landing zone is, with the login to it.
+
+    Args:
+        mirror: the mirror.
+        connection: the connection that it names, where that is known; by default looked up in the environment.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    zone = mirror.landing_zone
+    if zone.store == "local":
+        return LocalZone(mirror.resolve(zone.path))
+    onelake = onelake_connection(connection or resolve(zone.connection or ""))
+    return OneLakeZone(
+        zone.workspace or "", zone.item or "", onelake.login, zone.path, onelake.dfs_endpoint, onelake.timeout_seconds
+    )
 
 
 def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
@@ -50,6 +71,9 @@ def inspect_mirror(
 ) -> dict[str, Finding]:
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
+    The zone is listed as a whole. Beyond that a table costs a call only when its marker is not the object that it was
+    established with, or its metadata is another object than the last one that was read and found to name its keys.
+
     Raises:
         TransientError: ``TABLE_BUSY`` when a table's row kept moving while it was looked at; ledger or store do not
             answer.
@@ -57,10 +81,11 @@ def inspect_mirror(
     declare_tables(mirror, ledger)
     zone = store or open_store(zone_address(mirror))
     reader = LedgerReader(ledger, mirror.name)
+    looking = _Looking(mirror, ledger, reader, zone)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
     for _ in range(_LOOKS):
-        looked = _look(mirror, reader, zone, waiting)
+        looked = looking.findings(waiting)
         now = reader.tables()
         # The row moved meanwhile: ledger and listing may be of different moments, so they are read again.
         moved = {source for source in looked if now[source].row != waiting[source].row}
@@ -77,47 +102,84 @@ def inspect_mirror(
     return findings
 
 
-def _look(
-    mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, tables: Mapping[str, TableState]
-) -> dict[str, Finding]:
-    findings = {source: reconcile(facts) for source, facts in _facts(mirror, reader, store, tables).items()}
-    # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees.
-    doubted = {
-        source: tables[source]
-        for source, finding in findings.items()
-        if finding.verdict is Verdict.STOP and tables[source].row.stop is None
-    }
-    again = _facts(mirror, reader, store, doubted) if doubted else {}
-    return findings | {source: reconcile(facts) for source, facts in again.items()}
+class _Looking:
+    """Looks at a zone, with few calls for all tables together."""
+
+    def __init__(self, mirror: Mirror, ledger: Engine, reader: LedgerReader, store: LandingZoneStore) -> None:
+        self._reader, self._store = reader, store
+        gate = mirror.gate
+        self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
+        self._verified = verified_metadata(ledger, mirror.name)
+
+    def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
+        """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
+        findings = self._once(tables)
+        # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees.
+        doubted = {
+            source: tables[source]
+            for source, finding in findings.items()
+            if finding.verdict is Verdict.STOP and tables[source].row.stop is None
+        }
+        return findings | (self._once(doubted) if doubted else {})
+
+    def _once(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
+        now = datetime.now(UTC)
+        objects = list_tables(self._store, [state.folder for state in tables.values()])
+        items = {s: _items(state, objects[state.folder]) for s, state in tables.items()}
+        old = self._reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
+        settled = {source: _settled(items[source], old.get(state.id, 0)) for source, state in tables.items()}
+        above = {state.id: (state.row.generation, settled[source]) for source, state in tables.items()}
+        published = self._reader.published_above(above)
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            own_files = pool.map(lambda state: self._own_files(state, objects[state.folder]), tables.values())
+            owned = dict(zip(tables, own_files, strict=True))
+        findings: dict[str, Finding] = {}
+        for source, state in tables.items():
+            own = owned[source]
+            facts = TableFacts(
+                row=state.row,
+                published={file.number: file for file in published.get(state.id, [])},
+                marker=own.marker.incarnation,
+                marker_etag=own.marker.etag,
+                metadata_matches=own.metadata_matches,
+                items=items[source],
+                now=now,
+                settled=settled[source],
+                load_pending=state.load_state == "pending",
+                limits=self._limits,
+                stop_what=state.stop_what or "",
+            )
+            found = reconcile(facts)
+            findings[source] = replace(found, evidence={**found.evidence, **metadata_evidence(own.metadata_etag)})
+        return findings
+
+    def _own_files(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> _OwnFiles:
+        """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""
+        listed = objects.get(f"{state.folder}/{layout.INCARNATION_FILE}")
+        if state.row.established and listed is not None and listed.etag == state.row.marker_etag:
+            marker = FoundMarker(state.row.incarnation, listed.etag)
+        else:
+            marker = read_marker(self._store, state.folder)
+        path = f"{state.folder}/{layout.METADATA_FILE}"
+        listed = objects.get(path)
+        if listed is not None and listed.etag == self._verified.get(state.id):
+            return _OwnFiles(marker, True, listed.etag)
+        content = self._store.read(path)
+        if content is None:
+            return _OwnFiles(marker, None, "")
+        try:
+            matches = layout.key_columns_of(content.data) == state.keys
+        except TerminalError:
+            matches = False
+        return _OwnFiles(marker, matches, content.etag if matches else "")
 
 
-def _facts(
-    mirror: Mirror, reader: LedgerReader, store: LandingZoneStore, tables: Mapping[str, TableState]
-) -> dict[str, TableFacts]:
-    """The facts of tables by source name, with a few queries for all of them together."""
-    now = datetime.now(UTC)
-    limits = Limits(mirror.gate.max_files, mirror.gate.max_bytes, timedelta(minutes=mirror.gate.max_age_minutes))
-    listed = {source: _items(store, state) for source, state in tables.items()}
-    old = reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
-    settled = {source: _settled(listed[source], old.get(state.id, 0)) for source, state in tables.items()}
-    published = reader.published_above({s.id: (s.row.generation, settled[source]) for source, s in tables.items()})
-    facts: dict[str, TableFacts] = {}
-    for source, state in tables.items():
-        marker = read_marker(store, state.folder)
-        facts[source] = TableFacts(
-            row=state.row,
-            published={file.number: file for file in published.get(state.id, [])},
-            marker=marker.incarnation,
-            marker_etag=marker.etag,
-            metadata_matches=_metadata_matches(store, state),
-            items=listed[source],
-            now=now,
-            settled=settled[source],
-            load_pending=state.load_state == "pending",
-            limits=limits,
-            stop_what=state.stop_what or "",
-        )
-    return facts
+class _OwnFiles(NamedTuple):
+    """The files that say whose a folder is; *metadata_etag* is empty unless the metadata names our keys."""
+
+    marker: FoundMarker
+    metadata_matches: bool | None
+    metadata_etag: str
 
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:
@@ -126,18 +188,5 @@ def _settled(items: Sequence[ListedItem], old: int) -> int:
     return min([old, *(number - 1 for number in numbers if number is not None)])
 
 
-def _items(store: LandingZoneStore, state: TableState) -> tuple[ListedItem, ...]:
-    infos = [*store.list(state.folder)]
-    for folder in layout.PROCESSED_FOLDERS:
-        infos.extend(store.list(f"{folder}/{state.folder}"))
-    return tuple(split_listing(state.folder, infos, state.row.generation))
-
-
-def _metadata_matches(store: LandingZoneStore, state: TableState) -> bool | None:
-    document = store.read(f"{state.folder}/{layout.METADATA_FILE}")
-    if document is None:
-        return None
-    try:
-        return layout.key_columns_of(document) == state.keys
-    except TerminalError:
-        return False
+def _items(state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[ListedItem, ...]:
+    return tuple(split_listing(state.folder, objects.values(), state.row.generation))

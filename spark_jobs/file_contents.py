@@ -18,6 +18,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 
 _LOOKS = 2
+_DENIED = ("STORE_DENIED", "SERVICE_DENIED", "TOKEN_REFUSED")
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,12 @@ class ListedFile(NamedTuple):
 class CheckTask:
     """Some files of one landing zone, each with its table."""
 
-    zone: ZoneAddress
     files: tuple[tuple[CheckedTable, ListedFile], ...]
 
 
-def read_contents(task: CheckTask) -> list[tuple[str, FileContent]]:
+def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
     """Read every file of the task: its table's id and what is in it. What is wrong with a file is data, no error."""
-    store = open_store(task.zone)
+    store = open_store(zone)
     return [(table.table_id, _content(store, table, listed)) for table, listed in task.files]
 
 
@@ -65,7 +65,7 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
     except TerminalError as error:
         # Without the permission to look nothing is proved; anything else in the file's place is not the file.
         text = str(error)
-        return nothing._replace(unread=text) if error.code == "STORE_DENIED" else nothing._replace(unreadable=text)
+        return nothing._replace(unread=text) if error.code in _DENIED else nothing._replace(unreadable=text)
     return nothing._replace(moved=True)
 
 
@@ -81,10 +81,14 @@ def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
 
 def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path: str) -> FileContent | None:
     """What is in the file at a path; None when it is not, or no longer, there."""
-    info, local = store.stat(path), store.fetch(path)
-    if info is None or local is None:
-        return None
-    content = FileContent(listed.number, path, info.size)
+    info = store.stat(path)
+    with store.fetch(path) as local:
+        if info is None or local is None:
+            return None
+        return _judged(table, listed, local, FileContent(listed.number, path, info.size))
+
+
+def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileContent) -> FileContent | None:
     try:
         footer, digest = read_footer(local), rows_digest(local)
         metadata = pq.read_metadata(local)

@@ -30,9 +30,8 @@ from spark_jobs.unique_keys import find_duplicate, key_columns
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Where a table's staged objects go, and what its files hold."""
+    """Where in the zone a table's staged objects go, and what its files hold."""
 
-    zone: ZoneAddress
     folder: str
     keys: tuple[str, ...]
     columns: tuple[LoadColumn, ...]
@@ -74,21 +73,21 @@ class Rows(Protocol):
         ...
 
 
-def load_export_chunk(task: ExportTask) -> LoadedChunk:
+def load_export_chunk(zone: ZoneAddress, task: ExportTask) -> LoadedChunk:
     """Stage one chunk of an export; an error comes back as a value."""
     rows = ExportRows(task.export, task.pieces, task.target.columns, task.target.schema)
-    return load_chunk(task.chunk, rows, task.target)
+    return load_chunk(zone, task.chunk, rows, task.target)
 
 
-def load_chunk(chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
+def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
     """Stage the rows of one chunk; an error comes back as a value."""
     try:
-        return LoadedChunk(chunk, stage_rows(rows, target))
+        return LoadedChunk(chunk, stage_rows(zone, rows, target))
     except MirroringError as error:
         return LoadedChunk(chunk, error=error)
 
 
-def stage_rows(rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
+def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
     """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
 
     Raises:
@@ -105,14 +104,14 @@ def stage_rows(rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
         twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys)
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
-        return _create(written, target)
+        return _create(zone, written, target)
 
 
-def stage_no_rows(target: LoadTarget) -> StagedFile:
+def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
     """One staged file without rows, so that an empty table comes into being (F-41, X-13)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
-        return _create([(local, write_data_file(local, (), target.schema, target.footer))], target)[0]
+        return _create(zone, [(local, write_data_file(local, (), target.schema, target.footer))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:
@@ -124,8 +123,8 @@ def duplicate_key(one: str, other: str) -> TerminalError:
     )
 
 
-def _create(written: Iterable[tuple[Path, Written]], target: LoadTarget) -> tuple[StagedFile, ...]:
-    store = open_store(target.zone)
+def _create(zone: ZoneAddress, written: Iterable[tuple[Path, Written]], target: LoadTarget) -> tuple[StagedFile, ...]:
+    store = open_store(zone)
     folder = layout.staging_folder(target.folder, target.footer.generation)
     # Named anew by every attempt, a repeated Spark task included.
     name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"

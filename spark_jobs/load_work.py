@@ -10,6 +10,8 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -22,7 +24,7 @@ from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -103,14 +105,19 @@ class LoadWork:
             for c in one.chunks
         ]
         chunks: dict[str, list[LoadedChunk]] = {t: [] for t in loads}
-        loaded = run_job(self._spark, f"load {len(loads)} tables", load_export_chunk, [task for _, task in tasks])
+        loaded = run_job(
+            self._spark,
+            f"load {len(loads)} tables",
+            partial(load_export_chunk, self._zone),
+            [task for _, task in tasks],
+        )
         for (table_id, _), chunk in zip(tasks, loaded, strict=True):
             chunks[table_id].append(chunk)
         return chunks
 
     def _stage_jdbc(self, one: _Intended, load: JdbcLoad) -> list[LoadedChunk]:
         parts = [part_of(one.plan.chunks[chunk]) for chunk in one.chunks]
-        work = _jdbc_work(one.state.source, one.chunks, self._target(one))
+        work = _jdbc_work(self._zone, one.state.source, one.chunks, self._target(one))
         try:
             source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work)
@@ -123,7 +130,7 @@ class LoadWork:
         batches = (intent.batch_from, intent.work.batch_to)
         footer = Footer(self._mirror.name, state.id, state.row.generation, intent.first_number, *batches, "load")
         max_rows = self._mirror.publish.max_rows_per_file
-        return LoadTarget(self._zone, state.folder, state.keys, one.plan.columns, max_rows, footer)
+        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer)
 
     def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)
@@ -135,7 +142,7 @@ class LoadWork:
             if one.plan.together and len(chunks) > 1:
                 self._prove_unique(one, chunks)
             if not files and one.is_last and not one.state.row.confirmed:
-                files = [stage_no_rows(target)]
+                files = [stage_no_rows(self._zone, target)]
         except TerminalError as stop:
             if stop.code.startswith(_MENDABLE):
                 return stop
@@ -154,13 +161,14 @@ class LoadWork:
         """Over all chunks of a table whose keys do not tell the chunk: read back what was staged."""
         store = open_store(self._zone)
         names = [(chunk.chunk, file) for chunk in chunks for file in chunk.files]
-        files = [store.fetch(file.object_name) for _, file in names]
-        there = [file for file in files if file is not None]
-        if len(there) != len(files):
-            raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
-        schema = self._target(one).schema
-        keys = pa.schema([schema.field(key) for key in one.state.keys])
-        twice = find_duplicate(key_columns(there, one.state.keys), keys)
+        with ExitStack() as fetched:
+            files = [fetched.enter_context(store.fetch(file.object_name)) for _, file in names]
+            there = [file for file in files if file is not None]
+            if len(there) != len(files):
+                raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
+            schema = self._target(one).schema
+            keys = pa.schema([schema.field(key) for key in one.state.keys])
+            twice = find_duplicate(key_columns(there, one.state.keys), keys)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
 
@@ -188,14 +196,14 @@ class _Intended(NamedTuple):
 
 
 def _jdbc_work(
-    source: str, chunks: Sequence[int], target: LoadTarget
+    zone: ZoneAddress, source: str, chunks: Sequence[int], target: LoadTarget
 ) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
     """What a worker does with the texts of a part: a function of plain values, as it travels to the workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         chunk = chunks[part]
         rows = JdbcRows(batches, target.columns, target.schema, f"{source}, chunk {chunk + 1}")
-        return pickle.dumps(load_chunk(chunk, rows, target))
+        return pickle.dumps(load_chunk(zone, chunk, rows, target))
 
     return work
 

@@ -28,7 +28,7 @@ from spark_jobs.zone_ports import ZonePorts
 log = logging.getLogger(__name__)
 
 _MAX_UNKNOWN = 5
-_REQUESTS_AT_ONCE = 8
+_REQUESTS_AT_ONCE = 32
 
 
 class StagedWork(NamedTuple):

@@ -11,6 +11,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
@@ -118,7 +119,7 @@ class _ChangesWork:
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}
-        for results in run_job(self._spark, f"stage {len(prepared)} tables", stage, tasks):
+        for results in run_job(self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone), tasks):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
         return {t: self._staged(prepared[t], staged.get(t, [])) for t in intents}
@@ -159,7 +160,7 @@ class _ChangesWork:
         if together:
             groups.append(tuple(together))
         root, attempt = self._mirror.resolve(self._mirror.change_log), uuid4().hex
-        return [StageTask(root, self._zone, attempt, index, tables) for index, tables in enumerate(groups)]
+        return [StageTask(root, attempt, index, tables) for index, tables in enumerate(groups)]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from open_mirroring.gating import gate
 from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
-from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
@@ -166,8 +167,8 @@ def _read_files(
         for listed in _listed(store, state, records[state.source])
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
-    tasks = _cut(zone, files, spark.sparkContext.defaultParallelism)
-    for part in run_job(spark, f"read {len(files)} published files", read_contents, tasks):
+    tasks = _cut(files, spark.sparkContext.defaultParallelism)
+    for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks):
         for table_id, content in part:
             found[table_id].append(content)
     return {state.source: found[state.id] for state in states}
@@ -183,7 +184,7 @@ def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> 
                     yield ListedFile(item.number, info.path, info.size, kinds[item.number] == "load")
 
 
-def _cut(zone: ZoneAddress, files: Sequence[tuple[CheckedTable, ListedFile]], cores: int) -> list[CheckTask]:
+def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], cores: int) -> list[CheckTask]:
     """Tasks of about equal bytes."""
     share = max(1, sum(listed.size for _, listed in files) // (_TASKS_PER_CORE * cores))
     tasks: list[CheckTask] = []
@@ -193,9 +194,9 @@ def _cut(zone: ZoneAddress, files: Sequence[tuple[CheckedTable, ListedFile]], co
         current.append(entry)
         weight += entry[1].size
         if weight >= share:
-            tasks.append(CheckTask(zone, tuple(current)))
+            tasks.append(CheckTask(tuple(current)))
             current, weight = [], 0
-    return [*tasks, CheckTask(zone, tuple(current))] if current else tasks
+    return [*tasks, CheckTask(tuple(current))] if current else tasks
 
 
 def _record(

@@ -7,7 +7,8 @@ their names, ETags and digests and renamed them.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +21,13 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, Written, check_data_file, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
-from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.publishing import StagedFile
 from spark_jobs.log_reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
+
+_NAMES = 3
+_CREATIONS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,6 @@ class StageTask:
     """Some tables, or some key buckets of one, to be planned and staged by one worker."""
 
     log_root: Path
-    zone: ZoneAddress
     attempt: str
     index: int
     tables: tuple[tuple[TablePlan, StageTarget], ...]
@@ -56,27 +59,40 @@ class StagedTable(NamedTuple):
     stop: tuple[str, str] | None
 
 
-def stage(task: StageTask) -> list[StagedTable]:
-    """Plan and stage every table of the task; a table that has to stop does not hinder the others."""
-    store = open_store(task.zone)
+def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
+    """Plan and stage every table of the task; a table that has to stop does not hinder the others.
+
+    A table's files are created while the next tables are planned: creating mostly waits for the store.
+    """
+    store = open_store(zone)
     plans = [plan for plan, _ in task.tables]
     files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
     by_table = read_changes(files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
-    for position, (plan, target) in enumerate(task.tables):
-        new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
-        footer = target.footer
-        is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
-        try:
-            new = new if pc.all(is_new).as_py() is not False else new.filter(is_new)
-            planned = plan_table(plan, new, _History(task.log_root, plan))
-        except PlanStop as stop:
-            staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
-            continue
-        name = f"{footer.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
-        objects = _create(store, plan, target, planned, name)
-        staged.append(StagedTable(plan.table_id, objects, planned.counts, tuple(planned.rejected), None))
-    return staged
+    creations: list[list[Future[StagedFile]]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch,
+        ThreadPoolExecutor(_CREATIONS_AT_ONCE) as pool,
+    ):
+        for position, (plan, target) in enumerate(task.tables):
+            new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
+            footer = target.footer
+            is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
+            try:
+                new = new if pc.all(is_new).as_py() is not False else new.filter(is_new)
+                planned = plan_table(plan, new, _History(task.log_root, plan))
+            except PlanStop as stop:
+                staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
+                creations.append([])
+                continue
+            name = f"{footer.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
+            files = _written(plan, target, planned, name, Path(scratch))
+            creations.append([pool.submit(_create, store, file) for file in files])
+            staged.append(StagedTable(plan.table_id, (), planned.counts, tuple(planned.rejected), None))
+        return [
+            table._replace(files=tuple(created.result() for created in files))
+            for table, files in zip(staged, creations, strict=True)
+        ]
 
 
 class _History:
@@ -95,21 +111,36 @@ class _History:
         return read_history(self._files, self._plan.source, chosen)
 
 
-def _create(
-    store: LandingZoneStore, plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str
-) -> tuple[StagedFile, ...]:
-    """Create and read back the table's staged objects, none longer than ``max_rows``; nothing planned, no object."""
+class _LocalFile(NamedTuple):
+    """A finished file, and the staged object that it becomes."""
+
+    path: str
+    local: Path
+    written: Written
+    schema: pa.Schema
+    keys: Sequence[str]
+    lowest: str
+    highest: str
+
+
+def _written(
+    plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str, scratch: Path
+) -> Iterator[_LocalFile]:
+    """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
     schema = file_schema(plan.columns, plan.keys, marker=True)
     lowest, highest = planned.positions
     footer = replace(target.footer, first_position=lowest, last_position=highest)
-    files: list[StagedFile] = []
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        for start in range(0, planned.rows.num_rows, target.max_rows):
-            local = Path(scratch) / f"{start}.parquet"
-            written = write_data_file(local, planned.rows.slice(start, target.max_rows), schema, footer)
-            path = f"{layout.staging_folder(target.folder, footer.generation)}/{name}.{len(files):04d}"
-            files.append(create_staged(store, path, local, written, schema, plan.keys, lowest, highest))
-    return tuple(files)
+    for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
+        local = scratch / f"{name}.{index:04d}.parquet"
+        written = write_data_file(local, planned.rows.slice(start, target.max_rows), schema, footer)
+        path = f"{layout.staging_folder(target.folder, footer.generation)}/{name}.{index:04d}"
+        yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest)
+
+
+def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:
+    created = create_staged(store, *file)
+    file.local.unlink()
+    return created
 
 
 def create_staged(
@@ -124,15 +155,33 @@ def create_staged(
 ) -> StagedFile:
     """Upload a finished file under a staging name used once, and read it back before anybody relies on it.
 
+    A creation of which the outcome is unknown is not repeated: the next name is tried, ``.1`` and so on appended. What
+    may come of the first one late is an object that nothing refers to (O-08).
+
     Raises:
-        TransientError: ``STAGED_NAME_TAKEN``, ``STAGED_GONE``: somebody swept or reset meanwhile; run again.
+        TransientError: ``STAGED_NAME_TAKEN``, ``STAGED_GONE``: somebody swept or reset meanwhile; run again. What the
+            store raises, when none of some names could be created.
         TerminalError: ``DATA_FILE_INVALID``: what came back is not what was written.
     """
-    created = store.create(path, local)
-    if created is None:
-        raise TransientError("STAGED_NAME_TAKEN", f"the staging name {path!r} is taken", way_out="run again")
-    back = store.fetch(path)
-    if back is None or created.size != written.size:
-        raise TransientError("STAGED_GONE", f"the staged object {path!r} is not there as created", way_out="run again")
-    check_data_file(back, schema, keys)
-    return StagedFile(path, created.etag, written.digest, written.rows, written.size, lowest, highest)
+    created = _created(store, path, local)
+    with store.fetch(created.path) as back:
+        if back is None or created.size != written.size:
+            what = f"the staged object {created.path!r} is not there as created"
+            raise TransientError("STAGED_GONE", what, way_out="run again")
+        check_data_file(back, schema, keys)
+    return StagedFile(created.path, created.etag, written.digest, written.rows, written.size, lowest, highest)
+
+
+def _created(store: LandingZoneStore, path: str, local: Path) -> ObjectInfo:
+    names = [path, *(f"{path}.{attempt}" for attempt in range(1, _NAMES))]
+    for name in names:
+        try:
+            created = store.create(name, local)
+        except TransientError:
+            if name == names[-1]:
+                raise
+            continue
+        if created is None:
+            raise TransientError("STAGED_NAME_TAKEN", f"the staging name {name!r} is taken", way_out="run again")
+        return created
+    raise AssertionError("the last name returns or raises")

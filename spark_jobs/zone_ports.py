@@ -11,7 +11,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
+from open_mirroring.landing_zone.store import Content, LandingZoneStore, Renamed
 from open_mirroring.ledger.reading import TableState
 
 log = logging.getLogger(__name__)
@@ -87,13 +87,13 @@ class ZonePorts:
         return protocol.Seen()
 
     def _digest(self, path: str) -> str | None:
-        local = self._store.fetch(path)
-        if local is None:
-            raise TransientError("FILE_MOVED", f"{path!r} was moved while it was read", way_out="it is read again")
-        try:
-            footer = read_footer(local)
-        except TerminalError:
-            return None  # not a file of ours: the protocol stops with what it sees, CONFLICT
+        with self._store.fetch(path) as local:
+            if local is None:
+                raise TransientError("FILE_MOVED", f"{path!r} was moved while it was read", way_out="it is read again")
+            try:
+                footer = read_footer(local)
+            except TerminalError:
+                return None  # not a file of ours: the protocol stops with what it sees, CONFLICT
         return None if footer is None else footer.digest
 
     def _sweep(self, folder: str, generation: int, confirmed: int) -> None:
@@ -104,10 +104,10 @@ class ZonePorts:
                 self._store.delete(info.path)
 
 
-def _names_keys(metadata: bytes | None, keys: tuple[str, ...]) -> bool:
+def _names_keys(metadata: Content | None, keys: tuple[str, ...]) -> bool:
     if metadata is None:
         return False
     try:
-        return layout.key_columns_of(metadata) == keys
+        return layout.key_columns_of(metadata.data) == keys
     except TerminalError:
         return False  # not what we wrote: this table stops, the others go on

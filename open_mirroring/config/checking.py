@@ -59,7 +59,10 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
-    for setting, text in ((("landing_zone", "path"), mirror.landing_zone.path), (("change_log",), mirror.change_log)):
+    places: list[tuple[SettingPath, str]] = [(("change_log",), mirror.change_log)]
+    if mirror.landing_zone.store == "local":
+        places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
+    for setting, text in places:
         reason = _why_not_writable(mirror.resolve(text))
         if reason:
             way_out = "give the user of this process the right to write there, or choose another folder"

@@ -21,7 +21,8 @@ _TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
 _KNOWN = (*_TEXTS, "port", "extra")
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
-    "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry"
+    "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry, "
+    "open_mirroring_onelake for OneLake"
 )
 
 
@@ -63,6 +64,15 @@ def resolve(name: str) -> Connection:
             where=variable(name),
             way_out=f"set the variable in the environment of the process, in JSON form: {_FORM}",
         )
+    return parsed(name, text)
+
+
+def parsed(name: str, text: str) -> Connection:
+    """The connection of this name whose content in the JSON form is known.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``.
+    """
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):

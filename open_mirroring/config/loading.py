@@ -148,7 +148,13 @@ def _clashes(mirrors: list[Mirror]) -> list[Problem]:
 def _places(mirror: Mirror) -> Iterator[_Place]:
     if mirror.source.path:
         yield _Place(mirror, ("source", "path"), _identity(mirror.resolve(mirror.source.path)), shared=True)
-    yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(mirror.landing_zone.path)))
+    zone = mirror.landing_zone
+    if zone.store == "local":
+        yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(zone.path)))
+    else:
+        # Two connections may lead to one place: the place is what nobody else may use.
+        parts = ("onelake", zone.workspace or "", zone.item or "", *zone.path.split("/"))
+        yield _Place(mirror, ("landing_zone",), tuple(map(name_identity, parts)))
     yield _Place(mirror, ("change_log",), _identity(mirror.resolve(mirror.change_log)))
     if isinstance(mirror.ledger, LedgerConnection):
         yield _Place(mirror, ("ledger",), ("connection", mirror.ledger.connection.upper()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic_core import InitErrorDetails
 
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import resolve as resolve_connection
+from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
@@ -32,38 +33,6 @@ from open_mirroring.config.source import Source
 from open_mirroring.config.tables import Table, table_collisions
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
-
-
-class LandingZone(Section):
-    """Where the files for the mirrored database go."""
-
-    store: Literal["local", "onelake"] = Field(description="Kind of storage. Only local works today.")
-    path: str = Field(
-        default="", description="For local: the folder of the landing zone; nothing else may write there."
-    )
-    connection: ConnectionName | None = Field(default=None, description="For onelake: name of the connection.")
-
-    @field_validator("store")
-    @classmethod
-    def _store(cls, store: str) -> str:
-        if store != "local":
-            raise names.refusal(
-                "NOT_YET_SUPPORTED", f"store {store} is not built yet", "works now: store: local, path: …"
-            )
-        return store
-
-    @field_validator("path")
-    @classmethod
-    def _path(cls, path: str, info: ValidationInfo) -> str:
-        return names.check_required_path(path) if path or "store" in info.data else path
-
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        if connection is not None and "store" in info.data:
-            what = "a local landing zone needs no connection"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
-        return connection
 
 
 class LedgerConnection(Section):

@@ -13,7 +13,7 @@ from open_mirroring.landing_zone.layout import (
     file_number,
     staging_folder,
 )
-from open_mirroring.landing_zone.store import ObjectInfo
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
 class Stage(Enum):
@@ -39,6 +39,25 @@ class ListedItem(NamedTuple):
     def number(self) -> int | None:
         """The number of a data file; None for staged and foreign objects."""
         return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name)
+
+
+def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
+    """The objects of tables by table folder and path, from one listing of the whole zone.
+
+    Those of a table are what lies in its folder, and in the processed folders at the zone's root below the name of
+    its folder (X-02).
+    """
+    found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
+    for info in store.list(""):
+        first, _, rest = info.path.partition("/")
+        inside = rest if first in PROCESSED_FOLDERS else info.path
+        parts = inside.split("/", 2)
+        # A table's folder is one part, or two with a schema (F-03).
+        for folder in ("/".join(parts[:2]), parts[0]):
+            if folder in found:
+                found[folder][info.path] = info
+                break
+    return found
 
 
 def split_listing(folder: str, objects: Iterable[ObjectInfo], generation: int) -> tuple[ListedItem, ...]:

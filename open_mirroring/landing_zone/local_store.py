@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -21,13 +20,13 @@ from io import BytesIO
 from pathlib import Path
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.store import ObjectInfo, Renamed
+from open_mirroring.landing_zone.paths import why_unsafe
+from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _COPY_BYTES = 1 << 20
-_UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class LocalStore:
@@ -77,18 +76,22 @@ class LocalStore:
                 raise FileNotFoundError(errno.ENOENT, "the folder went away while an object was created in it")
             return None
 
-    def read(self, path: str) -> bytes | None:
-        """The whole content of a small object; None when there is none."""
-        found = self.fetch(path)
+    def read(self, path: str) -> Content | None:
+        """The whole content of a small object with its ETag; None when there is none."""
+        if self.stat(path) is None:
+            return None
         with _told(self.root, path):
             try:
-                return None if found is None else found.read_bytes()
+                with open(self._local(path), "rb") as file:
+                    # Of the file that is open, whatever becomes of its name meanwhile.
+                    return Content(file.read(), _info(path, os.fstat(file.fileno())).etag)
             except FileNotFoundError:  # moved away since
                 return None
 
-    def fetch(self, path: str) -> Path | None:
+    @contextmanager
+    def fetch(self, path: str) -> Iterator[Path | None]:
         """The object's own file, not a copy: read it, never write it, and expect it to be moved at any time."""
-        return Path(self._local(path)) if self.stat(path) is not None else None
+        yield Path(self._local(path)) if self.stat(path) is not None else None
 
     def stat(self, path: str) -> ObjectInfo | None:
         """A point read: the object as it is now, None when it is not there."""
@@ -157,12 +160,8 @@ class LocalStore:
 
     def _local(self, path: str) -> str:
         """The absolute name of an object, proved to lie below the root."""
-        if not path or path.startswith("/"):
-            raise _unsafe(path, "is not relative to the zone")
-        if any(part in ("", ".", "..") for part in path.split("/")):
-            raise _unsafe(path, "has an empty, '.' or '..' part")
-        if _UNPLAIN.search(path):
-            raise _unsafe(path, "contains a backslash or a control character")
+        if reason := why_unsafe(path):
+            raise _unsafe(path, reason)
         parent, _, name = f"{self._real_root}/{path}".rpartition("/")
         with _told(self.root, path):
             real = os.path.realpath(parent) if self._has_link(parent) else parent

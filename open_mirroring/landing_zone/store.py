@@ -10,6 +10,7 @@ happened, may happen later, or never (O-08). Callers look, or repeat the identic
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -20,6 +21,13 @@ class ObjectInfo(NamedTuple):
 
     path: str
     size: int
+    etag: str
+
+
+class Content(NamedTuple):
+    """The bytes of a small object, and the ETag of the very object that they were read from."""
+
+    data: bytes
     etag: str
 
 
@@ -42,12 +50,12 @@ class LandingZoneStore(Protocol):
         """
         ...
 
-    def read(self, path: str) -> bytes | None:
-        """The whole content of a small object; None when there is none."""
+    def read(self, path: str) -> Content | None:
+        """The whole content of a small object with its ETag; None when there is none."""
         ...
 
-    def fetch(self, path: str) -> Path | None:
-        """A local file with the object's content for reading large objects in place; None when there is none."""
+    def fetch(self, path: str) -> AbstractContextManager[Path | None]:
+        """A local file with the object's content, for as long as it is entered; None when there is none."""
         ...
 
     def stat(self, path: str) -> ObjectInfo | None:

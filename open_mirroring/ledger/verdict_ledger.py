@@ -37,6 +37,25 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
         upsert(db, t.verdict, rows, keys=["table_id"], update=update)
 
 
+_METADATA_ETAG = "metadata_etag"
+
+
+def metadata_evidence(etag: str) -> dict[str, object]:
+    """What a finding says of the table's metadata, so that the next look knows the object again by its ETag."""
+    return {_METADATA_ETAG: etag} if etag else {}
+
+
+def verified_metadata(ledger: Engine, mirror: str) -> dict[str, str]:
+    """ETags of the metadata objects that were read and found to name the table's keys, by table id."""
+    query = sa.select(t.verdict.c.table_id, t.verdict.c.evidence).join(
+        t.mirrored_table, t.mirrored_table.c.id == t.verdict.c.table_id
+    )
+    with ledger.connect() as db:
+        rows = db.execute(query.where(t.mirrored_table.c.mirror == mirror)).all()
+    etags = {row.table_id: json.loads(row.evidence).get(_METADATA_ETAG) for row in rows}
+    return {table_id: etag for table_id, etag in etags.items() if isinstance(etag, str)}
+
+
 class FoundInDepth(NamedTuple):
     """What a deep check found. *table_id* is None for the change log; *stops* asks to stop that table."""
 

@@ -19,6 +19,8 @@ from open_mirroring.config import connections as core
 from open_mirroring.config.ledger_address import from_connection
 from open_mirroring.config.models import LedgerConnection
 from open_mirroring.errors import TerminalError
+from open_mirroring.inspection import zone_address
+from open_mirroring.landing_zone.opening import ZoneAddress
 
 
 def named_connections(mirror: Mirror) -> list[str]:
@@ -59,11 +61,23 @@ async def ledger_url_in_trigger(mirror: Mirror) -> str:
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
-    try:
-        found = await BaseHook.aget_connection(name)
-    except AirflowNotFoundException:
-        raise missing(name, mirror.file) from None
-    return _url(mirror, name, found)
+    return _url(mirror, name, await _found_in_trigger(name, mirror.file))
+
+
+def landing_zone(mirror: Mirror) -> ZoneAddress:
+    """Where the mirror's landing zone is, with the login to it: never print it. For tasks; in a trigger use the other.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    name = mirror.landing_zone.connection
+    return zone_address(mirror, None if name is None else _resolved(name, _found(name, mirror.file)))
+
+
+async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
+    """:func:`landing_zone` for the triggerer, whose event loop must not wait for a look-up."""
+    name = mirror.landing_zone.connection
+    return zone_address(mirror, None if name is None else _resolved(name, await _found_in_trigger(name, mirror.file)))
 
 
 def missing(name: str, file: Path, code: str = "CONNECTION_MISSING") -> TerminalError:
@@ -84,18 +98,21 @@ def _found(name: str, file: Path) -> Any:
         raise missing(name, file) from None
 
 
+async def _found_in_trigger(name: str, file: Path) -> Any:
+    try:
+        return await BaseHook.aget_connection(name)
+    except AirflowNotFoundException:
+        raise missing(name, file) from None
+
+
 def _content(found: Any) -> dict[str, Any]:
     names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 
 
+def _resolved(name: str, found: Any) -> core.Connection:
+    return core.parsed(name, json.dumps(_content(found)))
+
+
 def _url(mirror: Mirror, name: str, found: Any) -> str:
-    content = _content(found)
-    try:
-        content["extra"] = json.loads(content.get("extra", "{}"))
-    except ValueError:
-        raise core.invalid(name, "its extra is no JSON object") from None
-    if not isinstance(content["extra"], dict):
-        raise core.invalid(name, "its extra is no JSON object")
-    content.setdefault("conn_type", "")
-    return from_connection(core.Connection(name=name, **content), mirror.home)
+    return from_connection(_resolved(name, found), mirror.home)

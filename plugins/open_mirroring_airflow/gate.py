@@ -13,6 +13,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.gating import gate
 from open_mirroring.inspection import inspect_mirror
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.ledger import open_ledger
 
 
@@ -28,8 +29,14 @@ class GateEvent(TypedDict):
     note: str
 
 
-def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str]) -> GateEvent:
+def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: ZoneAddress | None = None) -> GateEvent:
     """Look at ledger and landing zone once and sort *tables*; blocks for as long as they take.
+
+    Args:
+        mirror: the mirror.
+        ledger_url: of its ledger.
+        tables: source tables to ask about.
+        zone: where its landing zone is, with the login; by default as the environment says.
 
     Raises:
         TransientError: ledger or landing zone do not answer.
@@ -37,7 +44,7 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str]) -> GateEv
     """
     engine = open_ledger(ledger_url)
     try:
-        findings = inspect_mirror(mirror, engine)
+        findings = inspect_mirror(mirror, engine, None if zone is None else open_store(zone))
     finally:
         engine.dispose()
     result = gate({table: finding for table, finding in findings.items() if table in set(tables)})

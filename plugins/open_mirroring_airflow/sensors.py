@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context
 
 from open_mirroring.config import load_mirror
-from open_mirroring_airflow.connections import ledger_url
+from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import GateEvent, event_error, gate_event, is_settled
 from open_mirroring_airflow.run_params import chosen_tables
 from open_mirroring_airflow.triggers import GateTrigger
@@ -47,7 +47,7 @@ class GateSensor(BaseSensorOperator):
         """Ask; defer when waiting may help."""
         mirror = load_mirror(Path(self.mirror_file))
         tables = chosen_tables(mirror, context)
-        event = gate_event(mirror, ledger_url(mirror), tables)
+        event = gate_event(mirror, ledger_url(mirror), tables, landing_zone(mirror))
         if is_settled(event):
             return self._answer(event)
         limit = timedelta(minutes=mirror.gate.timeout_minutes)

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError, TransientError
-from open_mirroring_airflow.connections import ledger_url_in_trigger
+from open_mirroring_airflow.connections import landing_zone_in_trigger, ledger_url_in_trigger
 from open_mirroring_airflow.gate import GateEvent, error_event, gate_event, is_settled
 
 
@@ -71,4 +71,5 @@ class GateTrigger(BaseTrigger):
     async def _ask(self) -> GateEvent:
         mirror = await asyncio.to_thread(load_mirror, Path(self.mirror_file))
         url = await ledger_url_in_trigger(mirror)
-        return await asyncio.to_thread(gate_event, mirror, url, self.tables)
+        zone = await landing_zone_in_trigger(mirror)
+        return await asyncio.to_thread(gate_event, mirror, url, self.tables, zone)

@@ -41,7 +41,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
         print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load")
         print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
-        print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.path}")
+        print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")
     return Exit.DONE

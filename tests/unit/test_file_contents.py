@@ -12,7 +12,7 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import Footer, Written, write_data_file
 from open_mirroring.landing_zone.layout import file_name
-from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from spark_jobs import file_contents
 from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
@@ -37,8 +37,8 @@ def put(path: Path, columns: int = 2, *, marker: int | None = 4, schema: pa.Sche
 
 def look(zone: Path, listed: str = "", *, loads: bool = False) -> Any:
     path = listed or f"orders/{file_name(1)}"
-    task = CheckTask(ZoneAddress("local", zone), ((TABLE, ListedFile(1, path, 1, loads)),))
-    ((table_id, content),) = read_contents(task)
+    task = CheckTask(((TABLE, ListedFile(1, path, 1, loads)),))
+    ((table_id, content),) = read_contents(LocalZone(zone), task)
     assert table_id == "t1"
     return content
 

@@ -13,7 +13,7 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import local_store
 from open_mirroring.landing_zone.local_store import LocalStore
-from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, Renamed
 
 STAGED = "dbo.schema/orders/_stage-1/1.abc"
 FINAL = "dbo.schema/orders/00000000000000000001.parquet"
@@ -30,23 +30,29 @@ def created(store: LandingZoneStore, path: str, content: bytes = b"rows") -> Obj
     return info
 
 
+def content(store: LandingZoneStore, path: str) -> bytes | None:
+    found = store.read(path)
+    return None if found is None else found.data
+
+
 def test_create_makes_folders_and_a_complete_object_once(store: LocalStore, tmp_path: Path) -> None:
     local = tmp_path / "built.parquet"
     local.write_bytes(b"x" * 3_000_000)
     first = created(store, "a/b/c", b"one")
     assert (first.path, first.size) == ("a/b/c", 3)
     assert store.create("a/b/c", b"two") is None
-    assert store.read("a/b/c") == b"one"
+    assert store.read("a/b/c") == Content(b"one", first.etag)
     big = store.create("a/big", local)
     assert big == store.stat("a/big") and big is not None and big.size == 3_000_000
     assert local.exists()
-    fetched = store.fetch("a/big")
-    assert fetched is not None and fetched.read_bytes() == local.read_bytes()
+    with store.fetch("a/big") as fetched:
+        assert fetched is not None and fetched.read_bytes() == local.read_bytes()
 
 
 def test_what_is_not_there_is_none(store: LocalStore) -> None:
     assert store.read("no/thing") is None
-    assert store.fetch("no/thing") is None
+    with store.fetch("no/thing") as fetched:
+        assert fetched is None
     assert store.stat("no/thing") is None
     assert list(store.list("no")) == []
     store.delete("no/thing")
@@ -76,7 +82,7 @@ def test_rename_never_overwrites(store: LocalStore) -> None:
     created(store, FINAL, b"published")
     staged = created(store, STAGED, b"late")
     assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
-    assert (store.read(FINAL), store.read(STAGED)) == (b"published", b"late")
+    assert (content(store, FINAL), content(store, STAGED)) == (b"published", b"late")
     (store.root / "dangling").symlink_to(store.root / "nowhere")
     assert store.rename(STAGED, "dangling", source_etag=staged.etag) is Renamed.REFUSED
 
@@ -133,7 +139,7 @@ def test_of_racing_creates_exactly_one_is_done(store: LocalStore) -> None:
         answers = list(pool.map(send, range(8)))
     winners = [n for n, info in enumerate(answers) if info is not None]
     assert len(winners) == 1
-    assert store.read("t/_incarnation.json") == b"%d" % winners[0]
+    assert content(store, "t/_incarnation.json") == b"%d" % winners[0]
     assert [info.path for info in store.list("t")] == ["t/_incarnation.json"]
 
 
@@ -214,7 +220,7 @@ def test_paths_stay_inside_the_zone(store: LocalStore, path: str) -> None:
     for call in (
         lambda: store.create(path, b""),
         lambda: store.read(path),
-        lambda: store.fetch(path),
+        lambda: store.fetch(path).__enter__(),
         lambda: store.stat(path),
         lambda: store.delete(path),
         lambda: store.rename(path, "b", source_etag=""),
@@ -238,7 +244,7 @@ def test_links_do_not_lead_out(store: LocalStore, tmp_path: Path) -> None:
     for call in (
         lambda: store.read("t/away/secret"),
         lambda: store.create("t/away/new", b""),
-        lambda: store.fetch("t/leak"),
+        lambda: store.fetch("t/leak").__enter__(),
         lambda: list(store.list("t/away")),
     ):
         with pytest.raises(TerminalError, match="PATH_UNSAFE"):

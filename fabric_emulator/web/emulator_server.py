@@ -1,0 +1,172 @@
+"""The whole emulator behind one port."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from fabric_emulator.failures import EmulatorError
+from fabric_emulator.service import MirroringService
+from fabric_emulator.settings import Settings
+from fabric_emulator.table_mirror import Applied
+from fabric_emulator.web.certificate import server_context
+from fabric_emulator.web.control import ControlEndpoint
+from fabric_emulator.web.databases import DATABASE, WORKSPACE, Databases, MirroredDatabase, generic_definition
+from fabric_emulator.web.dfs import DfsEndpoint
+from fabric_emulator.web.fabric_rest import FabricRestEndpoint
+from fabric_emulator.web.faults import Faults
+from fabric_emulator.web.gateway import Gateway
+from fabric_emulator.web.operations import Operations
+from fabric_emulator.web.server import HttpServer
+from fabric_emulator.web.tokens import TokenIssuer
+
+
+class EmulatorServer:
+    """An emulator that serves from threads of its own while its context is open.
+
+    Args:
+        landing_zone: the folder behind ``Files/LandingZone``.
+        tables: the folder behind ``Tables``; what else the emulator keeps goes there too, under ``_…``.
+        host: interface to listen at.
+        port: 0 takes a free one.
+        tls: serve https with a certificate of its own, see :attr:`certificate`.
+        tls_names: host names in it besides ``localhost``.
+        settings: the switches of the mirroring service.
+        workspace: display name of the workspace.
+        database: display name of the mirrored database that is there and running from the beginning; None leaves it
+            to the Fabric REST API to create one.
+        clients: secret by client id of those who get tokens; None takes any.
+        seed: of the faults' probabilities.
+        poll_every: seconds between polls of the mirroring services; None polls when told to.
+        clock: seconds since 1970; :meth:`advance_clock` adds to it.
+
+    Attributes:
+        faults: what goes wrong, and the count of calls.
+        tokens: issues and checks tokens; its ``lifetime`` may be changed.
+        store: the DFS endpoint, with its ``delete_page``.
+        fabric: the Fabric REST endpoint, with its ``page`` and ``passing_seconds``.
+        operations: its long-running operations, with ``polls``.
+        databases: the workspace and what is in it.
+        certificate: in PEM, what a client has to trust; None without TLS.
+    """
+
+    def __init__(
+        self,
+        landing_zone: Path,
+        tables: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: bool = False,
+        tls_names: Sequence[str] = (),
+        settings: Settings | None = None,
+        workspace: str = WORKSPACE,
+        database: str | None = DATABASE,
+        clients: Mapping[str, str] | None = None,
+        seed: int = 0,
+        poll_every: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self._ahead = 0.0
+        self._ended = threading.Event()
+        self.databases = Databases(workspace, landing_zone, tables, settings or Settings(), clock, self.now)
+        if database is not None and not self.databases.all():
+            self.databases.create(database, definition=generic_definition())
+        self.faults = Faults(seed)
+        self.tokens = TokenIssuer(self.now, clients=clients)
+        self.store = DfsEndpoint(self.databases)
+        self.operations = Operations()
+        self.fabric = FabricRestEndpoint(self.databases, self.operations)
+        control = ControlEndpoint(
+            self.databases, self.faults, lambda: [done._asdict() for done in self.poll()], self.advance_clock
+        )
+        gateway = Gateway(self.store, self.fabric, self.tokens, control, self.faults)
+        context: ssl.SSLContext | None = None
+        self.certificate: Path | None = None
+        if tls:
+            context, self.certificate = server_context(tables / "_tls", tls_names)
+        self._server = HttpServer(host, port, gateway.answer, context)
+        self._threads = [threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)]
+        if poll_every is not None:
+            self._threads.append(threading.Thread(target=self._watch, args=(poll_every,), daemon=True))
+
+    def __enter__(self) -> EmulatorServer:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._server.shutdown()
+        for thread in self._threads:
+            thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Base of everything: the store, the Fabric REST API and the token endpoint."""
+        return self._server.url
+
+    @property
+    def database(self) -> MirroredDatabase:
+        """The one mirrored database.
+
+        Raises:
+            ValueError: when there is none, or more than one.
+        """
+        (database,) = self.databases.all()
+        return database
+
+    @property
+    def service(self) -> MirroringService:
+        """The mirroring service of the one database."""
+        return self.database.service
+
+    @property
+    def workspace_id(self) -> str:
+        """GUID of the workspace."""
+        return self.databases.workspace_id
+
+    @property
+    def database_id(self) -> str:
+        """GUID of the one database."""
+        return self.database.identity
+
+    @property
+    def landing_zone_path(self) -> str:
+        """``<workspace GUID>/<database GUID>/Files/LandingZone``."""
+        return f"{self.workspace_id}/{self.database_id}/Files/LandingZone"
+
+    def now(self) -> float:
+        """The emulator's time in seconds since 1970."""
+        return self._clock() + self._ahead
+
+    def advance_clock(self, seconds: float) -> None:
+        """Let the time of tokens and of every service jump forward."""
+        self._ahead += seconds
+        for database in self.databases.all():
+            database.service.advance_clock(seconds)
+
+    def poll(self) -> list[Applied]:
+        """Let every service poll once."""
+        return [done for database in self.databases.all() for done in database.poll()]
+
+    def _watch(self, seconds: float) -> None:
+        told = ""
+        while not self._ended.wait(seconds):
+            try:
+                self.poll()
+                now = ""
+            except (EmulatorError, ExceptionGroup) as error:  # the next poll tries again; said once
+                now = f"{error}"
+                if now != told:
+                    print(now, file=sys.stderr, flush=True)
+            told = now

@@ -1,0 +1,151 @@
+"""Faults on demand."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
+
+Kind = Literal[
+    "unavailable_before",
+    "unavailable_after",
+    "throttled",
+    "dropped_before",
+    "dropped_after",
+    "delayed",
+    "duplicated",
+    "slow",
+    "stale_listing",
+    "repeated_listing",
+    "rejected_headers",
+    "token_expired",
+]
+
+VERBS = ("create", "append", "flush", "rename", "list", "read", "properties", "delete", "token", "status", "database")
+"""What a call does. The first eight go to the store; ``status`` are the two status calls of the Fabric REST API,
+``database`` its other calls."""
+
+
+@dataclass
+class Fault:
+    """What goes wrong, and with which calls.
+
+    ======================  ========================================================================================
+    ``unavailable_before``  503 ``ServerBusy``, nothing done
+    ``unavailable_after``   503 ``ServerBusy``, but the request was carried out (O-08)
+    ``throttled``           429 with ``Retry-After: <seconds>``, nothing done (R-04)
+    ``dropped_before``      the connection ends without an answer, nothing done
+    ``dropped_after``       the connection ends without an answer, but the request was carried out (O-08)
+    ``delayed``             the connection ends without an answer, the request is carried out at ``Faults.release``
+    ``duplicated``          the request is carried out twice, the first answer is given
+    ``slow``                *seconds* pass before the request is carried out
+    ``stale_listing``       the listing is the one given last for the same folder (empty when there was none)
+    ``repeated_listing``    every entry of the listing comes twice
+    ``rejected_headers``    *headers* are taken no notice of and named in ``x-ms-rejected-headers`` (O-03)
+    ``token_expired``       401, as when the token had just expired
+    ======================  ========================================================================================
+
+    *verb* is one of ``VERBS`` or ``*``; *path* a shell pattern for the decoded path of the request (in a rename: the
+    target); the fault strikes *times* times (None: always), each time with *probability*, after letting *skip*
+    matching calls pass.
+    """
+
+    kind: Kind
+    verb: str = "*"
+    path: str = "*"
+    times: int | None = 1
+    probability: float = 1.0
+    skip: int = 0
+    seconds: float = 0.0
+    headers: tuple[str, ...] = ("if-none-match",)
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or self.verb not in ("*", *VERBS):
+            raise ValueError(f"there is no fault {self.kind!r} of {self.verb!r}")
+
+
+class Faults:
+    """The faults of one server, and the count of its calls.
+
+    Args:
+        seed: of the probabilities.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._faults: list[Fault] = []
+        self._calls: Counter[str] = Counter()
+        self._struck: Counter[str] = Counter()
+        self._delayed: list[Callable[[], int]] = []
+        self.latency = 0.0
+        """Seconds that every call takes at least."""
+
+    def add(self, fault: Fault) -> None:
+        """Let a fault happen from now on."""
+        with self._lock:
+            self._faults.append(replace(fault))
+
+    def clear(self) -> None:
+        """Let nothing go wrong any more; what is delayed stays so."""
+        with self._lock:
+            self._faults.clear()
+            self.latency = 0.0
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """The faults that may still strike."""
+        with self._lock:
+            return [asdict(fault) for fault in self._faults]
+
+    def struck(self) -> dict[str, int]:
+        """How often a fault of each kind has struck."""
+        with self._lock:
+            return dict(self._struck)
+
+    def calls(self) -> dict[str, int]:
+        """How many requests of each verb have come since the start or :meth:`reset_calls`."""
+        with self._lock:
+            return dict(self._calls)
+
+    def reset_calls(self) -> None:
+        """Count from zero again."""
+        with self._lock:
+            self._calls.clear()
+            self._struck.clear()
+
+    def delay(self, effect: Callable[[], int]) -> None:
+        """Keep the effect of a request, which returns its HTTP status, until :meth:`release`."""
+        with self._lock:
+            self._delayed.append(effect)
+
+    def release(self) -> list[int]:
+        """Carry out what was delayed, in order, and say with which status each ended."""
+        with self._lock:
+            delayed, self._delayed = self._delayed, []
+        return [effect() for effect in delayed]
+
+    def strike(self, verb: str, path: str) -> list[Fault]:
+        """Count a call and say which faults befall it."""
+        with self._lock:
+            self._calls[verb] += 1
+            found = [replace(fault) for fault in list(self._faults) if self._strikes(fault, verb, path)]
+            self._struck.update(fault.kind for fault in found)
+            return found
+
+    def _strikes(self, fault: Fault, verb: str, path: str) -> bool:
+        if fault.verb not in ("*", verb) or not fnmatchcase(path, fault.path):
+            return False
+        if fault.skip > 0:
+            fault.skip -= 1
+            return False
+        if fault.probability < 1.0 and self._random.random() >= fault.probability:
+            return False
+        if fault.times is not None:
+            fault.times -= 1
+            if fault.times <= 0:
+                self._faults.remove(fault)
+        return True

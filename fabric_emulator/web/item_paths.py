@@ -1,0 +1,101 @@
+"""From ``<workspace>/<item>/<path>`` to a place in the local folders.
+
+O-01 (Microsoft Learn): the first folder below a workspace is an item; names with type suffix or both GUIDs, never
+mixed. O-03: the item and its ``Files`` and ``Tables`` are fixed; below ``Files`` everything may be written, the
+mirrored ``Tables`` only read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fabric_emulator.web.messages import ApiError
+from fabric_emulator.web.uploads import HIDDEN
+
+SUFFIX = ".MirroredDatabase"
+
+
+@dataclass(frozen=True)
+class ItemFolders:
+    """The local folders of one mirrored database.
+
+    *zone* is ``Files/LandingZone``, *monitoring* ``Files/Monitoring``, *files* the rest of ``Files``, *tables*
+    ``Tables``.
+    """
+
+    zone: Path
+    tables: Path
+    monitoring: Path
+    files: Path
+
+
+class Place(NamedTuple):
+    """Where a path of an item is kept.
+
+    *local* is None for a folder that exists by definition and has no folder of its own; *root* is the tree that
+    *local* belongs to.
+    """
+
+    local: Path | None
+    root: Path
+    writable: bool
+
+
+def split_path(path: str) -> list[str]:
+    """The names of a path.
+
+    Raises:
+        ApiError: 400 for a name that is no name, or that the emulator keeps for itself.
+    """
+    names = [name for name in path.split("/") if name]
+    for name in names:
+        if name in (".", "..", HIDDEN) or "\0" in name or "\\" in name:
+            raise ApiError(400, "InvalidUri", f"The requested URI does not represent any resource: {name!r}.")
+        if len(name.encode()) > 255:
+            raise ApiError(400, "InvalidResourceName", "A name of the path is longer than 255 bytes.")
+    return names
+
+
+def place_of(folders: ItemFolders, names: list[str]) -> Place:
+    """Where ``<names>`` inside an item is kept.
+
+    Raises:
+        ApiError: 404 ``PathNotFound`` outside ``Files`` and ``Tables``.
+    """
+    match names:
+        case []:
+            return Place(None, folders.files, writable=False)
+        case ["Files"]:
+            return Place(folders.files, folders.files, writable=False)
+        case ["Tables", *rest]:
+            if rest and rest[0].startswith("_"):  # the emulator's own folders beside the tables
+                raise path_not_found()
+            return Place(folders.tables.joinpath(*rest), folders.tables, writable=False)
+        case ["Files", "Monitoring", *rest]:
+            return Place(folders.monitoring.joinpath(*rest), folders.monitoring, writable=False)
+        case ["Files", "LandingZone", *rest]:
+            return Place(folders.zone.joinpath(*rest), folders.zone, writable=True)
+        case ["Files", *rest]:
+            return Place(folders.files.joinpath(*rest), folders.files, writable=True)
+    raise path_not_found()
+
+
+def path_not_found() -> ApiError:
+    """The answer for a path that is not there."""
+    return ApiError(404, "PathNotFound", "The specified path does not exist.")
+
+
+def is_guid(name: str) -> bool:
+    """Whether a name is a GUID in its usual form."""
+    try:
+        return str(uuid.UUID(name)) == name.casefold()
+    except ValueError:
+        return False
+
+
+def item_named(name: str, display_name: str) -> bool:
+    """Whether *name* is ``<display name>.MirroredDatabase`` (O-01; the suffix in any case, assumed)."""
+    return name.casefold() == f"{display_name}{SUFFIX}".casefold()

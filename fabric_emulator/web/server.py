@@ -1,0 +1,121 @@
+"""HTTP/1.1 on a socket: one thread per connection."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fabric_emulator.web.messages import Answer, ConnectionDropped, Request, Response
+
+
+class HttpServer(ThreadingHTTPServer):
+    """Hands every request to *answer*.
+
+    Args:
+        host: interface to listen at.
+        port: 0 takes a free one.
+        answer: gives the answer, or raises :class:`ConnectionDropped`.
+        tls: with it, https.
+    """
+
+    daemon_threads = True
+    # Connections that clients keep open must not keep the server from ending.
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__((host, port), _Handler)
+        self.answer = answer
+        self.tls = tls
+
+    @property
+    def url(self) -> str:
+        """Scheme, host and port."""
+        return f"{'https' if self.tls else 'http'}://{self.server_address[0]!s}:{self.server_address[1]}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients may hang up as they like; anything else is an error of the emulator and shown."""
+        if not isinstance(sys.exception(), (ConnectionError, ssl.SSLError, TimeoutError)):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HttpServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def setup(self) -> None:
+        if self.server.tls is not None:  # here and not at accept: a slow handshake must not keep others waiting
+            self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        super().setup()
+
+    def handle_expect_100(self) -> bool:
+        done = super().handle_expect_100()
+        self.wfile.flush()
+        return done
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the calls are counted, not printed."""
+
+    def _handle(self) -> None:
+        request = self._read()
+        try:
+            response = self.server.answer(request)
+        except ConnectionDropped:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self._write(request, response)
+
+    do_GET = do_HEAD = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
+
+    def _read(self) -> Request:
+        target = urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            body = self._chunks()
+        else:
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+        return Request(
+            # Java's own client knows no PATCH: the ABFS driver sends it so.
+            headers.get("x-http-method-override", self.command).upper(),
+            unquote(target.path),
+            dict(parse_qsl(target.query, keep_blank_values=True)),
+            headers,
+            body,
+            f"{'https' if self.server.tls else 'http'}://{headers.get('host', '')}",
+        )
+
+    def _chunks(self) -> bytes:
+        content = bytearray()
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            content += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return bytes(content)
+
+    def _write(self, request: Request, response: Response) -> None:
+        self.send_response_only(response.status)
+        length = len(response.body) if response.length is None else response.length
+        headers = {
+            "Date": formatdate(usegmt=True),
+            "Server": "fabric-emulator",
+            "x-ms-request-id": request.identity,
+            "x-ms-version": request.headers.get("x-ms-version", "2020-06-12"),
+            "Content-Length": str(length),
+            **response.headers,
+        }
+        if client := request.headers.get("x-ms-client-request-id"):
+            headers["x-ms-client-request-id"] = client
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+        self.wfile.flush()

@@ -1,0 +1,74 @@
+"""A service that is called with a token of Entra ID."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from open_mirroring.entra import EntraLogin, TokenSource
+from open_mirroring.errors import TerminalError
+from open_mirroring.http_service import Answer, HttpService, Said, described
+
+
+class AuthorizedService:
+    """An :class:`~open_mirroring.http_service.HttpService` with a token in every call.
+
+    A token that the service refuses is renewed once. What was refused then is refused for good: somebody has to look.
+
+    Args:
+        service: where the calls go.
+        login: who calls.
+        audience: what its tokens are for.
+    """
+
+    def __init__(self, service: HttpService, login: EntraLogin, audience: str) -> None:
+        self._service, self._login = service, login
+        self._tokens = TokenSource(login, audience)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        repeatable: bool,
+        into: BinaryIO | None = None,
+    ) -> Answer:
+        """The service's answer; arguments and errors are those of :class:`~open_mirroring.http_service.HttpService`.
+
+        Raises:
+            TerminalError: besides, ``SERVICE_DENIED`` without the right to do it, ``TOKEN_REFUSED``.
+            TransientError: besides, ``TOKEN_UNAVAILABLE``; ``SERVICE_UNREACHABLE`` when the token of a call was
+                refused that must not be repeated: whether it was carried out is not known.
+        """
+        token = self._tokens.token()
+        for last in (False, True):
+            answer = self._service.send(
+                method,
+                path,
+                query=query,
+                headers={**(headers or {}), "Authorization": f"Bearer {token}"},
+                body=body,
+                repeatable=repeatable,
+                into=into,
+            )
+            if answer.status == 401 and not last:
+                token = self._tokens.renewed(token)
+                if not repeatable:
+                    raise self._service.unknown(method, path, Said(described(answer)))
+            elif answer.status in (401, 403):
+                raise self._denied(method, path, answer)
+            else:
+                return answer
+        raise AssertionError("the second call returns or raises")
+
+    def _denied(self, method: str, path: str, answer: Answer) -> TerminalError:
+        return TerminalError(
+            "SERVICE_DENIED",
+            f"{self._service.name} refuses this login: {described(answer)}",
+            where=f"connection {self._login.connection}: {method} {path}",
+            way_out="give the identity Contributor in the workspace, or read and write on the item; the tenant must "
+            "let service principals use Fabric APIs, and OneLake be reached from outside Fabric",
+        )

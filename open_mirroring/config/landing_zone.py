@@ -1,0 +1,98 @@
+"""The part of a mirror file that says where the files for the mirrored database go.
+
+Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both named by GUID, or both
+by name, the item's with its type as suffix; never mixed (O-01).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from open_mirroring.config import names
+from open_mirroring.config.section import ConnectionName, Section
+from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
+from open_mirroring.landing_zone.paths import why_unsafe
+
+_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")
+
+
+def is_guid(text: str) -> bool:
+    """Whether a workspace or an item is named by its GUID (O-01)."""
+    return _GUID.fullmatch(text) is not None
+
+
+class LandingZone(Section):
+    """Where the files for the mirrored database go."""
+
+    store: Literal["local", "onelake"] = Field(description="Kind of storage: a local folder, or OneLake.")
+    path: str = Field(
+        default="",
+        description="For local: the folder of the landing zone; nothing else may write there. For onelake: the zone's "
+        f"folder in the item, by default {DEFAULT_PATH}.",
+    )
+    workspace: str | None = Field(default=None, description="For onelake: GUID of the workspace, or its name.")
+    item: str | None = Field(
+        default=None,
+        description="For onelake: GUID of the mirrored database, or its name with the suffix .MirroredDatabase; a GUID "
+        "if the workspace is one, a name if that is.",
+    )
+    connection: ConnectionName | None = Field(
+        default=None, description="For onelake: name of the connection (type open_mirroring_onelake)."
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, path: str, info: ValidationInfo) -> str:
+        if info.data.get("store") == "onelake":
+            path = path or DEFAULT_PATH
+            if why_unsafe(path) or not path.startswith("Files/"):
+                way_out = f"leave it out, for {DEFAULT_PATH}"
+                raise names.refusal("VALUE_INVALID", "a zone in OneLake lies below Files/ of its item", way_out)
+            return path
+        return names.check_required_path(path) if path or "store" in info.data else path
+
+    @field_validator("workspace", "item", "connection")
+    @classmethod
+    def _of_onelake(cls, value: str | None, info: ValidationInfo) -> str | None:
+        setting, store = info.field_name, info.data.get("store")
+        if store == "local" and value is not None:
+            what = f"a local landing zone needs no {setting}"
+            raise names.refusal("COMBINATION_INVALID", what, f"leave `{setting}` out")
+        if store == "onelake" and not value:
+            what = f"the setting {setting!r} is missing"
+            way_out = f"set it: {cls.model_fields[str(setting)].description}"
+            raise names.refusal("SETTING_MISSING", what, way_out)
+        if value and setting != "connection" and (why_unsafe(value) or "/" in value or value != value.strip()):
+            raise names.refusal(
+                "VALUE_INVALID", f"this can be no {setting}", "copy the GUID out of the item's address in the browser"
+            )
+        return value
+
+    @field_validator("item")
+    @classmethod
+    def _named_alike(cls, item: str | None, info: ValidationInfo) -> str | None:
+        workspace = info.data.get("workspace")
+        if not item or not workspace:
+            return item
+        if is_guid(item) != is_guid(workspace):
+            raise names.refusal(
+                "COMBINATION_INVALID",
+                "one of workspace and item is a GUID, the other a name (O-01)",
+                "name both by GUID, which no renaming breaks, or both by name",
+            )
+        if not is_guid(item) and not item.casefold().endswith(_SUFFIXES):
+            raise names.refusal(
+                "VALUE_INVALID",
+                "an item that is given by name needs the suffix of its type (O-01)",
+                "append .MirroredDatabase",
+            )
+        return item
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.path if self.store == "local" else f"{self.workspace}/{self.item}/{self.path}"

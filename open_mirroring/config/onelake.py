@@ -1,0 +1,109 @@
+"""Connections to OneLake and the Fabric API: who signs in, and at which addresses the services are.
+
+A connection of the type ``open_mirroring_onelake`` has in its ``extra``:
+
+``auth``: ``service_principal`` (the default; *login* is the client id, *password* the secret), ``workload_identity``,
+``managed_identity`` or ``cli``; ``tenant_id``; and where the public addresses will not do ``dfs_endpoint``,
+``fabric_endpoint``, ``authority``, ``timeout_seconds``.
+
+Addresses are https and of Microsoft's hosts, so that no connection sends a token elsewhere; a loopback address may be
+anything, for an emulator.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
+from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
+
+CONNECTION_TYPE = "open_mirroring_onelake"
+PUBLIC_FABRIC_ENDPOINT = "https://api.fabric.microsoft.com"
+
+_OPTIONS = {"auth", "tenant_id", "dfs_endpoint", "fabric_endpoint", "authority", "timeout_seconds"}
+_HOSTS = {
+    "dfs_endpoint": re.compile(r"([a-z0-9-]+\.)+dfs\.fabric\.microsoft\.com"),
+    "fabric_endpoint": re.compile(r"([a-z0-9-]+\.)*api\.fabric\.microsoft\.com"),
+    "authority": re.compile(r"login\.(microsoftonline\.(com|us)|partner\.microsoftonline\.cn)"),
+}
+_TENANT = re.compile(r"[A-Za-z0-9.-]+")
+
+
+class OneLakeConnection(NamedTuple):
+    """A resolved connection: the login, and the addresses to call."""
+
+    login: EntraLogin
+    dfs_endpoint: str
+    fabric_endpoint: str
+    timeout_seconds: float
+
+
+def onelake_connection(connection: Connection) -> OneLakeConnection:
+    """What a connection says.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
+    """
+    name, extra = connection.name, connection.extra
+    if connection.conn_type != CONNECTION_TYPE:
+        raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")
+    if not extra.keys() <= _OPTIONS:
+        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(_OPTIONS))}")
+    if not all(isinstance(value, str) for option, value in extra.items() if option != "timeout_seconds"):
+        raise invalid(name, "an option in its extra is no text")
+    texts: dict[str, str] = {option: str(value) for option, value in extra.items() if value}
+    auth = texts.get("auth", AUTHS[0])
+    if auth not in AUTHS:
+        raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
+    tenant: str = texts.get("tenant_id", "")
+    if tenant and not _TENANT.fullmatch(tenant):
+        raise invalid(name, "its tenant_id is no tenant's id or domain")
+    by_secret = auth == "service_principal"
+    if by_secret and not (tenant and connection.login and connection.password):
+        raise invalid(name, "a service_principal needs tenant_id, login (client id) and password (secret)")
+    if connection.password and not by_secret:
+        raise invalid(name, f"{auth} has no password: it would only lie about")
+    authority = _endpoint(name, "authority", texts, PUBLIC_AUTHORITY)
+    login = EntraLogin(name, auth, tenant, connection.login or "", connection.password or "", authority)
+    return OneLakeConnection(
+        login,
+        _endpoint(name, "dfs_endpoint", texts, PUBLIC_ENDPOINT),
+        _endpoint(name, "fabric_endpoint", texts, PUBLIC_FABRIC_ENDPOINT),
+        _seconds(name, extra.get("timeout_seconds", 60)),
+    )
+
+
+def _endpoint(name: str, option: str, texts: dict[str, str], public: str) -> str:
+    text = texts.get(option, public)
+    try:
+        address = urlsplit(text)
+        host, port = (address.hostname or "").lower(), address.port
+    except ValueError:
+        raise invalid(name, f"its {option} is no address") from None
+    bare = address.username is None and address.path in ("", "/") and not address.query and not address.fragment
+    local = _is_loopback(host) and address.scheme in ("http", "https")
+    if not bare or not (local or (address.scheme == "https" and _HOSTS[option].fullmatch(host))):
+        raise invalid(name, f"its {option} is not https://HOST with a host of Microsoft's, nor a loopback address")
+    at = f"[{host}]" if ":" in host else host
+    return f"{address.scheme}://{at}" + (f":{port}" if port else "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _seconds(name: str, value: object) -> float:
+    try:
+        seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 600:
+        raise invalid(name, "its timeout_seconds is no number from 0 to 600")
+    return seconds

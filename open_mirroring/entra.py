@@ -1,0 +1,187 @@
+"""Entra ID: who we are to Microsoft's services, and the tokens that prove it.
+
+A login is plain values that may travel to a worker in memory; tokens never travel, every process gets its own. No
+text of either shows a secret, and what the identity service says is told by its codes only.
+
+Public source: Microsoft Learn, *Microsoft identity platform and the OAuth 2.0 client credentials flow*, *Microsoft
+Entra authentication and authorization error codes*; RFC 6749 (4.4, 5.2); OneLake takes the storage audience (O-02),
+the Fabric API its own (R-03).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import quote, urlencode
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.http_service import Answer, HttpService
+
+STORAGE_AUDIENCE = "https://storage.azure.com/.default"
+FABRIC_AUDIENCE = "https://api.fabric.microsoft.com/.default"
+PUBLIC_AUTHORITY = "https://login.microsoftonline.com"
+
+Auth = Literal["service_principal", "workload_identity", "managed_identity", "cli"]
+AUTHS: tuple[Auth, ...] = get_args(Auth)
+
+_AHEAD_SECONDS = 300.0
+_CODE = re.compile(r"AADSTS\d+")
+
+
+@dataclass(frozen=True)
+class EntraLogin:
+    """Who signs in and how. *secret* belongs to a service principal; the others take theirs from where they run."""
+
+    connection: str
+    auth: Auth
+    tenant_id: str = ""
+    client_id: str = ""
+    secret: str = field(default="", repr=False)
+    authority: str = PUBLIC_AUTHORITY
+
+
+class Token(NamedTuple):
+    """A token with the seconds since 1970 until which it holds, and from which on a new one is asked for."""
+
+    text: str
+    expires: float
+    renew_from: float
+
+
+class TokenSource:
+    """Tokens of one login for one audience, kept until shortly before they expire; safe for several threads.
+
+    Args:
+        login: who signs in.
+        audience: for what, as a scope.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, login: EntraLogin, audience: str, clock: Callable[[], float] = time.time) -> None:
+        self._login, self._audience, self._clock = login, audience, clock
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._credential: Any = None
+
+    def token(self) -> str:
+        """A token that holds for some minutes more, as far as tokens are given for so long.
+
+        Raises:
+            TerminalError: ``TOKEN_REFUSED``.
+            TransientError: ``TOKEN_UNAVAILABLE`` and no earlier token holds any more.
+        """
+        with self._lock:
+            now = self._clock()
+            if self._token is None or now >= self._token.renew_from:
+                try:
+                    self._token = self._ask(now)
+                except TransientError:
+                    if self._token is None or now >= self._token.expires:
+                        raise
+            return self._token.text
+
+    def renewed(self, refused: str) -> str:
+        """A token other than the one that a service refused, before its time.
+
+        Raises:
+            TerminalError: ``TOKEN_REFUSED``.
+            TransientError: ``TOKEN_UNAVAILABLE``.
+        """
+        with self._lock:
+            if self._token is not None and self._token.text == refused:
+                self._token = None
+        return self.token()
+
+    def _ask(self, now: float) -> Token:
+        text, expires = self._by_secret(now) if self._login.auth == "service_principal" else self._by_platform()
+        return Token(text, expires, expires - min(_AHEAD_SECONDS, (expires - now) / 2))
+
+    def _by_secret(self, now: float) -> tuple[str, float]:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": self._login.client_id,
+            "client_secret": self._login.secret,
+            "scope": self._audience,
+        }
+        service = HttpService(self._login.authority, "Entra ID", timeout_seconds=30)
+        try:
+            answer = service.send(
+                "POST",
+                f"/{quote(self._login.tenant_id, safe='')}/oauth2/v2.0/token",
+                headers={"Content-Type": "application/x-www-form-urlencoded"},
+                body=urlencode(form).encode(),
+                repeatable=True,
+            )
+        except TransientError as error:
+            raise self._unavailable(error.what) from None
+        document = _object(answer)
+        token, seconds = document.get("access_token"), document.get("expires_in")
+        if answer.status == 200 and isinstance(token, str) and token and isinstance(seconds, int | str):
+            return token, now + float(seconds)
+        raise self._refused(_said(answer, document))
+
+    def _by_platform(self) -> tuple[str, float]:
+        # Half a second to import, and not needed with a secret.
+        from azure.core.exceptions import AzureError, ClientAuthenticationError
+
+        try:
+            if self._credential is None:
+                self._credential = _credential(self._login)
+            found = self._credential.get_token(self._audience)
+        except ClientAuthenticationError as error:
+            # Its text may quote what was sent: the kind and the code are told.
+            code = _CODE.search(str(error))
+            raise self._refused(f"{type(error).__name__}{', ' + code.group() if code else ''}") from None
+        except (AzureError, ValueError, OSError) as error:
+            raise self._unavailable(type(error).__name__) from None
+        return found.token, float(found.expires_on)
+
+    def _refused(self, said: str) -> TerminalError:
+        return TerminalError(
+            "TOKEN_REFUSED",
+            f"Entra ID gives no token for {self._audience}: {said}",
+            where=f"connection {self._login.connection}",
+            way_out=f"correct tenant_id, client id or secret of the connection, or what {self._login.auth} needs where "
+            "this process runs; an AADSTS code is explained in Microsoft's list of them",
+        )
+
+    def _unavailable(self, said: str) -> TransientError:
+        return TransientError(
+            "TOKEN_UNAVAILABLE",
+            f"no token could be asked for: {said}",
+            where=f"connection {self._login.connection}",
+            way_out="the next run goes on; if it stays so, look at the network between here and Entra ID",
+        )
+
+
+def _credential(login: EntraLogin) -> Any:
+    from azure.identity import AzureCliCredential, ManagedIdentityCredential, WorkloadIdentityCredential
+
+    named = {key: value for key, value in (("tenant_id", login.tenant_id), ("client_id", login.client_id)) if value}
+    match login.auth:
+        case "workload_identity":
+            return WorkloadIdentityCredential(**named)
+        case "managed_identity":
+            return ManagedIdentityCredential(client_id=login.client_id or None)
+        case _:
+            return AzureCliCredential(tenant_id=login.tenant_id)
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _said(answer: Answer, document: dict[str, Any]) -> str:
+    code = _CODE.search(str(document.get("error_description", "")))
+    error = str(document.get("error", ""))
+    parts = [f"status {answer.status}", error if re.fullmatch(r"[a-z_]{1,40}", error) else "", code and code.group()]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,336 @@
+"""The Fabric REST API of mirrored databases: make one, start it, and ask how it and its tables are.
+
+One status call is for a whole database, never for a table: calls are counted per identity (R-04). A value that this
+version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+
+Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, *Mirrored database definition*, *Long
+running operations*, *Throttling*; R-01 to R-07.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from open_mirroring.authorized_service import AuthorizedService
+from open_mirroring.entra import FABRIC_AUDIENCE, EntraLogin
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.http_service import Answer, HttpService, described
+
+_DEFINITION_PART = "mirroring.json"
+_PLAIN_CODE = re.compile(r"[A-Za-z0-9_.]{1,80}")
+_SHOWN_CHARACTERS = 300
+_OPERATION_SECONDS = 300.0
+_ASK_AGAIN_SECONDS = 5.0
+
+
+class DatabaseState(Enum):
+    """How a mirrored database is; ``UNKNOWN`` for a word of a later version (R-02)."""
+
+    INITIALIZING = "Initializing"
+    INITIALIZED = "Initialized"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    UNKNOWN = ""
+
+
+class TableMirrorState(Enum):
+    """How the mirroring of a table is; ``UNKNOWN`` for a word of a later version (R-02)."""
+
+    INITIALIZED = "Initialized"
+    SNAPSHOTTING = "Snapshotting"
+    REPLICATING = "Replicating"
+    RESEEDING = "Reseeding"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+    UNKNOWN = ""
+
+
+class DatabaseStatus(NamedTuple):
+    """What ``getMirroringStatus`` says. *said* is the service's own word, *error* its error, empty without one."""
+
+    state: DatabaseState
+    said: str
+    error: str = ""
+
+
+class TableStatus(NamedTuple):
+    """What ``getTablesMirroringStatus`` says of one table.
+
+    *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
+    service's text of a time in UTC.
+    """
+
+    schema: str
+    table: str
+    state: TableMirrorState
+    said: str
+    processed_rows: int | None = None
+    processed_bytes: int | None = None
+    last_sync: str = ""
+    error: str = ""
+
+
+class MirroredDatabase(NamedTuple):
+    """A mirrored database; *id* and *workspace* are GUIDs."""
+
+    workspace: str
+    id: str
+    name: str
+
+
+State = TypeVar("State", DatabaseState, TableMirrorState)
+
+
+class FabricApi:
+    """Calls of the API, each a promise of its own; nothing is remembered.
+
+    Args:
+        endpoint: scheme and host of the API.
+        login: who calls; its tokens are for the API, not for storage (R-03).
+        timeout_seconds: after so long without an answer the outcome of a call counts as unknown.
+        sleep: waits so many seconds.
+
+    Raises:
+        TerminalError: from every call: ``FABRIC_REFUSED`` with the API's own code; what
+            :class:`~open_mirroring.authorized_service.AuthorizedService` raises.
+        TransientError: from every call: no usable answer; a call that changes something may have been carried out.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        login: EntraLogin,
+        timeout_seconds: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        service = HttpService(endpoint, "the Fabric API", timeout_seconds)
+        self._service = AuthorizedService(service, login, FABRIC_AUDIENCE)
+        self._sleep = sleep
+
+    def find_workspace(self, name: str) -> str | None:
+        """The GUID of the workspace of this name; None when the login sees none."""
+        for workspace in self._pages("GET", "/v1/workspaces", "value"):
+            if workspace.get("displayName") == name:
+                return str(workspace["id"])
+        return None
+
+    def find_database(self, workspace: str, name: str) -> MirroredDatabase | None:
+        """The mirrored database of this display name in a workspace, given by GUID; None when there is none."""
+        for item in self._pages("GET", _databases(workspace), "value"):
+            if item.get("displayName") == name:
+                return _database(workspace, item)
+        return None
+
+    def get(self, workspace: str, database: str) -> MirroredDatabase | None:
+        """The mirrored database of this GUID; None when there is none."""
+        path = f"{_databases(workspace)}/{quote(database, safe='')}"
+        answer = self._service.send("GET", path, repeatable=True)
+        if answer.status == 404:
+            return None
+        return _database(workspace, self._document(answer, path))
+
+    def create(
+        self, workspace: str, name: str, definition: Mapping[str, Any], description: str = ""
+    ) -> MirroredDatabase:
+        """Make a mirrored database with its definition; it is not started by that (R-06)."""
+        path = _databases(workspace)
+        payload = base64.b64encode(json.dumps(definition).encode()).decode()
+        part = {"path": _DEFINITION_PART, "payload": payload, "payloadType": "InlineBase64"}
+        document = {"displayName": name, "description": description, "definition": {"parts": [part]}}
+        answer = self._service.send("POST", path, headers=_JSON, body=json.dumps(document).encode(), repeatable=False)
+        return _database(workspace, self._finished(answer, path))
+
+    def definition(self, database: MirroredDatabase) -> dict[str, Any] | None:
+        """The definition of a mirrored database; None when it has none (R-06)."""
+        path = f"{_path(database)}/getDefinition"
+        document = self._finished(self._service.send("POST", path, repeatable=True), path)
+        try:
+            for part in document["definition"]["parts"]:
+                if part["path"] == _DEFINITION_PART:
+                    found = json.loads(base64.b64decode(part["payload"], validate=True))
+                    return dict(found)
+        except (KeyError, TypeError, ValueError):
+            raise _not_understood(path) from None
+        return None
+
+    def start(self, database: MirroredDatabase) -> None:
+        """Start a database that was never started.
+
+        A start of a stopped one begins from scratch with every table (F-76): whoever calls this has asked for the
+        state, and starts only what is ``Initialized`` (R-07).
+        """
+        path = f"{_path(database)}/startMirroring"
+        self._expect(self._service.send("POST", path, repeatable=False), path)
+
+    def stop(self, database: MirroredDatabase) -> None:
+        """Stop a database; what starts it again begins from scratch (F-76)."""
+        path = f"{_path(database)}/stopMirroring"
+        self._expect(self._service.send("POST", path, repeatable=False), path)
+
+    def status(self, database: MirroredDatabase) -> DatabaseStatus:
+        """How the database is (R-01: asked by POST)."""
+        path = f"{_path(database)}/getMirroringStatus"
+        document = self._document(self._service.send("POST", path, repeatable=True), path)
+        said = str(document.get("status", ""))
+        return DatabaseStatus(_state(DatabaseState, said), _shown(said), _error(document.get("error")))
+
+    def table_statuses(self, database: MirroredDatabase) -> list[TableStatus]:
+        """How every table of the database is, page by page (R-01: asked by POST)."""
+        return [_table(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")]
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def _pages(self, method: str, path: str, name: str) -> Iterator[dict[str, Any]]:
+        # The token is followed, not the URI: no answer decides where our token goes.
+        query: dict[str, str] = {}
+        while True:
+            document = self._document(self._service.send(method, path, query=query, repeatable=True), path)
+            entries = document.get(name, [])
+            if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+                raise _not_understood(path)
+            yield from entries
+            token = document.get("continuationToken")
+            if not token or token == query.get("continuationToken"):
+                return
+            query = {"continuationToken": str(token)}
+
+    def _finished(self, answer: Answer, path: str) -> dict[str, Any]:
+        """The result of a call that may have become a long-running operation."""
+        if answer.status != 202:
+            return self._document(answer, path)
+        operation = f"/v1/operations/{quote(answer.headers.get('x-ms-operation-id', ''), safe='')}"
+        waited = 0.0
+        while waited < _OPERATION_SECONDS:
+            seconds = _seconds(answer.headers.get("Retry-After", ""))
+            self._sleep(seconds)
+            waited += seconds
+            answer = self._service.send("GET", operation, repeatable=True)
+            document = self._document(answer, operation)
+            if document.get("status") == "Succeeded":
+                result = f"{operation}/result"
+                return self._document(self._service.send("GET", result, repeatable=True), result)
+            if document.get("status") == "Failed":
+                raise _refused(answer, path, _error(document.get("error")))
+        raise TransientError(
+            "SERVICE_UNREACHABLE",
+            f"an operation of the Fabric API is not done after {waited:.0f} s",
+            where=path,
+            way_out="call again: what is done is found",
+        )
+
+    def _document(self, answer: Answer, path: str) -> dict[str, Any]:
+        self._expect(answer, path)
+        found = _json(answer)
+        if not isinstance(found, dict):
+            raise _not_understood(path)
+        return found
+
+    def _expect(self, answer: Answer, path: str) -> None:
+        if not 200 <= answer.status < 300:
+            raise _refused(answer, path)
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def generic_mirror(default_schema: str = "dbo") -> dict[str, Any]:
+    """The definition of an open mirrored database (R-05)."""
+    target = {
+        "type": "MountedRelationalDatabase",
+        "typeProperties": {"defaultSchema": default_schema, "format": "Delta"},
+    }
+    return {"properties": {"source": {"type": "GenericMirror", "typeProperties": {}}, "target": target}}
+
+
+def _databases(workspace: str) -> str:
+    return f"/v1/workspaces/{quote(workspace, safe='')}/mirroredDatabases"
+
+
+def _path(database: MirroredDatabase) -> str:
+    return f"{_databases(database.workspace)}/{quote(database.id, safe='')}"
+
+
+def _database(workspace: str, item: Mapping[str, Any]) -> MirroredDatabase:
+    try:
+        return MirroredDatabase(workspace, str(item["id"]), str(item["displayName"]))
+    except KeyError:
+        raise _not_understood(_databases(workspace)) from None
+
+
+def _table(entry: Mapping[str, Any]) -> TableStatus:
+    metrics = entry.get("metrics")
+    known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
+    said = str(entry.get("status", ""))
+    return TableStatus(
+        schema=str(entry.get("sourceSchemaName") or ""),
+        table=str(entry.get("sourceTableName") or ""),
+        state=_state(TableMirrorState, said),
+        said=_shown(said),
+        processed_rows=_count(known.get("processedRows")),
+        processed_bytes=_count(known.get("processedBytes")),
+        last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
+        error=_error(entry.get("error")),
+    )
+
+
+def _state(states: type[State], said: str) -> State:
+    return next((state for state in states if state.value == said), states(""))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _error(error: object) -> str:
+    if not isinstance(error, dict):
+        return ""
+    return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
+
+
+def _shown(text: str) -> str:
+    """A text of the service on one line, short and printable."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
+
+
+def _json(answer: Answer) -> Any:
+    try:
+        return json.loads(answer.body)
+    except ValueError:
+        return None
+
+
+def _seconds(retry_after: str) -> float:
+    return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else _ASK_AGAIN_SECONDS
+
+
+def _refused(answer: Answer, path: str, error: str = "") -> TerminalError:
+    document = _json(answer)
+    code = str(document.get("errorCode", "")) if isinstance(document, dict) else ""
+    said = error or (code if _PLAIN_CODE.fullmatch(code) else "")
+    return TerminalError(
+        "FABRIC_REFUSED",
+        f"the Fabric API refuses: {described(answer)}{', ' + said if said else ''}",
+        where=path,
+        way_out="look the code up in the documentation of this call; the identity needs Contributor in the workspace, "
+        "and the tenant has to let it use Fabric APIs",
+    )
+
+
+def _not_understood(path: str) -> TransientError:
+    return TransientError(
+        "SERVICE_UNREACHABLE",
+        "an answer of the Fabric API cannot be understood",
+        where=path,
+        way_out="call again; if it stays so, this version is too old for the API",
+    )

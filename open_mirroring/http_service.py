@@ -1,0 +1,269 @@
+"""Calls to a service over HTTP, as every far service of a mirror is called: bounded, repeatable, and quiet.
+
+A call is repeated only when its caller says that repeating it changes nothing; the outcome of any other call that got
+no plain answer is unknown, and is said to be (O-08). Waiting is shared: when one call is told to wait, all calls to
+that service wait, and all of them together may only repeat so much.
+
+No error repeats a header, a query or a body: they hold tokens, and may hold values of rows.
+
+Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design* (retry throttling).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+
+from open_mirroring.errors import TerminalError, TransientError
+
+LONGEST_WAIT_SECONDS = 120.0
+"""Who is asked to wait longer fails instead: the next run is the better one to go on."""
+
+_TRIES = 4
+_BACK_OFF_SECONDS = 0.2
+_CONNECT_SECONDS = 10.0
+_CONNECTIONS = 64
+_COPY_BYTES = 1 << 20
+_PASSING = {408, 429, 500, 502, 503, 504}
+
+
+class Answer(NamedTuple):
+    """What a service answered; header names compare without case. *body* is empty when it went into a file."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class RetryBudget:
+    """How much all calls of a run to one service may repeat and wait, together; safe for several threads.
+
+    A repetition costs one of *repeats*, a success gives a tenth of one back: a service that fails now and then is
+    carried, one that fails all the time is told from it quickly.
+    """
+
+    def __init__(
+        self,
+        repeats: int = 30,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._left = self._all = float(repeats)
+        self._clock, self._sleep = clock, sleep
+        self._not_before = clock()
+        self._lock = threading.Lock()
+
+    def succeed(self) -> None:
+        """Note a plain answer."""
+        with self._lock:
+            self._left = min(self._all, self._left + 0.1)
+
+    def take(self) -> bool:
+        """Whether one more repetition is allowed; it is counted."""
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+    def hold(self, seconds: float) -> None:
+        """Let no call begin for so long; it never shortens what another answer asked for."""
+        with self._lock:
+            self._not_before = max(self._not_before, self._clock() + seconds)
+
+    def await_turn(self) -> float:
+        """Wait until a call may begin, those that waited not all at once; the seconds that are too many to wait."""
+        wait = self._not_before - self._clock()
+        if wait > LONGEST_WAIT_SECONDS:
+            return wait
+        if wait > 0:
+            self._sleep(wait + random.uniform(0, min(1.0, wait / 4)))
+        return 0.0
+
+    def back_off(self, attempt: int) -> None:
+        """Wait before repetition *attempt*, counted from 1."""
+        self._sleep(_BACK_OFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
+
+
+class HttpService:
+    """One service at one address.
+
+    Redirects are not followed: they could carry a token to another host. Proxies are those of the environment.
+
+    Args:
+        endpoint: scheme, host and port.
+        name: what messages call the service.
+        timeout_seconds: after so long without a byte of the answer its outcome counts as unknown.
+        budget: shared by everything that calls this service in a run; by default one of its own.
+    """
+
+    def __init__(
+        self, endpoint: str, name: str, timeout_seconds: float = 60.0, budget: RetryBudget | None = None
+    ) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self.name = name
+        self.budget = budget or RetryBudget()
+        timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, timeout_seconds), read=timeout_seconds)
+        options: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": _CONNECTIONS}
+        address = urlsplit(endpoint)
+        proxy = urllib.request.getproxies().get(address.scheme)
+        if proxy and not urllib.request.proxy_bypass(address.hostname or ""):
+            self._pool: urllib3.PoolManager = urllib3.ProxyManager(proxy, **options)
+        else:
+            self._pool = urllib3.PoolManager(**options)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        repeatable: bool,
+        into: BinaryIO | None = None,
+    ) -> Answer:
+        """The service's answer, whatever its status says, except those below.
+
+        Args:
+            method: of HTTP.
+            path: encoded, from ``/`` on.
+            query: not encoded.
+            headers: besides the usual ones.
+            body: the content.
+            repeatable: whether sending it again, or twice, changes nothing.
+            into: a file of which the content becomes that of the answer, when the status is 200 or 206.
+
+        Raises:
+            TransientError: ``SERVICE_UNREACHABLE``: no answer, or one that says that it may be another next time, also
+                after repetitions if those were allowed; ``SERVICE_THROTTLED`` when it asks us to wait.
+            TerminalError: ``SERVICE_REFUSED`` for a redirect.
+        """
+        url = f"{self._endpoint}{path}" + (f"?{urlencode(query)}" if query else "")
+        said = Said("no answer")
+        for attempt in range(1, _TRIES + 1):
+            if too_long := self.budget.await_turn():
+                raise self.unknown(method, path, Said("it asked earlier", too_long))
+            outcome = self._once(method, url, headers or {}, body, into)
+            if isinstance(outcome, Answer) and outcome.status not in _PASSING:
+                self.budget.succeed()
+                if 300 <= outcome.status < 400 and outcome.status != 304:
+                    raise self._redirected(method, path, outcome.status)
+                return outcome
+            said = self._said(outcome)
+            if said.wait is not None:
+                self.budget.hold(said.wait)
+            if not repeatable or attempt == _TRIES or not self.budget.take():
+                break
+            if said.wait is None:
+                self.budget.back_off(attempt)
+        raise self.unknown(method, path, said)
+
+    def unknown(self, method: str, path: str, said: Said) -> TransientError:
+        """The error for a call whose outcome nobody told."""
+        if said.wait is not None:
+            return TransientError(
+                "SERVICE_THROTTLED",
+                f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
+                where=f"{method} {path}",
+                way_out="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
+            )
+        return TransientError(
+            "SERVICE_UNREACHABLE",
+            f"{self.name} gave no usable answer: {said.text}",
+            where=f"{method} {path}",
+            way_out="the next run goes on; if it stays so, look at the network between and at the service's health",
+        )
+
+    def _once(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, into: BinaryIO | None
+    ) -> Answer | Said:
+        usual = {"User-Agent": "open-mirroring", "Accept-Encoding": "identity"}
+        if method in ("PUT", "PATCH", "POST"):
+            usual["Content-Length"] = str(len(body))  # also when it is 0 (O-09)
+        try:
+            response = self._pool.request(
+                method,
+                url,
+                headers={**usual, **headers},
+                body=body or None,
+                redirect=False,
+                preload_content=into is None,
+            )
+            if into is None:
+                return Answer(response.status, response.headers, response.data)
+            return _received(response, into)
+        except urllib3.exceptions.HTTPError as error:
+            # Its text holds the address with its query: only the kind of failure is told.
+            return Said(type(error).__name__)
+
+    def _said(self, outcome: Answer | Said) -> Said:
+        if isinstance(outcome, Said):
+            return outcome
+        wait = _retry_after(outcome.headers) if outcome.status in (429, 503) else None
+        if outcome.status == 429 and wait is None:
+            wait = 1.0
+        return Said(described(outcome), wait)
+
+    def _redirected(self, method: str, path: str, status: int) -> TerminalError:
+        return TerminalError(
+            "SERVICE_REFUSED",
+            f"{self.name} redirects (status {status}), which is not followed",
+            where=f"{method} {path}",
+            way_out="name the service's own address in the connection",
+        )
+
+
+class Said(NamedTuple):
+    """What is known of a call without a plain answer; *wait* in seconds, when the service asked for it."""
+
+    text: str
+    wait: float | None = None
+
+
+def described(answer: Answer) -> str:
+    """Status, error code and request id of an answer: what the service's support asks for, and no content."""
+    parts = [f"status {answer.status}"]
+    for header in ("x-ms-error-code", "x-ms-public-api-error-code", "x-ms-request-id", "requestId"):
+        value = answer.headers.get(header, "")
+        if value:
+            parts.append(value if value.isascii() and value.isprintable() and len(value) <= 100 else "(unprintable)")
+    return ", ".join(parts)
+
+
+def _received(response: urllib3.BaseHTTPResponse, into: BinaryIO) -> Answer:
+    try:
+        if response.status not in (200, 206):
+            return Answer(response.status, response.headers, response.read())
+        into.seek(0)
+        into.truncate()
+        for piece in response.stream(_COPY_BYTES):
+            into.write(piece)
+        into.flush()
+        return Answer(response.status, response.headers)
+    except BaseException:
+        response.close()
+        raise
+    finally:
+        response.release_conn()
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, or a date (RFC 9110); None when the header is missing or nonsense."""
+    text = headers.get("Retry-After", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
