@@ -105,7 +105,6 @@ def test_keys_may_be_added_to_a_table_that_had_none(zone: Zone) -> None:
         ('{"keyColumns": ["id"], "isUpsertDefaultRowMarker": "yes"}', "InvalidMetadata"),
         ('{"isUpsertDefaultRowMarker": true}', "InvalidMetadata"),
         ('{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}', "UnsupportedMetadata"),
-        ('{"FileFormat": "DelimitedText", "FileExtension": "tsv"}', "UnsupportedMetadata"),
     ],
 )
 def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, text: str, code: str) -> None:
