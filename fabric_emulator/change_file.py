@@ -1,4 +1,4 @@
-"""Reading one data file: Parquet in, typed rows and markers out, or a reason why the table fails.
+"""Reading one data file: Parquet or delimited text in, typed rows and markers out, or a reason why the table fails.
 
 Rules: F-30 formats and compressions, F-38 and F-40 invalid files, F-50 marker column, F-57 files without marker,
 F-80 to F-82 types (Microsoft Learn); mixed and null markers and null keys are documented nowhere (assumed: they fail).
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fabric_emulator.delimited_text import read_delimited_text
 from fabric_emulator.failures import bad_file, needs_rebuild
 from fabric_emulator.settings import Settings
 from fabric_emulator.table_metadata import TableMetadata
@@ -25,22 +26,25 @@ class ChangeFile(NamedTuple):
     """The rows of one file in their order, without the marker column.
 
     *markers* (int8, never null, as long as *rows*) is None when every row is an insert because the file has no
-    marker; *incremental* says that the file had a marker column (F-58).
+    marker; *incremental* says that the file had a marker column (F-58); *evolves* that its columns may be other ones
+    than those of the files before, as far as F-83 to F-88 allow (F-90: never those of delimited text).
     """
 
     rows: pa.Table
     markers: pa.Array | None
     incremental: bool
+    evolves: bool = True
 
 
 def read_change_file(content: bytes, name: str, metadata: TableMetadata, settings: Settings) -> ChangeFile:
     """Read and check the bytes of one data file; *name* is for messages.
 
     Raises:
-        TableFailure: ``InvalidParquetFile`` (zero bytes, corrupt, compression), ``InvalidRowMarker``, ``NullKey``,
-            ``KeyColumnMissing``, ``UpdateWithoutKey`` (F-12), ``UnsupportedType``.
+        TableFailure: ``InvalidParquetFile`` (zero bytes, corrupt, compression), ``InvalidTextFile``,
+            ``InvalidRowMarker``, ``NullKey``, ``KeyColumnMissing``, ``UpdateWithoutKey`` (F-12), ``UnsupportedType``.
     """
-    table = _decode(content, name)
+    text = metadata.text
+    table = _decode(content, name) if text is None else read_delimited_text(content, name, text)
     marked = [field.name for field in table.schema if field.name.casefold() == ROW_MARKER.casefold()]
     markers: pa.Array | None = None
     if marked:
@@ -55,7 +59,7 @@ def read_change_file(content: bytes, name: str, metadata: TableMetadata, setting
         schema=pa.schema([pa.field(f.name, _plain_type(f, name), f.nullable) for f in table.schema]),
     )
     _check_keys(rows, markers, name, metadata)
-    return ChangeFile(rows, markers, incremental=bool(marked))
+    return ChangeFile(rows, markers, incremental=bool(marked), evolves=text is None)
 
 
 def _decode(content: bytes, name: str) -> pa.Table:

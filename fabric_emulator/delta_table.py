@@ -83,10 +83,10 @@ class MirroredDeltaTable:
             settings: what becomes of columns left out of an update.
 
         Raises:
-            TableFailure: ``SchemaMergeFailure`` (F-86, F-87); the table is as it was.
+            TableFailure: ``SchemaMergeFailure`` (F-86, F-87, F-90); the table is as it was.
         """
         known = None if self._table is None else self._schema(self._table)
-        schema = union(known, change.rows.schema, keys, name)
+        schema = union(known, change.rows.schema, keys, name, evolves=change.evolves)
         appended, rows = self._effect(change, keys, schema, name, settings)
         if self._table is None:
             drop(self._path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from open_mirroring.landing_zone.layout import METADATA_FILE
+
 
 class EmulatorError(Exception):
     """The emulator itself cannot go on; no table is to blame.
@@ -45,6 +47,11 @@ def bad_file(code: str, what: str) -> TableFailure:
         way_out="delete the file and put a valid one under exactly the same name (F-40)",
         by_replacement=True,
     )
+
+
+def invalid_metadata(what: str) -> TableFailure:
+    """A table's ``_metadata.json`` is at fault: replacing it heals the table."""
+    return bad_file("InvalidMetadata", f"{METADATA_FILE} cannot be used: {what}")
 
 
 def needs_rebuild(code: str, what: str) -> TableFailure:

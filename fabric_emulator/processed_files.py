@@ -13,7 +13,7 @@ from pathlib import Path
 from fabric_emulator.file_identity import folder_identity
 from fabric_emulator.settings import Settings
 from fabric_emulator.state import TableState
-from fabric_emulator.table_folders import TableFolder, numbered_files, numbered_path
+from fabric_emulator.table_folders import TableFolder, numbered_files
 from open_mirroring.landing_zone.layout import PROCESSED_FOLDERS
 
 _DAY = 86_400
@@ -46,14 +46,14 @@ def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings,
     try:
         if folder_identity(folder.path) != state.life:
             return
-        present = numbered_files(folder.path)
+        present = numbered_files(folder.path, state.extension)
         last = state.number if settings.last_kept == "applied" else max(present, default=0)
-        waiting = numbered_files(away)
+        waiting = numbered_files(away, state.extension)
         for number, path in sorted(present.items()):
             # A number that was processed before and is back is not read again (F-37), displaces nothing (assumed).
             if number <= state.number and number != last and number not in waiting:
                 away.mkdir(parents=True, exist_ok=True)
-                waiting[number] = numbered_path(away, number)
+                waiting[number] = away / path.name
                 os.rename(path.name, waiting[number], src_dir_fd=opened)
     finally:
         os.close(opened)

@@ -1,4 +1,4 @@
-"""What may happen to a table's columns from file to file (F-83 to F-89).
+"""What may happen to a table's columns from file to file (F-83 to F-90).
 
 Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
 columns and changed types; field for a widened integer and an added NOT NULL column.
@@ -13,17 +13,23 @@ import pyarrow as pa
 from fabric_emulator.failures import TableFailure, needs_rebuild
 
 
-def union(table: pa.Schema | None, file: pa.Schema, keys: Collection[str], name: str) -> pa.Schema:
+def union(
+    table: pa.Schema | None, file: pa.Schema, keys: Collection[str], name: str, *, evolves: bool = True
+) -> pa.Schema:
     """The table's schema after a file: all columns it ever had, first sight first.
 
-    Key columns of a new table are NOT NULL, and so is what its first file says is.
+    Key columns of a new table are NOT NULL, and so is what its first file says is. Unless it *evolves*, a table has
+    the columns of its first file for ever.
 
     Raises:
         TableFailure: ``SchemaMergeFailure`` when the file changes a type (F-87), lacks a NOT NULL column (F-86),
-            brings a new NOT NULL column, or a column that differs from a known one in case only.
+            brings a new NOT NULL column, or a column that differs from a known one in case only; when it has
+            other columns at all, unless the table *evolves* (F-90).
     """
     if table is None:
         return pa.schema([pa.field(f.name, f.type, f.nullable and f.name not in keys) for f in file])
+    if not evolves and _declared(table, keys) != _declared(file, keys):
+        raise _merge_failure(f"{name}: SchemaDefinition is not what the table was created with (F-90).")
     in_file = {field.name: field for field in file}
     for known in table:
         field = in_file.get(known.name)
@@ -58,6 +64,11 @@ def fitted(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
             raise _merge_failure(f"{name}: the NOT NULL column {field.name!r} is null in some row.")
         columns.append(column)
     return pa.table(columns, schema=schema)
+
+
+def _declared(schema: pa.Schema, keys: Collection[str]) -> list[tuple[str, pa.DataType, bool]]:
+    # A key column is NOT NULL whatever is declared, unless keys were added to a living table (F-13).
+    return [(field.name, field.type, field.nullable or field.name in keys) for field in schema]
 
 
 def _merge_failure(what: str) -> TableFailure:

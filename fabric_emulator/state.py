@@ -41,7 +41,7 @@ class TableState:
 
     *life* identifies its folder, *keys* are those it was seen with first (F-13), *number* to *incremental* are the
     progress of its Delta table, *pending* counts the files that were waiting, *processed* has the emulator's time at
-    which each number was first seen in the processed folder.
+    which each number was first seen in the processed folder, *extension* is that of its data files.
     """
 
     target: str
@@ -55,6 +55,7 @@ class TableState:
     pending: int = 0
     latch: Latch | None = None
     processed: dict[int, float] = field(default_factory=dict)
+    extension: str = "parquet"
 
 
 @dataclass

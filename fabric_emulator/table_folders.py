@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from open_mirroring.landing_zone.layout import file_name, file_number
+from open_mirroring.landing_zone.layout import file_number
 
 _SCHEMA_SUFFIX = ".schema"
 
@@ -44,22 +44,22 @@ def table_folders(zone: Path) -> list[TableFolder]:
     return sorted(found)
 
 
-def numbered_files(folder: Path) -> dict[int, Path]:
+def numbered_files(folder: Path, extension: str) -> dict[int, Path]:
     """The data files that lie directly in a folder, by number; nothing when there is no such folder.
 
-    Other names are not data (F-31): staged objects, text files and part files of Spark are passed over.
+    Other names are not data (F-31): staged objects, files of another extension and part files of Spark are passed over.
     """
     try:
         entries = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    numbers = ((file_number(entry.name), entry) for entry in entries)
+    numbers = ((_number(entry.name, extension), entry) for entry in entries)
     return {number: entry for number, entry in numbers if number is not None and entry.is_file()}
 
 
-def numbered_path(folder: Path, number: int) -> Path:
-    """Where the data file with this number lies or would lie."""
-    return folder / file_name(number)
+def _number(name: str, extension: str) -> int | None:
+    stem, _, ending = name.rpartition(".")
+    return file_number(f"{stem}.parquet") if ending == extension else None
 
 
 def _folders(parent: Path) -> Iterator[Path]:

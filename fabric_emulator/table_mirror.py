@@ -1,8 +1,9 @@
 """One table in one poll: look at the folder, apply what is next, latch what fails.
 
-Rules: F-13 keys never change; F-32 a missing number blocks the table; F-33 and F-37 a number below the next is not
-read; F-34 strictly in order (Microsoft Learn). A failed table stays failed until its bad file is replaced under the
-same name (F-40) or its folder recreated (F-72, F-75); field: nothing behind a bad file is read before that.
+Rules: F-13 keys never change; F-25 text keeps its marker; F-32 a missing number blocks the table; F-33 and F-37 a
+number below the next is not read; F-34 strictly in order (Microsoft Learn). A failed table stays failed until its bad
+file is replaced under the same name (F-40) or its folder recreated (F-72, F-75); field: nothing behind a bad file is
+read before that.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import NamedTuple
 
 from fabric_emulator.change_file import read_change_file
 from fabric_emulator.delta_table import MirroredDeltaTable, Progress
-from fabric_emulator.failures import TableFailure, needs_rebuild
+from fabric_emulator.failures import TableFailure, bad_file, needs_rebuild
 from fabric_emulator.file_identity import content_identity, folder_identity
 from fabric_emulator.settings import Settings
 from fabric_emulator.state import Latch, TableState
 from fabric_emulator.table_folders import TableFolder, numbered_files
 from fabric_emulator.table_metadata import TableMetadata, read_metadata
-from open_mirroring.landing_zone.layout import METADATA_FILE
+from open_mirroring.landing_zone.layout import METADATA_FILE, ROW_MARKER
 
 
 class Applied(NamedTuple):
@@ -92,8 +93,9 @@ class TableMirror:
             state.pending = sum(number > state.number for number in waiting)
 
     def _waiting(self) -> dict[int, Path]:
-        found = numbered_files(self._more_files) if self._more_files is not None else {}
-        return found | numbered_files(self._folder.path)
+        extension = self._state.extension
+        found = numbered_files(self._more_files, extension) if self._more_files is not None else {}
+        return found | numbered_files(self._folder.path, extension)
 
     def _metadata(self) -> TableMetadata | None:
         self._reading = (METADATA_FILE, content_identity(self._folder.path / METADATA_FILE))
@@ -105,6 +107,7 @@ class TableMirror:
                 "KeyColumnsChanged", f"keyColumns changed from {self._state.keys} to {list(metadata.keys)} (F-13)."
             )
         self._state.keys = list(metadata.keys)
+        self._state.extension = metadata.extension
         return metadata
 
     def _recover(self, found: Progress) -> None:
@@ -126,6 +129,8 @@ class TableMirror:
         except FileNotFoundError:  # the folder is being deleted: the next poll sees what became of it
             return None
         change = read_change_file(content, path.name, metadata, self._settings)
+        if metadata.text is not None and state.incremental and not change.incremental:
+            raise bad_file("InvalidRowMarker", f"{path.name} lacks {ROW_MARKER}, which earlier files had (F-25).")
         if folder_identity(self._folder.path) != state.life:
             return None
         after = Progress(

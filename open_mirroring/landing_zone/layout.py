@@ -23,7 +23,7 @@ READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
 PROCESSED_FOLDERS = (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER)
 """Where the service moves applied files (F-36), in the order in which a file may travel."""
 
-_NUMBERED = re.compile(r"^([0-9]{20})\.parquet$")
+_NUMBERED = re.compile(r"([0-9]{20})\.parquet")
 _DEVICE_NAMES = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
 _MAX_NAME = 128
 
@@ -37,7 +37,7 @@ def file_name(number: int) -> str:
 
 def file_number(name: str) -> int | None:
     """The number of a data file, or None for any other name."""
-    match = _NUMBERED.match(name)
+    match = _NUMBERED.fullmatch(name)
     return int(match.group(1)) if match and int(match.group(1)) > 0 else None
 
 

@@ -347,7 +347,7 @@ def test_health_of_a_server_that_is_not_there_is_empty() -> None:
 
 
 def test_files_wait_until_the_service_said_that_it_applied_them(tmp_path: Path) -> None:
-    """Also in a folder whose last file stays there after it was applied (F-48)."""
+    """Also in a folder whose last file stays there after it was applied (F-35)."""
     log = "watching\napplied dbo/orders 1 rows=3 version=1\napplied dbo/orders 2 rows=1 version=2\n"
     assert last_applied(log) == {"dbo.orders": 2}
     with claim(tmp_path / "demo") as place:

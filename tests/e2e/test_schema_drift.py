@@ -23,7 +23,7 @@ def pipeline(tmp_path: Path, spark) -> Pipeline:
 
 
 def test_a_new_nullable_column_goes_on_and_late_rows_of_the_old_list_too(pipeline: Pipeline) -> None:
-    """G-07, C-75: an older list is no drop, whenever it comes."""
+    """G-07, C-75, F-83, F-84: an older list is no drop, whenever it comes."""
     added = event(
         "INS",
         {"id": "2", "name": "Eve", "price": "2.00", "note": "x"},
@@ -52,7 +52,7 @@ def test_a_new_nullable_column_goes_on_and_late_rows_of_the_old_list_too(pipelin
 def test_what_the_target_cannot_follow_stops_the_table_before_it(
     pipeline: Pipeline, cols: tuple[tuple[str, str], ...], what: str
 ) -> None:
-    """G-07, F-87, T-44: nothing of the new form is published, and the way out is a load."""
+    """G-07, F-87, F-88, T-44: nothing of the new form is published, and the way out is a load."""
     row = {name: {"id": "2", "name": "Eve"}.get(name, "2.00") for name, _ in cols}
     pipeline.deliver("b.jsonl", event("INS", row, cols=cols, commit=12) + b"\n")
     _, published = pipeline.tick()

@@ -63,7 +63,10 @@ def explored(bounds: Bounds, **variant: Any) -> Outcome:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_interleaving_keeps_the_invariants_and_can_finish(name: str) -> None:
-    """I2, I7 to I12, I19, I20, I22: nothing breaks, and every state reaches the end or a stop with a cause."""
+    """I2, I7 to I12, I19, I20, I22: nothing breaks, and every state reaches the end or a stop with a cause.
+
+    F-31 to F-33, F-37, F-39: numbers without a hole, each created once, with the content that was sealed for it.
+    """
     outcome = explored(WORLDS[name])
     assert outcome.finding is None, f"\n{outcome.finding}"
     assert outcome.complete

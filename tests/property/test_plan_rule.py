@@ -114,7 +114,8 @@ def test_any_delivery_ends_in_the_fold_of_what_has_arrived_and_at_last_in_the_so
     """Applying files 1..K is the fold of all batches up to the published one, for every cut (G-09, I3, I17).
 
     Messages come at least once (C-85) and spread over partitions, in any order (C-87), transactions cut anywhere: what
-    is logged is published, and what comes late repairs it (C-88, G-05).
+    is logged is published, and what comes late repairs it (C-88, G-05). A file has one row for each key, an upsert or
+    a delete, so neither its order (F-34, F-59) nor applying it twice (F-51, F-53, F-54) makes a difference.
     """
     target = Target(story)
     for up_to in story.published_after:
@@ -176,6 +177,15 @@ def test_a_table_without_key_gets_every_insert_once(story: Story) -> None:
         assert target.inserted == Counter((c.key, dict(c.after or ())["v"]) for c in typable)
 
 
+@pytest.mark.parametrize("op", ["U", "D"])
+def test_a_table_without_key_stops_at_anything_but_an_insert_f12(op: str) -> None:
+    """No row could be found by it, so it is neither published nor passed over."""
+    after = None if op == "D" else (("id", "1"), ("v", "10"))
+    target = Target(Story([[(Change((0, 1, 1, 1), op, "1", after),)]], [1], {}), keys=())
+    with pytest.raises(PlanStop, match="KEYLESS_CHANGE"):
+        target.publish(1)
+
+
 def read_together(changes: pa.Table) -> pa.Table:
     """As they come out of a file of many tables: the codes of the streams name one that only another table has."""
     epochs = changes["epoch"].combine_chunks().dictionary_encode()
@@ -196,6 +206,16 @@ def wrote(minor: int, value: str, transaction: int = 1) -> Change:
 
 def left(minor: int, value: str) -> Change:
     return Change((0, 1, minor, 0), "K", "1", None, (("id", "1"), ("v", value)))
+
+
+def test_a_key_change_is_a_delete_and_an_upsert_of_a_whole_row() -> None:
+    """F-53 to F-56, G-03: the old key with NULLs beside it, the new one with everything."""
+    taken = Change((0, 1, 3, 1), "U", "2", (("id", "2"), ("v", "30")))
+    target = told([wrote(1, "10")], [left(3, "10"), taken])
+    target.publish(1)
+    rows = sorted(target.publish(2).rows.to_pylist(), key=lambda row: row["id"])
+    assert rows == [{"id": 1, "v": None, ROW_MARKER: 2}, {"id": 2, "v": 30, ROW_MARKER: 4}]
+    assert target.rows == {"2": "30"}
 
 
 def test_a_late_row_shows_what_a_key_change_of_its_transaction_removed() -> None:

@@ -61,9 +61,9 @@ def items(rows: Sequence[Row], *, marked: bool = True, marker_type: pa.DataType 
     return table
 
 
-def put(folder: Path, number: int, content: pa.Table | bytes, **options: Any) -> Path:
+def put(folder: Path, number: int, content: pa.Table | bytes, *, extension: str = "parquet", **options: Any) -> Path:
     """Publish a data file as a writer should: under another name, then in one step under its own."""
-    path, staged = folder / f"{number:020d}.parquet", folder / f"_{number}"
+    path, staged = folder / f"{number:020d}.{extension}", folder / f"_{number}"
     if isinstance(content, bytes):
         staged.write_bytes(content)
     else:

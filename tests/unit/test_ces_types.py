@@ -57,6 +57,7 @@ LANDING = {
 
 @pytest.mark.parametrize(("sql_type", "expected"), LANDING.items())
 def test_each_type_has_its_landing_type(sql_type: str, expected: str) -> None:
+    """F-80 to F-82: `xml` is a text, images are binary."""
     assert landing_type(sql_type) == expected
     assert arrow_type(expected) is not None
 
@@ -67,6 +68,7 @@ def test_each_type_has_its_landing_type(sql_type: str, expected: str) -> None:
      "varchar(9000)", "datetime2(8)", "float(54)", "int; drop table x", "varchar(max,2)", "char(max)", "nope(1)"],
 )  # fmt: skip
 def test_an_unknown_type_is_refused_by_name(sql_type: str) -> None:
+    """F-82: `geography` among them, of which no rendering is known."""
     with pytest.raises(TerminalError) as caught:
         landing_type(sql_type)
     assert caught.value.code == "TYPE_UNKNOWN"

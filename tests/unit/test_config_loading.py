@@ -553,6 +553,7 @@ def test_a_folder_of_mirrors(tmp_path: Path) -> None:
     ],
 )
 def test_mirrors_that_would_write_to_one_place_are_refused(tmp_path: Path, other: str, path: str) -> None:
+    """F-01: a landing zone has one mirror, and nothing else in it."""
     _write(tmp_path / "mirrors", a=_mirror("a"), b=other)
     with pytest.raises(ConfigError) as caught:
         load_mirrors(tmp_path / "mirrors")

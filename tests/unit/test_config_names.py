@@ -53,12 +53,13 @@ def _codes(tmp_path: Path, content: dict[str, Any]) -> list[tuple[str, str]]:
      " a", "con", "nul.x", "a.schema", "a.SCHEMA/b", "A\u030a", "x" * 129, "a*b", "a%2fb", "a:b"],
 )  # fmt: skip
 def test_a_target_that_is_no_safe_folder(tmp_path: Path, target: str) -> None:
-    """X-14, F-05: nothing leaves its folder, hides, or collides."""
+    """X-14, F-02, F-05: nothing leaves its folder, hides, or collides."""
     assert _codes(tmp_path, _mirror(target=target)) == [("NAME_UNSAFE", "tables[0].target")]
 
 
 @pytest.mark.parametrize(("one", "two"), [("dbo/a", "DBO/A"), ("Straße", "strasse"), ("a", "\uff41"), ("x", "x")])
 def test_targets_that_a_store_cannot_tell_apart(tmp_path: Path, one: str, two: str) -> None:
+    """F-02, X-14."""
     content = _mirror(target=one)
     content["tables"].append(content["tables"][0] | {"source": "dbo.b", "target": two})
     assert _codes(tmp_path, content) == [("NAME_COLLISION", "tables[1].target")]

@@ -54,6 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read_back(path: Path) -> None:
+    """F-30, F-50: ZSTD is one of the compressions that the target takes."""
     table = rows(5)
     written = write_data_file(path, table, SCHEMA, FOOTER)
     assert written == (5, path.stat().st_size, digest_of(table))
@@ -188,7 +189,7 @@ def rewritten(path: Path, table: pa.Table, *, counted: int | None = None, write_
 
 @pytest.mark.parametrize("statistics", [True, False])
 def test_the_check_names_what_is_wrong(path: Path, statistics: bool) -> None:
-    """F-50, I26 and the schema fence (I13), whether statistics tell or columns have to be read."""
+    """F-12, F-38, F-50, F-51, I26 and the schema fence (I13), whether statistics tell or columns have to be read."""
     good = rows(3)
     at = SCHEMA.names.index("__rowMarker__")
     loose = pa.schema([field.with_nullable(True) for field in SCHEMA])

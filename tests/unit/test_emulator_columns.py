@@ -40,6 +40,22 @@ def test_a_new_column_is_added_and_a_missing_one_is_null_in_new_rows(zone: Zone,
     assert zone.rows() == sorted(expected, key=repr)
 
 
+def test_a_renamed_column_is_a_new_one_and_only_a_new_folder_sheds_the_old(zone: Zone) -> None:
+    """F-85, F-88: columns are only ever added, until the folder is made anew."""
+    folder = zone.folder()
+    put(folder, 1, items([(4, 1, "a")]))
+    renamed = items([(4, 2, "b")]).rename_columns(["id", "title", MARKER])
+    put(folder, 2, renamed)
+    service = zone.service()
+    service.poll()
+    assert error_of(service) is None
+    assert zone.rows() == [(1, "a", None), (2, None, "b")]
+    put(recreate(zone, folder), 1, renamed)
+    service.poll()
+    assert zone.rows() == [(2, "b")]
+    assert DeltaTable(zone.tables / "dbo/items").schema().to_arrow().names == ["id", "title"]
+
+
 @pytest.mark.parametrize(("setting", "price"), [("null", None), ("keep", Decimal("1.50"))])
 def test_what_a_column_left_out_of_an_update_holds_is_a_switch(zone: Zone, setting: str, price: Decimal | None) -> None:
     """F-55 demands full rows; what a partial one does is assumed."""

@@ -119,6 +119,22 @@ def test_status_has_the_shape_of_the_rest_call_and_metrics_only_grow(zone: Zone)
     assert "00000000000000000003.parquet" in entry["error"]["message"]
 
 
+def test_a_table_is_incremental_from_its_first_marker_on(zone: Zone) -> None:
+    """F-58: a load is a snapshot however many files it has; one marker ends that for good."""
+    folder = zone.folder()
+    for number in (1, 2, 4):
+        put(folder, number, items([(number, "x")], marked=False))
+    put(folder, 3, items([(4, 3, "x")]))
+    put(folder, 5, items([(5, "x")], marked=False))
+    seen = []
+    for _ in range(4):
+        # A new service each time: what it has seen stands in the table.
+        service = zone.service(files_per_poll=1)
+        service.poll()
+        seen.append(service.status()["dbo.schema/items"]["status"])
+    assert seen == ["Snapshotting", "Snapshotting", "Replicating", "Replicating"]
+
+
 def test_monitoring_files_say_the_same_in_their_own_names(zone: Zone) -> None:
     put(zone.folder(), 1, items([(4, 1, "x")]))
     put(zone.folder("bad"), 1, b"")

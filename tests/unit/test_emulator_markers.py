@@ -65,7 +65,7 @@ _CHANGE = st.tuples(st.sampled_from([INSERT, UPDATE, DELETE, UPSERT]), st.intege
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.lists(st.lists(_CHANGE, max_size=9), min_size=1, max_size=4))
 def test_any_files_end_as_the_marker_table_says_row_by_row(changes: list[list[tuple[int, int]]]) -> None:
-    """F-34, F-51 to F-54: order inside a file counts, duplicates of marker 0 stay, wherever the files are cut."""
+    """F-34, F-51 to F-54, F-59: order inside a file counts, duplicates of marker 0 stay, wherever files are cut."""
     counter = itertools.count()
     files = [[(marker, key, f"v{next(counter)}") for marker, key in file] for file in changes]
     with TemporaryDirectory() as root:
@@ -79,7 +79,7 @@ def test_any_files_end_as_the_marker_table_says_row_by_row(changes: list[list[tu
 
 
 def test_keys_of_several_columns_and_of_every_type_find_their_rows(zone: Zone) -> None:
-    """F-11, F-56: a composite key is equal only if all its columns are; names of columns may be anything."""
+    """F-11: a composite key is equal only if all its columns are; names of columns may be anything."""
     key = pa.schema(
         [
             pa.field('select "k1"', pa.string()),
@@ -105,6 +105,23 @@ def test_keys_of_several_columns_and_of_every_type_find_their_rows(zone: Zone) -
     put(folder, 2, file((UPDATE, one, 10), (DELETE, other, 0)))
     zone.service().poll()
     assert zone.rows() == sorted([(*one, 10), (*third, 3)], key=repr)
+
+
+def _locations(*rows: tuple[str, str | None, int]) -> pa.Table:
+    columns = {"EmployeeID": [r[0] for r in rows], "EmployeeLocation": [r[1] for r in rows]}
+    return pa.table({**columns, MARKER: pa.array([r[2] for r in rows], pa.int32())})
+
+
+def test_the_documented_examples_end_as_they_say(zone: Zone) -> None:
+    """F-55, F-56: an update with the whole row; a key change as a delete of the old key and a row of the new one."""
+    moved, renamed = zone.folder("moved", keys=["EmployeeID"]), zone.folder("renamed", keys=["EmployeeID"])
+    start = [(f"E000{n}", "Redmond", INSERT) for n in (1, 2, 3)]
+    put(moved, 1, _locations(*start, ("E0001", "Bellevue", UPDATE)))
+    put(renamed, 1, _locations(("E0001", "Bellevue", INSERT)))
+    put(renamed, 2, _locations(("E0001", None, DELETE), ("E0002", "Bellevue", UPSERT)))
+    zone.service().poll()
+    assert zone.rows("dbo/moved") == [("E0001", "Bellevue"), ("E0002", "Redmond"), ("E0003", "Redmond")]
+    assert zone.rows("dbo/renamed") == [("E0002", "Bellevue")]
 
 
 def test_a_file_without_marker_inserts_all_its_rows(zone: Zone) -> None:

@@ -21,6 +21,43 @@ def _keys(folder: Path, *keys: str) -> None:
     (folder / "_metadata.json").write_text(json.dumps({"keyColumns": list(keys)}))
 
 
+def test_a_folder_that_appears_is_a_table_at_the_next_poll(zone: Zone) -> None:
+    """F-04, F-70: nobody registers it, and its neighbours go on."""
+    service = zone.service()
+    put(zone.folder("dbo.schema/first"), 1, items([(4, 1, "x")]))
+    assert [done.table for done in service.poll()] == ["dbo/first"]
+    put(zone.folder("new.schema/second"), 1, items([(4, 2, "y")]))
+    put(zone.zone / "dbo.schema/first", 2, items([(4, 3, "z")]))
+    assert sorted((done.table, done.number) for done in service.poll()) == [("dbo/first", 2), ("new/second", 1)]
+    assert zone.rows("new/second") == [(2, "y")]
+
+
+def test_the_events_file_at_the_root_is_no_table(zone: Zone) -> None:
+    """F-06."""
+    document = {"partnerName": "p", "sourceInfo": {"sourceType": "SQL", "sourceVersion": "2025"}}
+    (zone.zone / "_partnerEvents.json").write_text(json.dumps(document))
+    put(zone.folder(), 1, items([(4, 1, "x")]))
+    service = zone.service()
+    assert len(service.poll()) == 1
+    assert list(service.status()) == ["dbo.schema/items"]
+
+
+def test_what_lies_there_before_the_start_is_taken_from_number_one(zone: Zone) -> None:
+    """F-42: folders, metadata and first files of all tables, however many there are by then."""
+    service = zone.service()
+    service.stop()
+    for name in ("items", "other"):
+        folder = zone.folder(f"dbo.schema/{name}")
+        put(folder, 1, items([(1, "a"), (2, "b")], marked=False))
+        put(folder, 2, items([(2, 1, None)]))
+    assert service.poll() == []
+    service.start()
+    assert sorted((done.table, done.number) for done in service.poll()) == [
+        (f"dbo/{name}", number) for name in ("items", "other") for number in (1, 2)
+    ]
+    assert zone.rows("dbo/other") == zone.rows() == [(2, "b")]
+
+
 def test_a_deleted_folder_drops_its_table(zone: Zone) -> None:
     """F-71: the other one stays."""
     for name in ("items", "other"):
@@ -52,6 +89,59 @@ def test_a_recreated_folder_is_a_new_table_from_number_one(zone: Zone, files: in
     else:
         assert not zone.exists()
     assert service.status()["dbo.schema/items"]["metrics"]["processedRows"] == files
+
+
+def test_a_folder_that_is_deleted_in_part_is_still_the_table(zone: Zone) -> None:
+    """F-73: what a failed deletion leaves is no new life; the table is dropped when it is gone, and not before."""
+    folder = zone.folder()
+    for number in (1, 2):
+        put(folder, number, items([(0, number, "x")]))
+    service = zone.service()
+    service.poll()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    put(folder, 1, items([(0, 9, "again")]))
+    assert service.poll() == []
+    assert zone.rows() == [(1, "x"), (2, "x")]
+    shutil.rmtree(folder)
+    service.poll()
+    assert not zone.exists()
+
+
+def test_a_renamed_table_is_another_one_with_what_its_folder_holds(zone: Zone) -> None:
+    """F-74: nothing of the old one comes with it."""
+    old = zone.folder("dbo.schema/old")
+    put(old, 1, items([(4, 1, "x"), (4, 2, "y")]))
+    service = zone.service()
+    service.poll()
+    shutil.rmtree(old)
+    put(zone.folder("dbo.schema/new"), 1, items([(4, 2, "y")]))
+    assert [(done.table, done.number) for done in service.poll()] == [("dbo/new", 1)]
+    assert zone.rows("dbo/new") == [(2, "y")]
+    assert not zone.exists("dbo/old")
+
+
+def test_one_table_begins_again_and_the_others_never_notice(zone: Zone) -> None:
+    """F-75: deleted, gone, made again with a load, changes behind it; meanwhile the other one goes on."""
+    folder, other = zone.folder(), zone.folder("dbo.schema/other")
+    for number in (1, 2):
+        put(folder, number, items([(0, number, "old")]))
+        put(other, number, items([(0, number, "x")]))
+    service = zone.service()
+    service.poll()
+    shutil.rmtree(folder)
+    put(other, 3, items([(0, 3, "x")]))
+    assert [(done.table, done.number) for done in service.poll()] == [("dbo/other", 3)]
+    assert not zone.exists()
+    folder = zone.folder()
+    put(folder, 1, items([(1, "new"), (2, "new")], marked=False))
+    service.poll()
+    assert service.status()["dbo.schema/items"]["metrics"]["processedRows"] == 2
+    put(folder, 2, items([(2, 1, None)]))
+    service.poll()
+    assert zone.rows() == [(2, "new")]
+    assert zone.version("dbo/other") == 2, "one commit for each of its three files, and no other"
 
 
 def test_files_put_into_a_living_folder_do_not_make_it_a_new_one(zone: Zone) -> None:
@@ -105,7 +195,6 @@ def test_keys_may_be_added_to_a_table_that_had_none(zone: Zone) -> None:
         ('{"keyColumns": ["id"], "isUpsertDefaultRowMarker": "yes"}', "InvalidMetadata"),
         ('{"isUpsertDefaultRowMarker": true}', "InvalidMetadata"),
         ('{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}', "UnsupportedMetadata"),
-        ('{"FileFormat": "DelimitedText", "FileExtension": "tsv"}', "UnsupportedMetadata"),
     ],
 )
 def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, text: str, code: str) -> None:
@@ -120,8 +209,35 @@ def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, 
     assert len(service.poll()) == 1, "X-05: the property in any case"
 
 
+@pytest.mark.parametrize("strategy", [None, "SequentialFileName", "LastUpdateTimeFileDetection"])
+@pytest.mark.parametrize("upsert", [None, False, True])
+def test_order_of_files_and_meaning_of_rows_are_chosen_apart(
+    zone: Zone, strategy: str | None, upsert: bool | None
+) -> None:
+    """F-14 to F-16, F-43: rows without marker mean the same whatever the order, which is that of numbers or none."""
+    chosen = {"fileDetectionStrategy": strategy, "isUpsertDefaultRowMarker": upsert}
+    folder = zone.folder(**{name: value for name, value in chosen.items() if value is not None})
+    put(folder, 2, items([(1, "second")], marked=False))
+    put(folder, 1, items([(1, "first")], marked=False))
+    service = zone.service()
+    service.poll()
+    if strategy == "LastUpdateTimeFileDetection":
+        assert error_of(service) == "UnsupportedMetadata"
+        assert not zone.exists()
+    else:
+        assert zone.rows() == ([(1, "second")] if upsert else [(1, "first"), (1, "second")])
+
+
+def test_a_conditional_column_changes_nothing_f18(zone: Zone) -> None:
+    folder = zone.folder(ConditionalUpdateColumn="id")
+    put(folder, 1, items([(4, 2, "a"), (4, 1, "b")]))
+    put(folder, 2, items([(4, 2, "c")]))
+    zone.service().poll()
+    assert zone.rows() == [(1, "b"), (2, "c")]
+
+
 def test_metadata_arm_a_folder_whenever_they_come(zone: Zone) -> None:
-    """X-06 (field): files may lie there before."""
+    """F-10, X-06 (field): files may lie there before."""
     folder = zone.folder()
     (folder / "_metadata.json").unlink()
     put(folder, 1, items([(4, 1, "x")]))

@@ -299,7 +299,7 @@ def test_one_intent_is_open_at_a_time_and_none_in_a_stopped_table(publishing: Pu
 
 
 def test_an_intent_is_sealed_once(publishing: PublishLedger, table: str, reader: LedgerReader) -> None:
-    """I9: neither a late nor a mistaken second seal replaces the first, not even by the row's owner."""
+    """I9, F-39: neither a late nor a mistaken second seal replaces the first, not even by the row's owner."""
     row = sealed(publishing, table)
     for version in (row.version - 1, row.version):
         assert publishing.seal({table: (version, (staged(7),), DETAILS)}) == {table: Lost()}
@@ -372,7 +372,7 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
 def test_another_key_or_folder_of_a_mirrored_table_is_refused(
     publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
 ) -> None:
-    """F-13: keys never change; nothing of the declaration is kept, new tables included."""
+    """F-13, F-74: keys never change, folders neither; nothing of the declaration is kept, new tables included."""
     with pytest.raises(TerminalError) as refused:
         publishing.declare([OTHER, changed])
     assert refused.value.code == "TABLE_REDECLARED"

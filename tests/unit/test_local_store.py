@@ -78,7 +78,7 @@ def test_rename_consumes_its_source_and_keeps_the_etag(store: LocalStore) -> Non
 
 
 def test_rename_never_overwrites(store: LocalStore) -> None:
-    """I8: whatever is under the number stays, a link to nowhere included."""
+    """I8, F-33, F-37: whatever is under the number stays, a link to nowhere included."""
     created(store, FINAL, b"published")
     staged = created(store, STAGED, b"late")
     assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED

@@ -163,13 +163,14 @@ def test_a_table_that_was_never_established_may_have_no_folder() -> None:
 
 @pytest.mark.parametrize("marker", [None, "g0"])
 def test_another_incarnation_stops(marker: str | None) -> None:
+    """F-71, F-72, I12: the folder was deleted, or made anew by somebody."""
     finding = reconcile(replace(facts(1, item(1, F)), marker=marker))
     assert (finding.verdict, finding.code) == (Verdict.STOP, "INCARNATION_CHANGED")
 
 
 @pytest.mark.parametrize("etag", ["", "e-late"])
 def test_another_object_with_our_id_is_another_incarnation(etag: str) -> None:
-    """I12: a creation that arrived late can put our id into somebody else's folder, never the same object."""
+    """F-72, I12: a creation that arrived late can put our id into somebody else's folder, never the same object."""
     known = facts(1, item(1, F))
     known = replace(known, row=replace(known.row, marker_etag="e-first"), marker_etag="e-first")
     assert reconcile(known).code == "OK"
@@ -187,6 +188,7 @@ def test_changed_or_vanished_metadata_stops(matches: bool | None) -> None:
 
 
 def test_foreign_items_stop_and_are_shown_escaped_and_short() -> None:
+    """F-31, I23: what has no number of ours is not ours."""
     names = ["a\x1b[31m\r\n", "\u202egnp.exe", "x" * 5000, *(f"n{n}" for n in range(50))]
     foreign = tuple(ListedItem(name, Stage.FOREIGN, 1, "e") for name in names)
     finding = reconcile(replace(facts(1, item(1, F)), items=(item(1, F), *foreign)))
@@ -198,6 +200,7 @@ def test_foreign_items_stop_and_are_shown_escaped_and_short() -> None:
 
 
 def test_unsealed_intents_explain_no_number() -> None:
+    """F-33, F-39: numbers are given away by the ledger, with what they hold; any other is somebody else's."""
     for intent, code in (
         (None, "LEDGER_BEHIND"),
         (Intent(2, 5, Work("changes", 9)), "LEDGER_BEHIND"),
@@ -215,7 +218,7 @@ def test_a_number_that_was_moved_and_is_back_stops() -> None:
 
 
 def test_etags_count_in_the_folder_sizes_everywhere() -> None:
-    """What a move of the service does to ETags is documented nowhere."""
+    """F-37, I8; what a move of the service does to ETags is documented nowhere."""
     assert reconcile(facts(1, item(1, F, etag="other"))).code == "CONTENT_CHANGED"
     assert reconcile(facts(2, item(1, P, etag="other"), item(2, F))).code == "OK"
     assert reconcile(facts(2, item(1, P, size=99), item(2, F))).code == "CONTENT_CHANGED"

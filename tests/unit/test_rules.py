@@ -50,7 +50,7 @@ class TestMany:
     """C-20."""
 
     def test_one_t05(self):
-        """K-07 and a range, C-10 to C-12; F-13 is no rule of the book, C-123 is none at all."""
+        """K-07 and a range, C-10 to C-12; X-13 is no id of a rule, C-123 is none at all."""
 
 @pytest.mark.parametrize("x", [pytest.param(1, id="K-08 by its id"), pytest.param("K-09", id="none")], ids=["T-09"])
 async def test_by_parameters(x):

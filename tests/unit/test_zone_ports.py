@@ -89,7 +89,7 @@ def test_a_file_is_created_once_and_leaves_nothing_else(tmp_path: Path, path: st
 
 @pytest.mark.parametrize("path", CREATIONS)
 def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, path: str) -> None:
-    """X-06: on a store that shows half an object the outcome is unknown, and the repetition writes all of it."""
+    """F-10, F-38, X-06: on a store that shows half an object the outcome is unknown; the repetition is whole."""
     store = ShowsPartialObjects(tmp_path)
     ports = ZonePorts(store)
     assert ports.answer(TABLE, CREATIONS[path]) == protocol.Unknown()
@@ -102,6 +102,23 @@ def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, pat
     assert found is not None and found.data == whole[path]
     ports.answer(TABLE, protocol.Sweep(1, 0))
     assert names(store) == {path}, "what broke off is swept with the next confirmation"
+
+
+def test_metadata_are_whole_and_read_back_before_anything_is_published(tmp_path: Path) -> None:
+    """F-04, F-10: a new folder is marked and described first; only then may the table have an intent."""
+    store = LocalStore(tmp_path)
+    ports = ZonePorts(store)
+    state = protocol.step(protocol.start(), protocol.Owned(ROW))
+    asked: list[type[object]] = []
+    while not isinstance(state.request, protocol.Establish):
+        asked.append(type(state.request))
+        state = protocol.step(state, ports.answer(TABLE, state.request))
+    assert asked == [protocol.CreateMarker, protocol.ReadMarker, protocol.CreateMetadata, protocol.ReadMetadata]
+    assert store.read(METADATA) == layout.metadata_document(("id",))
+    assert names(store) == {MARKER, METADATA}
+    refused = protocol.step(protocol.State(protocol.ReadMetadata(), row=ROW), protocol.Metadata(False))
+    assert isinstance(refused.request, protocol.Stop)
+    assert refused.request.code == protocol.METADATA_CHANGED
 
 
 def test_the_marker_is_read_with_the_etag_of_its_object(tmp_path: Path) -> None:
@@ -212,7 +229,7 @@ def _die(source: str, target: str) -> bool:
 
 
 def test_a_rename_names_the_sealed_object_only(tmp_path: Path) -> None:
-    """I9: the ETag is the condition, and the number must be free."""
+    """I9, F-37 to F-39: the ETag is the condition, and the number must be free."""
     store = LocalStore(tmp_path)
     ports = ZonePorts(store)
     info = put(store, f"{STAGING}/1.a")
