@@ -17,8 +17,10 @@ from open_mirroring import verdicts as v
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import BatchContents, Publication, PublishedFile
 
-DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected")
-"""What can become of a logged change when it is published; with ``changes`` on the other side they add up (I1)."""
+DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
+"""What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""
+TAKEN = ("changes", "released")
+"""The changes of a publication's batches, and those that had waited for the end of their transactions."""
 
 _ROWS = {"changes": "published", "load": "loaded"}
 _PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20
@@ -260,9 +262,10 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
 
 def _check_changes(record: TableRecord, publication: Publication, name: str, problems: Problems) -> None:
     counts = publication.counts
-    changes, accounted = counts.get("changes", 0), sum(counts.get(one, 0) for one in DISPOSITIONS)
-    if changes != accounted:
-        problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, {accounted} have a disposition")
+    taken, accounted = (sum(counts.get(one, 0) for one in names) for names in (TAKEN, DISPOSITIONS))
+    if taken != accounted:
+        problems.add(v.COUNTS_DIFFER, f"{name} took {taken} changes, {accounted} have a disposition")
+    changes = counts.get("changes", 0)
     logged = sum(part.rows for part in record.contents if publication.batch_from < part.batch <= publication.batch_to)
     if changes != logged:
         problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, its batches hold {logged}")

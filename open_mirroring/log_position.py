@@ -34,6 +34,11 @@ class LogPosition(NamedTuple):
         return position_text(self.major, self.minor, self.sub)
 
     @property
+    def order(self) -> str:
+        """The position over all epochs of a table as one text that sorts like it."""
+        return position_order(self.epoch, self.text)
+
+    @property
     def transaction(self) -> tuple[int, str]:
         """What two changes of one source transaction have in common."""
         return (self.epoch, self.major)
@@ -58,6 +63,15 @@ class LogPosition(NamedTuple):
 def position_text(major: str, minor: str, sub: int) -> str:
     """The sortable text of a position inside its epoch."""
     return f"{major}:{minor}:{sub}"
+
+
+def position_order(epoch: int, text: str) -> str:
+    """A text that sorts over all epochs of a table as its positions do.
+
+    *text* is a position inside its epoch, or only its ``major``: that sorts below every change of this transaction and
+    above those of all before it.
+    """
+    return f"{epoch:06d}:{text}"
 
 
 def encode_key(values: Sequence[str]) -> str:

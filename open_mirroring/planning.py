@@ -11,6 +11,12 @@ that arrived after *published_batch* is always another one; an earlier one can b
 the rule of key changes (:func:`newest_effective`), when a late change of the same transaction turns out to be the row
 that it removed.
 
+Where transactions are held back until they are whole, the sets are cut by position as well: the target holds f of the
+batches up to *published_batch* and the positions up to *published_position*. Nothing in the argument asks for more than
+that the new set holds the old one, which it does as long as neither batch nor position falls: "arrived after" becomes
+"in the new set, not in the old". Every set that ends at a complete position holds each transaction as a whole or not
+at all, so the target shows no part of one (I4).
+
 Where events carry only what changed (G-04), what decides a key is a *row*: that of its newest change, completed by the
 changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
 complete another row without being the newest itself.
@@ -65,13 +71,16 @@ class KeyPlan(NamedTuple):
 
 
 def plan_key(
-    changes: Sequence[Logged], published_batch: int, untypable: Collection[LogPosition] = frozenset()
+    changes: Sequence[Logged],
+    published_batch: int,
+    untypable: Collection[LogPosition] = frozenset(),
+    published_position: str | None = None,
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
-    New is what lies in batches above *published_batch*; of equal positions the earliest batch counts. The new
-    changes are accounted for completely: 1 if published, plus duplicates, superseded and compacted, plus the new
-    ones among *untypable*.
+    New is what lies in batches above *published_batch* or above *published_position*; of equal positions the earliest
+    batch counts. The new changes are accounted for completely: 1 if published, plus duplicates, superseded and
+    compacted, plus the new ones among *untypable*.
 
     Args:
         changes: all logged changes of the key, dead letters among them.
@@ -79,7 +88,14 @@ def plan_key(
         untypable: positions of changes known to be dead letters. They decide nothing, so that the key keeps the state
             before them wherever batches were cut (G-09); but they are what a key change may have removed (G-03), and
             a repetition with other content is a conflict all the same (G-02).
+        published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
+            batches; None where it has all of them.
     """
+
+    def is_new(change: Logged) -> bool:
+        above = published_position is not None and change.position.order > published_position
+        return above or change.batch > published_batch
+
     ordered = sorted(changes, key=lambda change: (change.position, change.batch), reverse=True)
     unique: list[Logged] = []
     duplicates = 0
@@ -87,13 +103,13 @@ def plan_key(
         if unique and unique[-1].position == change.position:
             if not _same_content(unique[-1], change):
                 return KeyPlan(None, conflict=(change, unique[-1]))
-            duplicates += unique[-1].batch > published_batch
+            duplicates += is_new(unique[-1])
             unique[-1] = change  # the earlier batch, for the sort put it after
         else:
             unique.append(change)
-    fresh = sum(change.batch > published_batch and change.position not in untypable for change in unique)
+    fresh = sum(is_new(change) and change.position not in untypable for change in unique)
     newest = _deciding(unique, untypable)
-    had = _deciding([change for change in unique if change.batch <= published_batch], untypable)
+    had = _deciding([change for change in unique if not is_new(change)], untypable)
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
     if newest.after is not None and not newest.whole:

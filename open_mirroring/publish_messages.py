@@ -26,11 +26,17 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the next intent shall carry: changes up to a log batch, or some chunks of an initial load."""
+    """What the next intent shall carry: changes up to a log batch, or some chunks of an initial load.
+
+    Where transactions are held back, the changes are those from above *position_from* up to *position_to*; None is a
+    set without an end.
+    """
 
     kind: Literal["changes", "load"]
     batch_to: int
     chunk: str = ""
+    position_from: str | None = None
+    position_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class Intent:
 class TableRow:
     """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*.
 
-    *marker_etag* is the marker object that the table was established with; empty until then.
+    *marker_etag* is the marker object that the table was established with; empty until then. Of the batches up to
+    *published_batch* the target has the changes up to *published_position*; None: all of them.
     """
 
     version: int
@@ -59,6 +66,7 @@ class TableRow:
     intent: Intent | None = None
     stop: str | None = None
     marker_etag: str = ""
+    published_position: str | None = None
 
 
 # --- requests -------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from open_mirroring.verdicts import WAYS_OUT, Finding, Verdict
 RECENT_BATCHES = 100
 """Counts of messages are given over so many of the newest batches."""
 NO_COMPLETE_POSITION = "none: this source has none"
-"""Change event streaming spreads a table over partitions and tells nowhere that nothing older can come (C-31)."""
+"""A source tells nowhere that nothing older can come, or nobody asked: transactions are not held back (C-88)."""
 _SEQUENCE = 10**30
 """Numbers from here on are change sequences, of 35 digits (T-10)."""
 _RESUME = "mend the cause that the message names, then `open-mirroring resume`"
@@ -49,7 +49,11 @@ class BoundOffsets:
 
 @dataclass(frozen=True)
 class Marks:
-    """The four marks of a table. *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change."""
+    """The four marks of a table.
+
+    *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change. *complete_position* is
+    ``below epoch ordinal:major`` where transactions are held back (C-34), else it says why there is none.
+    """
 
     bound_offsets: BoundOffsets
     highest_position: str | None
@@ -65,7 +69,8 @@ class TableStatus:
         verdict: PASS, HOLD or STOP; None when the landing zone was not inspected and the ledger holds no stop.
         since: when the ledger's stop was set; None for a verdict of the inspection, which is of now.
         confirmed: K, the highest number that is published for certain; *applied* of these count as applied.
-        waiting_batches: log batches with changes of the table above its published batch, of *waiting_rows* rows.
+        waiting_batches: log batches with changes of the table above its published batch.
+        waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
@@ -165,7 +170,8 @@ def mirror_status(
     last_commit = recent[-1][2] if recent else None
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
-    gathered = _Tables(reader, tables, state.committed, offsets)
+    complete = _Complete(reader, state.committed, mirror)
+    gathered = _Tables(reader, tables, state.committed, offsets, complete)
     return MirrorStatus(
         mirror=mirror.name,
         taken_at=now,
@@ -187,14 +193,40 @@ def mirror_status(
     )
 
 
+class _Complete:
+    """The complete position of the log, as a person reads it."""
+
+    def __init__(self, reader: LedgerReader, committed: int, mirror: Mirror) -> None:
+        self._is_kept = mirror.consistency == "transaction"
+        self._known = reader.completeness(committed) if self._is_kept else None
+        self._partitions = mirror.source.ordered_partitions
+
+    def of(self, ordinals: Mapping[str, int]) -> str:
+        """For a table with these stream incarnations."""
+        if not self._is_kept:
+            return NO_COMPLETE_POSITION
+        position = self._known.position(ordinals) if self._known else None
+        if position is None:
+            told = len(self._known.told) if self._known else 0
+            return f"none yet: {told} of {self._partitions} partitions have shown a commit"
+        ordinal, _, major = position.partition(":")
+        return f"below {int(ordinal)}:{major}"
+
+
 class _Tables:
     """What a few queries for all tables together say of each."""
 
     def __init__(
-        self, reader: LedgerReader, tables: Mapping[str, TableState], committed: int, bound: BoundOffsets
+        self,
+        reader: LedgerReader,
+        tables: Mapping[str, TableState],
+        committed: int,
+        bound: BoundOffsets,
+        complete: _Complete,
     ) -> None:
         ids = [table.id for table in tables.values()]
         self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        self._complete = complete
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
@@ -213,11 +245,16 @@ class _Tables:
             way_out=way_out,
             since=None if stop is None else stop.since,
             notes=() if finding is None else finding.notes,
-            marks=Marks(self._bound, self._highest(table), NO_COMPLETE_POSITION, table.row.published_batch),
+            marks=Marks(
+                self._bound,
+                self._highest(table),
+                self._complete.of(self._epochs.get(table.id, {})),
+                table.row.published_batch,
+            ),
             confirmed=table.row.confirmed,
             applied=None if finding is None else finding.applied,
             waiting_batches=len({part.batch for part in waiting}),
-            waiting_rows=sum(part.rows for part in waiting),
+            waiting_rows=sum(part.rows for part in waiting) + table.waiting_rows,
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,

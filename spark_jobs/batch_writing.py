@@ -68,7 +68,8 @@ class BatchWriting:
         used = 2 * max(len(tasks), len(full))
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
         parts += joining.join(batch, attempt, used, parts, known, announced=bool(announced))
-        manifest = merge(parts, announced)
+        manifest = merge(parts, announced, self.reading.partitions)
+        self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return manifest
 
@@ -94,6 +95,17 @@ class BatchWriting:
         ]
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
+    def _check_partitions(self, manifest: Manifest) -> None:
+        """More partitions than the mirror file knows: what was called complete may lack what they brought."""
+        known = self.ledger.told_partitions() | manifest.told.keys() if manifest.partitions else set()
+        if len(known) > manifest.partitions:
+            counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
+            raise TerminalError(
+                "PARTITIONS_DIFFER",
+                f"{counted}: {sorted(known)[:10]}",
+                way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
+            )
+
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
         """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
         told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
@@ -118,12 +130,13 @@ class BatchWriting:
         return [*tasks, tuple(current)] if current else tasks
 
 
-def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = ()) -> Manifest:
-    """One manifest from the parts that the tasks returned."""
+def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
+    """One manifest from the parts that the tasks returned, of a source whose changes come in so many partitions."""
     counts: Counter[str] = Counter()
     columns: dict[str, dict[str, tuple[bool, str]]] = {}
     keyless: dict[str, Mapping[str, Any]] = {}
     reloads: dict[str, dict[str, list[int | None]]] = {}
+    told: dict[str, dict[str, str]] = {}
     for part in parts:
         counts.update(part["counts"])
         for table, lists in part["columns"].items():
@@ -138,6 +151,10 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])
                 seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
                 seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
+        for name, epochs in part["told"].items():
+            shown = told.setdefault(name, {})
+            for epoch, major in epochs.items():
+                shown[epoch] = max(major, shown.get(epoch, ""))
     return Manifest(
         files=[file for part in parts for file in part["files"]],
         counts=dict(counts),
@@ -148,6 +165,8 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         keyless_rejects=keyless,
         schemas=[AnnouncedSchema(*schema) for schema in announced],
         reloads=reloads,
+        partitions=partitions,
+        told=told,
     )
 
 

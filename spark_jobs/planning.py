@@ -24,6 +24,7 @@ from open_mirroring.planning import Logged, Row, plan_key
 from spark_jobs.certain_keys import certain_keys
 from spark_jobs.change_log_schema import INSERT, UPDATE
 from spark_jobs.partial_rows import carries_all, partial_keys, with_rows
+from spark_jobs.transaction_cut import Cut, published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
 Identity = tuple[str, str, str | None]
@@ -42,6 +43,7 @@ class TablePlan:
         stream_from: changes below this commit are in the initial load already (first incarnation only).
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
+        cut: where transactions are held back, which positions are published; None: all.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
     """
@@ -60,13 +62,15 @@ class TablePlan:
     types: Mapping[str, str]
     buckets: tuple[int, int] = (-1, 64)
     completing: bool = False
+    cut: Cut | None = None
 
 
 class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
-    *counts* add up: changes = published + compacted + duplicates + superseded + in_load + rejected (I1). *rejected*
-    are the dead letters found here, as the ledger records them.
+    *counts* add up: changes + released = published + compacted + duplicates + superseded + in_load + rejected + waiting
+    (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the ledger
+    records them.
     """
 
     rows: pa.Table
@@ -91,17 +95,23 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
 
     Args:
         plan: the table and what is known of it.
-        new: the table's changes in the new batches.
+        new: the table's changes in the new batches; where transactions are held back, those that waited too.
         read_history: given keys, their changes in *history_files*.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
             ``ROW_INCOMPLETE`` (G-04).
     """
-    floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
-    result = _Result(plan, new.num_rows)
+    floor = "" if plan.highest is None else plan.highest.order
     changes = _eligible(plan, new)
-    result.counts["in_load"] = new.num_rows - changes.num_rows
+    if plan.cut is None:
+        result = _Result(plan, new.num_rows)
+        result.counts["in_load"] = new.num_rows - changes.num_rows
+    else:
+        floor = min(floor, plan.cut.position_from)
+        result = _Result(plan, _arrived(plan, new))
+        result.counts["in_load"] = _arrived(plan, new) - _arrived(plan, changes)
+        changes, result.counts["released"], result.counts["waiting"] = take(plan.cut, plan.batch_from, changes)
     uncertain = {key for _, _, key in plan.rejected if key is not None}
     if plan.completing:
         uncertain |= partial_keys(changes, plan.types)
@@ -115,6 +125,7 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
     if pending:
         history = _eligible(plan, read_history(sorted(pending)))
+        history = history if plan.cut is None else published(plan.cut, history)
         known = pa.concat_tables([_of_keys(changes, pending), history])
         while pending:
             pending = result.decide(known, pending)
@@ -127,6 +138,7 @@ class _Result:
     def __init__(self, plan: TablePlan, logged: int) -> None:
         self._plan = plan
         self._rejected_before = plan.rejected
+        self._published_position = None if plan.cut is None else plan.cut.position_from
         self._rejected: dict[Identity, dict[str, Any]] = {}
         self._rows: list[pa.Table] = []
         self._bounds: list[str] = []
@@ -167,7 +179,7 @@ class _Result:
         completed: dict[int, Row] = {}
         counted: dict[str, Counter[str]] = {}
         for key, changes in by_key.items():
-            decided = plan_key(changes, self._plan.batch_from, untypable[key])
+            decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
             if decided.conflict:
                 raise _conflict(key, *decided.conflict)
             if decided.incomplete:
@@ -263,6 +275,10 @@ def _refuse_keyless(changes: pa.Table) -> None:
             "KEYLESS_CHANGE",
             f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
         )
+
+
+def _arrived(plan: TablePlan, changes: pa.Table) -> int:
+    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
 
 
 def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:

@@ -6,7 +6,7 @@ only where its positions reach up to the new ones, before any file is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,11 +17,13 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
-from open_mirroring.log_position import LogPosition
+from open_mirroring.ledger.unpublished import Unpublished, reaching, unpublished
+from open_mirroring.log_position import LogPosition, position_order
 from open_mirroring.publishing import Intent
 from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
 from spark_jobs.staging import StageTarget
+from spark_jobs.transaction_cut import Cut
 from spark_jobs.typed_rows import landing_columns
 
 ROWS_PER_TASK = 125_000
@@ -29,11 +31,15 @@ ROWS_PER_TASK = 125_000
 
 
 class Prepared(NamedTuple):
-    """One table's publication: its plans (one per range of key buckets) and the schema its files will have."""
+    """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
+
+    *rows* is how many log rows it reads; of new batches *waiting* more are not read, for their transactions go on.
+    """
 
     plans: list[tuple[TablePlan, StageTarget]]
     schema: TableSchema
     rows: int
+    waiting: int = 0
 
 
 class Preparation:
@@ -54,15 +60,19 @@ class Preparation:
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
-            new = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
+            ordinals = epochs.get(state.id, {})
+            logged = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
+            new = unpublished(self._reader, state, intent.work, logged, ordinals)
             try:
                 schema, types = self._schema(state, lists.get(state.id, []))
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
-                plan = self._plan(state, intent, new, epochs.get(state.id, {}), schema, types, known)
+                plan = self._plan(state, intent, new, ordinals, schema, types, known)
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue
-            prepared[state.id] = self._cut(plan, state, intent, schema, sum(part.rows for part in new))
+            rows = sum(part.rows for part in (*new.arrived, *new.released))
+            cut = self._cut(plan, state, intent, schema, rows)
+            prepared[state.id] = cut._replace(waiting=sum(part.rows for part in new.waiting))
         return prepared
 
     def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
@@ -90,23 +100,25 @@ class Preparation:
         self,
         state: TableState,
         intent: Intent,
-        new: Sequence[BatchContents],
+        new: Unpublished,
         epochs: Mapping[str, int],
         schema: TableSchema,
         types: Mapping[str, str],
         rejected: frozenset[Identity],
     ) -> TablePlan:
-        unknown = sorted({part.epoch for part in new} - epochs.keys())
+        unknown = sorted({part.epoch for part in new.arrived} - epochs.keys())
         if unknown:
             raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
         completing = bool(self._declared[state.source].complete_rows)
-        highest, history = self._history(state.source, intent.batch_from, new, epochs, whole=completing)
+        start, end = intent.work.position_from, intent.work.position_to
+        batches = tuple(sorted({part.batch for part in new.arrived}))
+        highest, history = self._history(state.source, intent.batch_from, new, epochs, start, whole=completing)
         return TablePlan(
             table_id=state.id,
             source=state.source,
             keys=state.keys,
             batch_from=intent.batch_from,
-            new_files=_files(new),
+            new_files=_files([*new.arrived, *new.released]),
             history_files=history,
             highest=highest,
             epochs=epochs,
@@ -115,33 +127,34 @@ class Preparation:
             columns=schema.columns,
             types=types,
             completing=completing,
+            cut=None if start is None else Cut(start, end, batches),
         )
 
     def _history(
         self,
         source: str,
         batch_from: int,
-        new: Sequence[BatchContents],
+        new: Unpublished,
         epochs: Mapping[str, int],
+        start: str | None,
         *,
         whole: bool,
     ) -> tuple[LogPosition | None, tuple[str, ...]]:
         """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
 
-        Changes of earlier transactions cannot matter: what is new is newer than all of them. The *whole* history is
-        for rows that earlier changes complete.
+        Changes of earlier transactions cannot matter: what is new is newer than all of them; nor can those above
+        *start*, which the target does not have. The *whole* history is for rows that earlier changes complete.
         """
-        highest = self._reader.highest(source, batch_from) if batch_from and new else {}
+        highest = self._reader.highest(source, batch_from) if batch_from and (new.arrived or new.released) else {}
         if not highest:
             return None, ()
-        lowest = min(LogPosition.parse(epochs[part.epoch], part.lowest) for part in new)
-        reaching = {
-            epoch: lowest.major if epochs[epoch] == lowest.epoch and not whole else ""
-            for epoch in highest
-            if epochs[epoch] >= lowest.epoch or whole
-        }
+        lowest = min(_transactions(new, epochs, start))
+        reached = dict.fromkeys(highest, "") if whole else reaching(lowest, epochs)
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-        return top, _files(self._reader.history(source, batch_from, reaching))
+        history = self._reader.history(source, batch_from, reached)
+        if start is not None:
+            history = [part for part in history if position_order(epochs[part.epoch], part.lowest) <= start]
+        return top, _files(history)
 
     def _cut(self, plan: TablePlan, state: TableState, intent: Intent, schema: TableSchema, rows: int) -> Prepared:
         footer = Footer(
@@ -157,6 +170,16 @@ class Preparation:
         ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
         plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
+
+
+def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None) -> Iterator[str]:
+    """Where the first new transaction of each part begins."""
+    for part in new.arrived:
+        yield position_order(epochs[part.epoch], LogPosition.parse(0, part.lowest).major)
+    if new.released and start is not None:
+        # What is released lies above the start, whatever else its batch holds.
+        epoch, major, *_ = start.split(":")
+        yield f"{epoch}:{major}"
 
 
 def _files(contents: Sequence[BatchContents]) -> tuple[str, ...]:

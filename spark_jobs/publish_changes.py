@@ -25,6 +25,7 @@ from open_mirroring.gating import gate
 from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.unpublished import next_changes
 from spark_jobs.job import job_main, run_job
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared
@@ -102,15 +103,15 @@ class _ChangesWork:
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work]:
-        """Everything committed, for tables that pass and of which a new batch holds changes."""
-        committed = self._reader.mirror().committed
+        """Everything committed, or complete, for tables that pass and of which it holds something new."""
         ready = {
-            state.source: rows[t].published_batch
+            state.source: state._replace(row=rows[t])
             for t, state in tables.items()
             if state.source in self._passing and state.load_state != "pending"
         }
-        active = self._reader.contents(ready, committed)
-        return {t: protocol.Work("changes", committed) for t, state in tables.items() if state.source in active}
+        whole = self._mirror.consistency == "transaction"
+        work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
+        return {t: work[state.source] for t, state in tables.items() if state.source in work}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
         """Plan, type and stage the changes of the intents in the workers."""
@@ -131,7 +132,7 @@ class _ChangesWork:
         for part in parts:
             if part.stop is not None:
                 return protocol.CannotStage(*part.stop)
-        counts: dict[str, int] = {}
+        counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
         for part in parts:
             for name, count in part.counts.items():
                 counts[name] = counts.get(name, 0) + count

@@ -21,6 +21,7 @@ from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.log_writing import LogWriter
+from spark_jobs.sources.capture_gaps import partition_of
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
 from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of, ordinary_rows_of
 from spark_jobs.sources.message_blocks import Block
@@ -205,18 +206,22 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
 
 
 class Notes:
-    """What the driver must know of rows: dead letters without a table or hiding a table's key, and full loads."""
+    """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], reading: Reading) -> None:
-        self._has_loads = reading.has_loads
+        self._has_loads, self._keeps_positions = reading.has_loads, reading.partitions > 0
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
         self._keyless: dict[str, Mapping[str, Any]] = {}
         self._reloads: dict[str, dict[str, list[int | None]]] = {}
+        self._told: dict[str, dict[str, str]] = {}
 
     def take(self, rows: Iterable[LogRow]) -> None:
         """Look at rows that are about to be written."""
         for row in rows:
+            if self._keeps_positions and row.epoch and row.pos:
+                seen = self._told.setdefault(partition_of(row.origin), {})
+                seen[row.epoch] = max(seen.get(row.epoch, ""), row.pos.partition(":")[0])
             if row.kind == CHANGE and self._has_loads:
                 is_load = (row.pos or "").startswith(LOAD_MAJOR)
                 self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
@@ -248,7 +253,12 @@ class Notes:
 
     def to_dict(self) -> dict[str, Any]:
         """This part's share of the manifest."""
-        return {"homeless_rejects": self._homeless, "keyless_rejects": self._keyless, "reloads": self._reloads}
+        return {
+            "homeless_rejects": self._homeless,
+            "keyless_rejects": self._keyless,
+            "reloads": self._reloads,
+            "told": self._told,
+        }
 
 
 def graver(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:

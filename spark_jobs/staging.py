@@ -25,6 +25,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.publishing import StagedFile
 from spark_jobs.log_reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
+from spark_jobs.transaction_cut import rows_of
 
 _NAMES = 3
 _CREATIONS_AT_ONCE = 16
@@ -79,7 +80,10 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
             footer = target.footer
             is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
             try:
-                new = new if pc.all(is_new).as_py() is not False else new.filter(is_new)
+                if plan.cut is not None:
+                    new = new.filter(rows_of(plan.cut, footer.batch_from))
+                elif pc.all(is_new).as_py() is False:
+                    new = new.filter(is_new)
                 planned = plan_table(plan, new, _History(task.log_root, plan))
             except PlanStop as stop:
                 staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))

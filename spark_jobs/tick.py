@@ -99,6 +99,6 @@ def tick(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
         files=published.files,
         held=published.held,
         stopped={**stopped, **published.stopped},
-        waiting=[s for s, table in tables.items() if s in logged or table.load_state == "pending"],
+        waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from open_mirroring.complete_position import Completeness
 from open_mirroring.config import load_mirror
 from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger import open_ledger
@@ -84,6 +85,11 @@ class HandMadeMirror:
             bounds = {"min_pos": position, "max_pos": position, "files": "[]"}
             self.insert(t.batch_table, mirror="shop", source=source, batch=number, epoch=epoch, rows=rows, **bounds)
         self.set_mirror(committed=number)
+
+    def set_completeness(self, number: int, known: Completeness) -> None:
+        with self.ledger.begin() as db:
+            values = {"completeness": known.to_json()}
+            db.execute(t.log_batch.update().where(t.log_batch.c.number == number).values(**values))
 
     def audit(self) -> list[tuple[str | None, str, dict[str, Any]]]:
         """The audit's entries in order: source, event, detail."""

@@ -29,7 +29,7 @@ from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
-from open_mirroring.config.source import Source
+from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.tables import Table, table_collisions
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
@@ -101,6 +101,12 @@ class Mirror(Section):
     )
     change_log: PathText = Field(description="Folder of the change log, a Delta table.")
     tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
+    consistency: Literal["key", "transaction"] = Field(
+        default="key",
+        description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
+        "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
+        "that has a complete position.",
+    )
     schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
@@ -109,6 +115,14 @@ class Mirror(Section):
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
 
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))
+
+    @field_validator("consistency")
+    @classmethod
+    def _consistency(cls, consistency: str, info: ValidationInfo) -> str:
+        source = info.data.get("source")
+        if consistency == "transaction" and isinstance(source, Source):
+            check_complete_position(source)
+        return consistency
 
     @field_validator("tables")
     @classmethod

@@ -30,6 +30,8 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
     "database": ((_CES,), ("capture", "files", "kafka")),
     "gap_timeout_minutes": ((_CES,), ("capture",)),
+    "partition_key_scheme": ((_CES,), ("capture", "files", "kafka")),
+    "partition_count": ((_CES,), ("capture", "files", "kafka")),
     "binary": ((_MESSAGE,), ("files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
@@ -91,6 +93,16 @@ class Source(Section):
         description="For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
         "missing ones; then the mirror stops (C-93). Default: 60.",
     )
+    partition_key_scheme: Literal["none", "stream-group", "table", "column"] | None = Field(
+        default=None,
+        description="For sqlserver-ces: the @partition_key_scheme of the stream group (C-87). Only with one that keeps "
+        "order inside partitions the stream has a complete position (C-88). Default: none, that is round robin.",
+    )
+    partition_count: Positive | None = Field(
+        default=None,
+        description="For sqlserver-ces: number of partitions that carry changes of the stream group; a transaction is "
+        "whole once all of them have shown a later one (C-34). Default: 1 with the scheme stream-group.",
+    )
     binary: Literal["hex", "base64"] | None = Field(
         default=None,
         description="For qlik-message in JSON: how binary values are spelled (K-35). Default: hex, with or without 0x.",
@@ -148,6 +160,13 @@ class Source(Section):
     )
 
     @property
+    def ordered_partitions(self) -> int:
+        """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
+        if self.partition_key_scheme in (None, "none") or self.layout == "bare":
+            return 0
+        return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
+
+    @property
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
         topics = f"{', '.join(self.topics)} of " if self.topics else ""
@@ -199,3 +218,28 @@ class Source(Section):
         return (
             "wrapped" if value is None and name == "layout" and (chosen in formats and transport == "files") else value
         )
+
+
+def check_complete_position(source: Source) -> None:
+    """Refuse a source that never tells that nothing older can come (C-34, C-88).
+
+    Raises:
+        PydanticCustomError: ``COMBINATION_INVALID`` or ``SETTING_MISSING``, with the setting that would help.
+    """
+    key = "set `consistency: key`: every row is exact, and late changes repair it"
+    if source.format == _MESSAGE:
+        what = "messages of Qlik tell no end of a transaction that could be waited for (K-26): no complete position"
+        raise names.refusal("COMBINATION_INVALID", what, key)
+    if source.format == _CHANGE_TABLE:
+        what = "a complete position of change tables is not built yet"
+        raise names.refusal("NOT_YET_SUPPORTED", what, key)
+    if source.partition_key_scheme in (None, "none"):
+        what = "changes spread round robin over partitions have no complete position (C-88)"
+        way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
+        raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
+    if source.layout == "bare":
+        what = "bare lines do not tell the partition that a message came from"
+        raise names.refusal("COMBINATION_INVALID", what, f"use the layout wrapped; or {key}")
+    if not source.ordered_partitions:
+        what = f"with partitions by {source.partition_key_scheme} their number must be known (C-34)"
+        raise names.refusal("SETTING_MISSING", what, "name those that carry changes: `partition_count: 4`")

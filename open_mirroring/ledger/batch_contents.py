@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from open_mirroring.complete_position import Completeness, advance
 from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import NEEDS_RESET
@@ -22,6 +23,7 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     """Record what batch *number* holds, inside the transaction that completes it."""
     _record_files(db, mirror, number, manifest)
     _record_fragments(db, mirror, number, bound_at, manifest)
+    _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
     _record_tables(db, mirror, manifest)
 
@@ -72,6 +74,23 @@ def _record_fragments(db: Connection, mirror: str, number: int, bound_at: dateti
                 files=json.dumps(fragment["files"]),
             )
         )
+
+
+def _record_completeness(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+    """What is complete after this batch, from the one before and the events of which pieces are missing by now."""
+    if not manifest.partitions:
+        return
+    c = t.log_batch.c
+    before = db.scalar(sa.select(c.completeness).where(c.mirror == mirror, c.number == number - 1))
+    f = t.open_fragment.c
+    waiting = db.execute(sa.select(f.epoch, f.pos).where(f.mirror == mirror)).tuples()
+    after = advance(
+        None if before is None else Completeness.from_json(before),
+        manifest.told,
+        manifest.partitions,
+        [(epoch, pos.partition(":")[0]) for epoch, pos in waiting],
+    )
+    db.execute(t.log_batch.update().where(c.mirror == mirror, c.number == number).values(completeness=after.to_json()))
 
 
 def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:

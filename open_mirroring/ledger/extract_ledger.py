@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.complete_position import Completeness
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -121,6 +122,14 @@ class ExtractLedger:
                 OpenFragment(f.identity, f.epoch, f.pos, f.since_batch, f.since, tuple(json.loads(f.files)))
                 for f in db.execute(query)
             ]
+
+    def told_partitions(self) -> set[str]:
+        """The partitions of the source that have shown a position, as far as a complete position is kept."""
+        c, m = t.log_batch.c, t.mirror.c
+        query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
+        with self._engine.begin() as db:
+            text = db.scalar(query.where(m.name == self._mirror))
+        return set() if text is None else {*Completeness.from_json(text).told}
 
     def schemas(self) -> list[AnnouncedSchema]:
         """Every structure that the source announced in committed batches."""

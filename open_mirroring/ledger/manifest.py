@@ -53,6 +53,8 @@ class Manifest:
         fragments: open ones after this batch, and the identities that this batch closed.
         rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
+        partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
+        told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -65,6 +67,8 @@ class Manifest:
     keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+    partitions: int = 0
+    told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

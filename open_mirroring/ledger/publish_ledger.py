@@ -196,6 +196,7 @@ def table_row(row: Any) -> TableRow:
         intent=_intent_of(row.intent),
         stop=row.stop_code,
         marker_etag=row.marker_etag,
+        published_position=row.published_position,
     )
 
 
@@ -228,7 +229,9 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
         "columns": json.dumps(details["columns"], ensure_ascii=False),
     }
     if intent.work.kind == "changes":
-        values["published_batch"] = intent.work.batch_to
+        values |= {"published_batch": intent.work.batch_to, "published_position": intent.work.position_to}
+        let_in, let_out = (details["counts"].get(name, 0) for name in ("waiting", "released"))
+        values["waiting_rows"] = (row.waiting_rows or 0) + let_in - let_out
         return values
     plan = json.loads(row.load_plan)
     plan["done"] = [*plan["done"], *json.loads(intent.work.chunk)]
@@ -250,7 +253,8 @@ def _record_publication(db: Connection, row: Any, intent: Intent) -> None:
         "batch_to": intent.work.batch_to,
         "confirmed_at": now,
     }
-    db.execute(t.publication.insert().values(version=row.version, counts=json.dumps(details["counts"]), **common))
+    own = {"version": row.version, "position_to": intent.work.position_to, "counts": json.dumps(details["counts"])}
+    db.execute(t.publication.insert().values(**own, **common))
     files = [
         {
             "number": intent.first_number + index,

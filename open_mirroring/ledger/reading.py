@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.complete_position import Completeness
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
@@ -32,7 +33,11 @@ class MirrorState(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger knows it. *stream_from* and *load_plan* belong to its initial load."""
+    """A mirrored table as the ledger knows it.
+
+    *stream_from* and *load_plan* belong to its initial load. *waiting_rows* changes of published batches wait for the
+    end of their transactions.
+    """
 
     id: str
     source: str
@@ -45,6 +50,7 @@ class TableState(NamedTuple):
     stream_from: str | None
     stop_code: str | None
     stop_what: str | None
+    waiting_rows: int = 0
 
 
 class BatchContents(NamedTuple):
@@ -83,7 +89,10 @@ class PublishedFile(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A confirmed publication of a table: its log batches (from excluded, to included) and what became of changes."""
+    """A confirmed publication of a table: its log batches (from excluded, to included) and what became of changes.
+
+    *position_to* is where transactions were cut; None: nothing was held back.
+    """
 
     version: int
     kind: str
@@ -91,6 +100,7 @@ class Publication(NamedTuple):
     batch_to: int
     counts: dict[str, int]
     confirmed_at: datetime
+    position_to: str | None = None
 
 
 class LedgerReader:
@@ -126,6 +136,7 @@ class LedgerReader:
                     row.stream_from,
                     row.stop_code,
                     row.stop_what,
+                    row.waiting_rows or 0,
                 )
                 for row in rows
             }
@@ -166,6 +177,14 @@ class LedgerReader:
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
         with self._engine.connect() as db:
             return [_contents(row) for row in db.execute(query.order_by(c.batch))]
+
+    def completeness(self, batch: int) -> Completeness | None:
+        """How complete the log was after a batch; None where no complete position was kept then."""
+        c = t.log_batch.c
+        query = sa.select(c.completeness).where(c.mirror == self._mirror, c.number == batch)
+        with self._engine.connect() as db:
+            text = db.scalar(query)
+        return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
@@ -226,6 +245,7 @@ class LedgerReader:
                     row.batch_to,
                     json.loads(row.counts),
                     row.confirmed_at,
+                    row.position_to,
                 )
                 for row in db.execute(query.order_by(c.version))
             ]

@@ -75,6 +75,8 @@ log_batch = Table(
     Column("manifest", Text, nullable=False),
     Column("bound_at", Moment, nullable=False),
     Column("committed_at", Moment, nullable=False),
+    # What the source's partitions had shown after the batch; null where nobody asked for a complete position.
+    Column("completeness", Text),
 )
 
 batch_table = Table(
@@ -154,6 +156,10 @@ mirrored_table = Table(
     Column("marker_etag", String(200), nullable=False, default=""),
     Column("confirmed", BigInteger, nullable=False, default=0),
     Column("published_batch", BigInteger, nullable=False, default=0),
+    # Of these batches the target has the changes up to this position over all epochs; null: all of them.
+    Column("published_position", String(220)),
+    # Changes of these batches above that position: they wait for the end of their transactions.
+    Column("waiting_rows", BigInteger),
     Column("intent", Text),
     Column("columns", Text, nullable=False, default="[]"),
     # none | pending | loaded; while pending, changes are logged and not published.
@@ -229,6 +235,8 @@ publication = Table(
     Column("kind", String(10), nullable=False),
     Column("batch_from", BigInteger, nullable=False),
     Column("batch_to", BigInteger, nullable=False),
+    # The position over all epochs at which transactions were cut; null: nothing was held back.
+    Column("position_to", String(220)),
     # changes, upserts, deletes, compacted, duplicates, superseded, rejected: they add up (I1).
     Column("counts", Text, nullable=False),
     Column("confirmed_at", Moment, nullable=False),

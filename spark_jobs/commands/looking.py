@@ -44,6 +44,10 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")
+        if mirror.consistency == "key":
+            print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
+        else:
+            print("  consistency   transaction: changes wait until every partition has shown a later commit (C-34)")
     return Exit.DONE
 
 

@@ -71,15 +71,21 @@ def holes(root: Path, files: Sequence[SourceFile], bound: Mapping[str, int]) -> 
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
-        match = _CAPTURED.fullmatch(file.name)
-        if match:
-            partitions[match[1]].append(file)
+        partition = partition_of(file.name)
+        if partition != file.name:
+            partitions[partition].append(file)
     found = []
     for partition, its in partitions.items():
         new = {file.name for file in its if file.size > bound.get(file.name, 0)}
         if new:
             found += _holes_of(partition, _runs(root, its, new), new)
     return found
+
+
+def partition_of(origin: str) -> str:
+    """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
+    match = _CAPTURED.fullmatch(origin)
+    return match[1] if match else origin
 
 
 def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:

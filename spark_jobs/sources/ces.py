@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces_changes import NOTHING_NOTICED, Outcome, SourceTable, announced_key, bucket, change
+from spark_jobs.sources.ces_changes import NOTHING_NOTICED, Outcome, SourceTable, bucket, change, stale_key
 from spark_jobs.sources.ces_envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
 from spark_jobs.sources.decoded import (
     Damage,
@@ -133,7 +133,7 @@ class CesDecoder:
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
-                key = refusal.key or announced_key(data, table)
+                key = stale_key(event, data, table, refusal.key)
                 row = row._replace(tbl=table.source, key=key, bucket=bucket(key))
             return Outcome((row,))
 

@@ -6,6 +6,7 @@ changes at one place: the old key leaves (sub 0), the new one is set (sub 1) (G-
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import NamedTuple
 
@@ -189,8 +190,58 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
         return 1
 
 
-def announced_key(data: Data, table: SourceTable) -> str | None:
-    """The key of a change that could not be read, as far as ``pkkey`` tells it: a stale row to look after."""
+def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
+    """The key of the row that a change which could not be read leaves out of date.
+
+    None where that is not known, or where an UPDATE may have given its row another key: then the old key's row would
+    stay at the target and no later change would remove it (G-03, C-73).
+
+    Args:
+        event: the change.
+        data: its payload.
+        table: its table.
+        key: the key that was read before the change was refused; None tells to look what ``pkkey`` says.
+    """
+    key = key or _announced_key(data, table)
+    images = data.eventrow or data.eventdata
+    if event.operation != "UPD" or key is None:
+        return key
+    if images is None:
+        return None
+    try:
+        columns = table.columns(bytes(data.eventsource.cols))
+        old = _key_alone(columns, table, images.old)
+        if old is None:
+            return key  # without old key values the current row is trusted here as elsewhere
+        return old if old == _key_alone(columns, table, images.current) else None
+    except Refusal:
+        return None
+
+
+def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str | None:
+    """The key in an image of which the rest may be unreadable; None where it has no values for the key columns.
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``, ``KEY_MISSING`` or ``KEY_INVALID``: which key it has cannot be told.
+    """
+    if text is None or _is_empty(text):
+        return None
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("ROW_MALFORMED", f"a row is no JSON object: {error}") from error
+    if not isinstance(pairs, tuple):
+        raise Refusal("ROW_MALFORMED", "a row is no JSON object")
+    values = [(name, value) for name, value in pairs if name in table.key_names]
+    if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
+        raise Refusal("ROW_MALFORMED", "the key of a row is not told once, by plain values")
+    if len(values) < len(table.key_names):
+        return None
+    return key_json(columns.key_texts(dict(values)))
+
+
+def _announced_key(data: Data, table: SourceTable) -> str | None:
+    """The key of a change as ``pkkey`` tells it, if it does."""
     try:
         texts = table.columns(bytes(data.eventsource.cols)).key_texts(_announced(data))
     except Refusal:

@@ -32,7 +32,8 @@ from spark_jobs.sources.sql_server_types import BinaryText
 class Reading(NamedTuple):
     """How the messages of a mirror are decoded: plain values, for a task carries them to its worker.
 
-    Settings have the meaning that the mirror file gives them; *topics* is the table of each topic that has but one.
+    Settings have the meaning that the mirror file gives them; *topics* is the table of each topic that has but one;
+    *partitions* how many partitions carry changes where a complete position is kept, else 0.
     """
 
     format: str
@@ -45,6 +46,7 @@ class Reading(NamedTuple):
     before_images: bool | None = None
     sequence_digits: int = 35
     topics: tuple[tuple[str, str], ...] = ()
+    partitions: int = 0
 
     @property
     def has_loads(self) -> bool:

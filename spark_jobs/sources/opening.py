@@ -55,7 +55,8 @@ def _reading(mirror: Mirror) -> Reading:
     source = mirror.source
     chosen = {name: value for name in _SETTINGS if (value := getattr(source, name)) is not None}
     topics = tuple((t.topic, ".".join(t.source_name)) for t in mirror.tables if t.topic is not None)
-    return Reading(source.format, topics=topics, **chosen)
+    partitions = source.ordered_partitions if mirror.consistency == "transaction" else 0
+    return Reading(source.format, topics=topics, partitions=partitions, **chosen)
 
 
 def _place(mirror: Mirror) -> Place | ChangeTablePlace:

@@ -133,6 +133,10 @@ HALF = [("id", "int"), ("price", "decimal(8,2)")]
 STOPS = [
     Stopped("keyed", [event("INS", {**row(1), "id": "one"}, commit=40, tbl="keyed")], "KEY_UNKNOWN", "'one'"),
     Stopped("unkeyed", [event("INS", row(1), commit=40, tbl="unkeyed")], "KEY_UNKNOWN", "'nr'", ("nr",)),
+    Stopped("moved", [
+        event("INS", row(1), commit=40, tbl="moved"),
+        event("UPD", {**row(2), "name": ["x"]}, row(1), commit=41, tbl="moved", pkkey={"id": "2"}),
+    ], "KEY_UNKNOWN", "'name'"),
     Stopped("partial", [
         event("INS", row(1), commit=40, tbl="partial"),
         event("UPD", {"id": "1", "price": "2.00"}, commit=41, tbl="partial", cols=HALF),

@@ -172,14 +172,40 @@ def test_an_unreadable_change_is_a_dead_letter_at_its_position(
     [
         event("INS", '{"id":[]}', pkkey={"id": "07"}),
         event("INS", ROW, ROW),
-        event("UPD", ROW, "{"),
-        event("UPD", ROW, {**ROW, "id": "x"}),
+        event("UPD", {**ROW, "name": ["x"]}, ROW, pkkey={"id": "7"}),
+        event("UPD", '{"id":7,"name":"a","name":"b"}', ROW, pkkey={"id": "7"}),
+        event("UPD", ROW, '{"id":"7","name":[]}'),
+        event("UPD", {**ROW, "name": ["x"]}, None, pkkey={"id": "7"}),
+        event("UPD", {**ROW, "name": ["x"]}, {"name": "y"}, pkkey={"id": "7"}),
     ],
 )
 def test_a_dead_letter_names_the_key_that_grows_stale(body: bytes) -> None:
     (rejected,) = decode(body).rows
     assert (rejected.kind, rejected.tbl, rejected.key) == ("rejected", "dbo.orders", '["7"]')
     assert rejected.bucket == decode(event()).rows[0].bucket
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The old row has another key, or one that nobody can tell.
+        event("UPD", {**ROW, "name": ["x"]}, {**ROW, "id": "6"}, pkkey={"id": "7"}),
+        event("UPD", {**ROW, "name": ["x"]}, {**ROW, "id": "6"}, pkkey={"id": "6"}),
+        event("UPD", ROW, "{", pkkey={"id": "7"}),
+        event("UPD", ROW, "[]", pkkey={"id": "7"}),
+        event("UPD", ROW, {**ROW, "id": "x"}),
+        event("UPD", ROW, '{"id":"7","id":"6","name":"y"}'),
+        event("UPD", ROW, '{"id":["7"],"name":"y"}'),
+        # The new one cannot be told: `pkkey` may be the old key or the new one.
+        event("UPD", "{", ROW, pkkey={"id": "7"}),
+        event("UPD", '{"id":"7","id":"8"}', ROW, pkkey={"id": "7"}),
+        event("UPD", {"name": "y"}, ROW, pkkey={"id": "7"}),
+    ],
+)
+def test_an_unreadable_update_that_may_have_left_another_key_names_none_and_so_stops_its_table(body: bytes) -> None:
+    """C-73, G-03: the old key's row would stay at the target for ever, and nothing would look at it again."""
+    (rejected,) = decode(body).rows
+    assert (rejected.kind, rejected.tbl, rejected.key, rejected.bucket) == ("rejected", "dbo.orders", None, -1)
 
 
 def test_a_message_beyond_the_limit_is_a_dead_letter() -> None:

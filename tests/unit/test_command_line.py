@@ -97,6 +97,7 @@ def test_check_of_a_right_file_on_a_ready_machine_says_ok_and_creates_nothing(
     assert ran.code == Exit.DONE
     assert ran.out.splitlines()[0] == f"{file}: OK"
     assert "2 tables" in ran.out
+    assert "a transaction may show in parts (C-88)" in ran.out, "the weaker promise is named"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mirrors", "source"]
 
 

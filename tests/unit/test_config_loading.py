@@ -148,6 +148,58 @@ def test_every_setting_of_a_table(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: stream-group}",
+        "{format: sqlserver-ces, transport: files, path: x, partition_key_scheme: table, partition_count: 3}",
+        "{format: sqlserver-ces, transport: kafka, connection: c, topics: [a], partition_key_scheme: column, "
+        "partition_count: 8}",
+    ],
+)
+def test_transactions_can_be_held_back_where_partitions_keep_order(load: Load, source: str) -> None:
+    """C-34, C-87, C-88: with the number of partitions that have to show a later commit."""
+    text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
+    mirror = load(text + "consistency: transaction\n")
+    assert mirror.source.ordered_partitions == (mirror.source.partition_count or 1)
+    assert load(GOOD).consistency == "key"
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "what"),
+    [
+        ("{format: sqlserver-ces, transport: capture, path: x}", "COMBINATION_INVALID", "round robin"),
+        (
+            "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: none, partition_count: 1}",
+            "COMBINATION_INVALID",
+            "round robin",
+        ),
+        (
+            "{format: sqlserver-ces, transport: files, layout: bare, path: x, partition_key_scheme: stream-group}",
+            "COMBINATION_INVALID",
+            "bare lines",
+        ),
+        (
+            "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: table}",
+            "SETTING_MISSING",
+            "number must be known",
+        ),
+        ("{format: qlik-message, transport: files, path: x}", "COMBINATION_INVALID", "no end of a transaction"),
+        ("{format: qlik-change-table, transport: files, path: x}", "NOT_YET_SUPPORTED", "change tables"),
+    ],
+)
+def test_transactions_cannot_be_held_back_without_a_complete_position(
+    load: Load, source: str, code: str, what: str
+) -> None:
+    """C-34, C-88, K-26: refused with the setting that would help, never promised and not kept."""
+    text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
+    with pytest.raises(ConfigError) as caught:
+        load(text + "consistency: transaction\n")
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.line, problem.path) == (code, 10, "consistency")
+    assert (what in problem.what and "consistency: key" in problem.way_out) or code == "SETTING_MISSING"
+
+
+@pytest.mark.parametrize(
     ("old", "new", "code", "line", "path", "way_out"),
     [
         ("mirror: shop", "mirror: Shop!", "VALUE_INVALID", 1, "mirror", "lower-case"),

@@ -100,6 +100,18 @@ def test_a_whole_table_gives_nothing() -> None:
     assert check_table(empty, []) == []
 
 
+def test_what_waits_for_its_transaction_is_accounted_for_twice_i1() -> None:
+    """I1, C-88: once as waiting where it arrived, once as released where it is published; neither is a loss."""
+    waited = CHANGES[1]._replace(counts={"changes": 4, "duplicates": 1, "superseded": 2, "waiting": 1})
+    released = CHANGES[2]._replace(counts={"changes": 3, "released": 1, "published": 2, "rejected": 1, "compacted": 1})
+    record_of = replace(WHOLE, publications=[*LOADS, CHANGES[0], waited, released])
+    assert check_table(record_of, FILES) == []
+    lost = released._replace(counts={**released.counts, "released": 2})
+    assert codes(check_table(replace(record_of, publications=[*LOADS, CHANGES[0], waited, lost]), FILES)) == [
+        "COUNTS_DIFFER"
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.complete_position import advance
+from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
@@ -41,7 +43,7 @@ def orders(status: MirrorStatus) -> TableStatus:
 
 
 def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
-    """C-34: the stream has no end-of-transaction mark, so no position is called complete."""
+    """C-34, C-88: where transactions are not held back, no position is called complete."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})
     made.commit(2, {"dbo.orders": (4, HIGH), "dbo.customers": (1, LOW)})
@@ -61,6 +63,25 @@ def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
     assert orders(status).confirmed == 5
     assert (orders(status).waiting_batches, orders(status).waiting_rows) == (1, 4)
     assert status.bound_offsets == {"a.jsonl": 700, "b.jsonl": 300}
+
+
+def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror) -> None:
+    """C-34, C-88: a partition that showed nothing yet is why there is none; what waits is counted."""
+    text = made.file.read_text(encoding="utf-8")
+    source = "path: source, partition_key_scheme: table, partition_count: 2}"
+    made.file.write_text(text.replace("path: source}", source) + "consistency: transaction\n", encoding="utf-8")
+    made.mirror = load_mirror(made.file)
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (3, LOW)})
+    assert orders(status_of(made)).marks.complete_position == "none yet: 0 of 2 partitions have shown a commit"
+    known = advance(None, {"cdc/0": {GUID: "0000000B"}}, 2, [])
+    made.set_completeness(1, known)
+    assert orders(status_of(made)).marks.complete_position == "none yet: 1 of 2 partitions have shown a commit"
+    made.set_completeness(1, advance(known, {"cdc/1": {GUID: "0000000A"}}, 2, []))
+    made.set_table("dbo.orders", published_batch=1, published_position=f"000000:{'0' * 8}", waiting_rows=3)
+    table = orders(status_of(made))
+    assert table.marks.complete_position == "below 0:0000000A"
+    assert (table.waiting_batches, table.waiting_rows) == (0, 3)
 
 
 def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:

@@ -1,0 +1,203 @@
+"""Where transactions are held back: the target is the fold of a set that ends at a complete position, whole by whole.
+
+Two things are shown: that the plan makes the target the fold of *batches up to b and positions up to w*, for any cut
+into batches and any sequence of (b, w) of which neither falls; and that the complete position is one below which
+everything has arrived (C-34, C-88, I4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from open_mirroring.complete_position import Completeness, advance
+from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.log_position import LogPosition, position_order
+from spark_jobs.log_writing import log_table
+from spark_jobs.planning import Identity, PlannedRows, TablePlan, plan_table
+from spark_jobs.transaction_cut import Cut, rows_of
+from tests.property.change_stories import TABLE, Change, Place, Story, fold, stories
+from tests.property.test_plan_rule import ORDINALS, read_together
+
+EXPLORING = settings(derandomize=True, deadline=None, max_examples=150)
+DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
+EVERYTHING = (99, 0)
+"""Above every transaction."""
+
+
+def order(transaction: tuple[int, int]) -> str:
+    return position_order(transaction[0], f"{transaction[1]:020X}")
+
+
+class CutTarget:
+    """A table published set by set; a set is (batches up to, transactions below, None for all)."""
+
+    def __init__(self, story: Story) -> None:
+        self.arrived = [[change for message in batch for change in message] for batch in story.batches]
+        self._log = [
+            log_table([change.logged(place) for place, change in enumerate(changes)], number)
+            for number, changes in enumerate(self.arrived, 1)
+        ]
+        self._batch, self._position = 0, ""
+        self._waiting = 0
+        self.rows: dict[str, str] = {}
+        self._rejected: set[Identity] = set()
+
+    def held(self, up_to: int, below: tuple[int, int] | None) -> list[Change]:
+        logged = [change for batch in self.arrived[:up_to] for change in batch]
+        return [change for change in logged if below is None or change.transaction < below]
+
+    def publish(self, up_to: int, below: tuple[int, int] | None) -> PlannedRows:
+        """Plan with no more of the log than the ledger's bounds ask for, and apply it."""
+        end = None if below is None else order(below)
+        opened = [
+            number
+            for number, changes in enumerate(self.arrived[:up_to], 1)
+            if number > self._batch and any(below is None or change.transaction < below for change in changes)
+        ]
+        cut = Cut(self._position, end, tuple(opened))
+        log = pa.concat_tables([self._log[0].slice(0, 0), *self._log[:up_to]])
+        released = log.filter(pc.less_equal(log["batch"], self._batch))
+        if end is not None and end <= self._position:
+            released = released.slice(0, 0)
+        new = pa.concat_tables([released, *(self._log[number - 1] for number in opened)])
+        new = new.filter(rows_of(cut, self._batch))
+        history = pa.concat_tables([new.slice(0, 0), *self._log[: self._batch]])
+
+        def read(keys: Sequence[str]) -> pa.Table:
+            return read_together(history.filter(pc.is_in(history["key"], pa.array(keys, pa.string()))))
+
+        planned = plan_table(self._plan(cut), read_together(new), read)
+        whole_batches_wait = sum(
+            len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
+        ) - sum(len(self.arrived[number - 1]) for number in opened)
+        self._account(planned, whole_batches_wait)
+        self._batch, self._position = up_to, end if end is not None else order(EVERYTHING)
+        for reject in planned.rejected:
+            identity = (reject["epoch"], reject["pos"], reject["key"])
+            assert identity not in self._rejected, "a dead letter is recorded once"
+            self._rejected.add(identity)
+        for row in planned.rows.to_pylist():
+            if row[ROW_MARKER] == 2:
+                self.rows.pop(str(row["id"]), None)
+            else:
+                self.rows[str(row["id"])] = str(row["v"])
+        return planned
+
+    def _account(self, planned: PlannedRows, passed_over: int) -> None:
+        counts = Counter(planned.counts)
+        assert counts["changes"] + counts["released"] == sum(counts[name] for name in DISPOSITIONS), counts
+        assert counts["published"] == planned.rows.num_rows
+        self._waiting += counts["waiting"] + passed_over - counts["released"]
+
+    def assert_waiting(self, up_to: int, below: tuple[int, int] | None) -> None:
+        logged = sum(map(len, self.arrived[:up_to]))
+        assert self._waiting == logged - len(self.held(up_to, below)), "what is logged and not in the set"
+
+    def _plan(self, cut: Cut) -> TablePlan:
+        newest = max((change.place for change in self.held(self._batch, None)), default=None)
+        return TablePlan(
+            table_id="t", source=TABLE, keys=("id",), batch_from=self._batch, new_files=(), history_files=(),
+            highest=None if newest is None else position(newest), epochs=ORDINALS, stream_from=None,
+            rejected=frozenset(self._rejected), columns=(LandingColumn("id", "int32"), LandingColumn("v", "int32")),
+            types={"id": "int", "v": "int"}, cut=cut,
+        )  # fmt: skip
+
+
+def position(place: Place) -> LogPosition:
+    return LogPosition(place[0], f"{place[1]:020X}", f"{place[2]:020d}", place[3])
+
+
+@EXPLORING
+@given(story=stories(bad=True), data=st.data())
+def test_the_target_is_the_fold_of_batches_up_to_b_and_positions_up_to_w(story: Story, data: st.DataObject) -> None:
+    """C-88, I1, I3, I4, I17, G-09: any delivery, any cut, any (b, w) that do not fall; at last everything."""
+    transactions = sorted({change.transaction for batch in story.batches for message in batch for change in message})
+    ends = sorted(data.draw(st.lists(st.sampled_from([*transactions, EVERYTHING]), min_size=1, max_size=6)))
+    batches = sorted(data.draw(st.lists(st.integers(0, len(story.batches)), min_size=len(ends), max_size=len(ends))))
+    target = CutTarget(story)
+    for up_to, below in [*zip(batches, ends, strict=True), (len(story.batches), None)]:
+        target.publish(up_to, below)
+        assert target.rows == fold(target.held(up_to, below))
+        target.assert_waiting(up_to, below)
+    assert target.rows == fold(target.held(len(story.batches), None))
+
+
+@EXPLORING
+@given(data=st.data())
+def test_below_the_complete_position_everything_has_arrived(data: st.DataObject) -> None:
+    """C-34: partitions rise, ranges are cut anywhere, messages repeated, pieces missing for a while."""
+    partitions = data.draw(st.integers(1, 3))
+    steps = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, partitions - 1)), min_size=1, max_size=30))
+    sent: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+    commit = 1
+    for number, (more, partition) in enumerate(steps):
+        commit += more
+        sent[partition].append((commit, number))
+    read = [0] * partitions
+    known: Completeness | None = None
+    arrived: set[int] = set()
+    split = data.draw(st.sets(st.sampled_from(range(len(steps))), max_size=3))
+    missing: dict[int, int] = {}
+    below_before = ""
+    for _ in range(data.draw(st.integers(1, 6))):
+        told: dict[str, dict[str, str]] = {}
+        for partition, messages in enumerate(sent):
+            start, end = read[partition], data.draw(st.integers(read[partition], len(messages)))
+            repeated = max(0, start - data.draw(st.integers(0, 2)))
+            for at, number in messages[repeated:end]:
+                shown = told.setdefault(f"t/{partition}", {})
+                shown["e"] = max(shown.get("e", ""), f"{at:08X}")
+                if number in split and number not in arrived:
+                    split.discard(number)
+                    missing[number] = at  # its other piece comes with a later batch
+                else:
+                    arrived.add(number)
+                    missing.pop(number, None)
+            read[partition] = end
+        known = advance(known, told, partitions, [("e", f"{at:08X}") for at in missing.values()])
+        assert Completeness.from_json(known.to_json()) == known
+        below = known.below.get("e", "")
+        assert below >= below_before, "it never falls"
+        below_before = below
+        whole = {number for messages in sent for at, number in messages if f"{at:08X}" < below}
+        assert whole <= arrived
+
+
+def test_a_partition_that_shows_nothing_holds_the_position_back() -> None:
+    """C-34, C-88: a quiet partition and a late one look alike; a heartbeat on it moves the position on."""
+    known = advance(None, {"t/0": {"e": "05"}}, 2, [])
+    assert known.position({"e": 0}) is None
+    known = advance(known, {"t/0": {"e": "09"}}, 2, [])
+    assert known.position({"e": 0}) is None
+    known = advance(known, {"t/1": {"e": "07"}}, 2, [])
+    assert known.position({"e": 0}) == "000000:07", "below it, the commit itself excluded"
+    assert LogPosition(0, "07", "1", 0).order > "000000:07" > LogPosition(0, "06", "9", 1).order
+
+
+def test_a_later_stream_makes_the_earlier_one_whole_g_01() -> None:
+    """G-01: positions of two incarnations are ordered by their ordinals; one that is not accepted has no place."""
+    known = advance(None, {"t/0": {"old": "09", "new": "01"}}, 1, [])
+    assert known.position({"old": 0}) == "000000:09"
+    assert known.position({"old": 0, "new": 1}) == "000001:01"
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_change_that_waits_is_told_from_one_that_is_late(later: bool) -> None:
+    """I17: a change below the last cut that arrives after it is published as it is without a cut; one above waits."""
+    first = Change((0, 5, 1, 1), "I", "1", (("id", "1"), ("v", "10")))
+    second = Change((0, 6 if later else 4, 1, 1), "I", "2", (("id", "2"), ("v", "20")))
+    target = CutTarget(Story([[(first,)], [(second,)]], [1, 2], {}))
+    target.publish(1, (0, 6))
+    counts = target.publish(2, (0, 6)).counts
+    assert target.rows == ({"1": "10"} if later else {"1": "10", "2": "20"})
+    assert counts.get("published", 0) == (0 if later else 1)
+    target.publish(2, (0, 7))
+    assert target.rows == {"1": "10", "2": "20"}
