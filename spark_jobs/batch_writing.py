@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest
+from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest, Scope
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
@@ -45,8 +45,8 @@ class BatchWriting:
     registry: SchemaRegistry | None
     timeout: timedelta
 
-    def write(self, batch: int, ranges: Sequence[BoundRange]) -> Manifest:
-        """Read the ranges into log files of a new attempt.
+    def write(self, batch: int, scope: Scope) -> Manifest:
+        """Read what the scope names into log files of a new attempt.
 
         Raises:
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
@@ -54,7 +54,7 @@ class BatchWriting:
         """
         attempt = uuid4().hex
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        full = [bound for bound in ranges if bound.end > bound.start]
+        full = [bound for bound in scope.ranges if bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, first_task=0)
         announced = sorted(self._announced(parts) - set(known))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.backfilling import Backfill
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.inspection import inspect_mirror
@@ -65,8 +66,16 @@ class Ticked(NamedTuple):
         return {**self._asdict(), "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
 
 
-def tick(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Ticked:
+def tick(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: SparkSession,
+    only: Sequence[str] | None = None,
+    backfill: Backfill | None = None,
+) -> Ticked:
     """Read what is new at the source, publish what may be published (of *only*, if given), and look at the result.
+
+    A *backfill* is read before, as :func:`~spark_jobs.extract_changes.extract` says.
 
     An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
     whose log and ledger do not belong together does not publish either.
@@ -79,7 +88,7 @@ def tick(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
     read, failed = Extracted(None, {}, ()), None
     log.info("reading the source")
     try:
-        read = extract(mirror, ledger, spark)
+        read = extract(mirror, ledger, spark, backfill)
     except MirroringError as error:
         if reader.mirror().stop_code is not None:
             raise

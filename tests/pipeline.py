@@ -23,6 +23,7 @@ from open_mirroring.ledger.tables import open_fragment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from open_mirroring.backfilling import Backfill
     from spark_jobs.extract_changes import Extracted
     from spark_jobs.publish_changes import Published
 
@@ -79,23 +80,23 @@ class Pipeline:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def extract(self) -> Extracted:
+    def extract(self, backfill: Backfill | None = None) -> Extracted:
         from spark_jobs.extract_changes import extract
 
-        return extract(self.mirror, self.ledger, self._spark)
+        return extract(self.mirror, self.ledger, self._spark, backfill)
 
     def publish(self) -> Published:
         from spark_jobs.publish_changes import publish
 
         return publish(self.mirror, self.ledger, self._spark)
 
-    def tick(self) -> tuple[Extracted, Published]:
+    def tick(self, backfill: Backfill | None = None) -> tuple[Extracted, Published]:
         """Extract, publish, and let the service apply."""
-        extracted, published = self.extract(), self.publish()
+        extracted, published = self.extract(backfill), self.publish()
         self.service.poll()
         return extracted, published
 
-    def killed(self, job: str, fault: str) -> None:
+    def killed(self, job: str, fault: str, *arguments: str) -> None:
         """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
         environment = {
             **os.environ,
@@ -103,7 +104,7 @@ class Pipeline:
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-        command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file)]
+        command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file), *arguments]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
         assert ended.returncode == -9, (
             f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"

@@ -14,10 +14,10 @@ from open_mirroring.complete_position import Completeness
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.manifest import AnnouncedSchema, BoundRange, Manifest, OpenFragment
+from open_mirroring.ledger.manifest import AnnouncedSchema, BoundRange, Manifest, OpenFragment, Scope
 from open_mirroring.ledger.upsert import upsert
 
-__all__ = ["AnnouncedSchema", "BoundRange", "ExtractLedger", "Manifest", "OpenFragment"]
+__all__ = ["AnnouncedSchema", "BoundRange", "ExtractLedger", "Manifest", "OpenFragment", "Scope"]
 
 
 class ExtractLedger:
@@ -34,8 +34,8 @@ class ExtractLedger:
             db.execute(self._row_update().values(version=t.mirror.c.version + 1))
             return Owned(self._read(db))
 
-    def bind(self, version: int, batch: Batch, ranges: Sequence[BoundRange]) -> Owned | Lost:
-        """Give the next batch number to these ranges, and remember them as bound."""
+    def bind(self, version: int, batch: Batch, new: Sequence[BoundRange]) -> Owned | Lost:
+        """Give the next batch number to its scope, and remember the *new* ranges of it as bound."""
         with self._engine.begin() as db:
             if not self._set(
                 db,
@@ -49,7 +49,7 @@ class ExtractLedger:
             upsert(
                 db,
                 t.bound_range,
-                [{"mirror": self._mirror, "name": r.name, "bound_to": r.end, "batch": batch.number} for r in ranges],
+                [{"mirror": self._mirror, "name": r.name, "bound_to": r.end, "batch": batch.number} for r in new],
                 keys=["mirror", "name"],
                 update=["bound_to", "batch"],
             )
@@ -113,6 +113,14 @@ class ExtractLedger:
                 t.bound_range.c.mirror == self._mirror
             )
             return {name: bound_to for name, bound_to in db.execute(query).tuples()}
+
+    def bound_above(self, batch: int) -> list[BoundRange]:
+        """Every source range that was bound as new in the committed batches above *batch*, in the order of names."""
+        c = t.log_batch.c
+        query = sa.select(c.ranges).where(c.mirror == self._mirror, c.number > batch)
+        with self._engine.begin() as db:
+            scopes = [Scope.from_json(text) for text in db.scalars(query)]
+        return sorted({bound for scope in scopes if scope.purpose == "new" for bound in scope.ranges})
 
     def open_fragments(self) -> list[OpenFragment]:
         """Split messages of committed batches that still miss pieces."""

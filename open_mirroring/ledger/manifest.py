@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class BoundRange(NamedTuple):
@@ -18,6 +18,49 @@ class BoundRange(NamedTuple):
     name: str
     start: int
     end: int
+
+
+class LetterPlace(NamedTuple):
+    """A dead letter of the log: the batch that holds it, and the coordinates of its message."""
+
+    batch: int
+    origin: str
+    place: int
+
+
+Purpose = Literal["new", "reread", "replay"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a batch is of: source ranges never bound before, ranges bound before, or dead letters of the log.
+
+    Only new ranges move the mark up to which a source is bound.
+    """
+
+    purpose: Purpose = "new"
+    ranges: Sequence[BoundRange] = ()
+    letters: Sequence[LetterPlace] = ()
+
+    @property
+    def new(self) -> Sequence[BoundRange]:
+        """The ranges that are bound for the first time."""
+        return self.ranges if self.purpose == "new" else ()
+
+    def to_json(self) -> str:
+        """The scope as the ledger stores it: of new ranges they alone, as ever."""
+        if self.purpose == "new":
+            return json.dumps(self.ranges)
+        return json.dumps({"purpose": self.purpose, "ranges": self.ranges, "letters": self.letters})
+
+    @classmethod
+    def from_json(cls, text: str) -> Scope:
+        """Read back what :meth:`to_json` wrote."""
+        document = json.loads(text)
+        if isinstance(document, list):
+            document = {"purpose": "new", "ranges": document, "letters": []}
+        ranges = [BoundRange(*entry) for entry in document["ranges"]]
+        return cls(document["purpose"], ranges, [LetterPlace(*entry) for entry in document["letters"]])
 
 
 class OpenFragment(NamedTuple):

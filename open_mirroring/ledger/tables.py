@@ -264,3 +264,40 @@ audit = Table(
     Column("event", String(64), nullable=False),
     Column("detail", Text, nullable=False),
 )
+
+# Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.
+settled_letter = Table(
+    "settled_letter",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("origin", String(1000), primary_key=True),
+    Column("place", BigInteger, primary_key=True),
+    # replayed | reread | accepted
+    Column("outcome", String(10), nullable=False),
+    # The batch that holds what came of it; none for an accepted one.
+    Column("settled_in", BigInteger),
+    Column("settled_at", Moment, nullable=False),
+)
+
+# Of a mirror: its log is complete above this batch, and sources are read again from this moment on only.
+mirror_horizon = Table(
+    "mirror_horizon",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("batch", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+    # The log's rows of batches up to this one may be gone.
+    Column("dropped", BigInteger, nullable=False, default=0),
+    Column("moved_at", Moment, nullable=False),
+)
+
+# H of a table: a change of this transaction or an earlier one stops it (G-05).
+table_horizon = Table(
+    "table_horizon",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("major", String(200), nullable=False),
+)

@@ -29,11 +29,14 @@ target lags, is paused, or an initial load is not complete. Extraction went on; 
 **Red**: the message of `reconcile` names each stopped table with its code and the way out. The others were published.
 A failed `extract` does not keep `publish` from publishing what the log has.
 
-**Params.** `tables`: publish only these (extraction always reads for all). `reread`: not built yet; a run that asks
-for it fails in `extract` with NOT_YET_SUPPORTED.
+**Params.** `tables`: publish only these (extraction always reads for all). `reread`: read again what was read of the
+run's interval before; for backfills, and for runs by hand with a logical date.
 
-**Backfill** makes runs for past intervals; today each is an ordinary tick. Extraction reads every range that was never
-read, of whatever date, so nothing needs a backfill to be read; ranges that were read are not read again.
+**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date …` makes a run for each
+past interval, newest first with `--run-backwards`, over runs that are done with `--reprocess-behavior completed`. A run
+first binds what was never bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it
+reads what was bound once more, as a batch of its own. In any order and beside scheduled runs, the target changes only
+where it lacked something. An interval that begins before the horizon (`${mirror}__maintain`) is refused.
 """
     + _ONE_WRITER
 )

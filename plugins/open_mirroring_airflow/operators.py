@@ -16,7 +16,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
-from open_mirroring_airflow.run_params import checked_tables, chosen_tables, refuse_reread
+from open_mirroring_airflow.run_params import backfill_arguments, checked_tables, chosen_tables
 from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
@@ -148,17 +148,16 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 class ExtractOperator(OpenMirroringSparkOperator):
     """Carry what is new at the source into the change log.
 
-    What is read next is decided by the ledger, not by the run's interval.
+    What is read next is decided by the ledger; only a backfill reads its own interval first.
     """
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """Nothing: extraction is for all tables.
+        """The interval of a backfill; extraction is always for all tables.
 
         Raises:
-            TerminalError: ``NOT_YET_SUPPORTED`` for a run that wants to read again.
+            TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
         """
-        refuse_reread(context)
-        return []
+        return backfill_arguments(context)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):

@@ -10,6 +10,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 
 TABLES, REREAD = "tables", "reread"
+_BACKFILL = "backfill"
 
 
 def tables_param(sources: Iterable[str], description: str) -> Param:
@@ -32,7 +33,8 @@ def reread_param() -> Param:
         False,
         type="boolean",
         title="Read again",
-        description="Read source ranges again that were read before. Not built yet: a run that asks for it is refused.",
+        description="Read again what was read of the run's interval before. The target changes only where it lacks "
+        "something. For backfills, and for runs with a logical date.",
     )
 
 
@@ -63,16 +65,25 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
     return [source for source in sources if source in set(wanted)]
 
 
-def refuse_reread(context: Context) -> None:
-    """Refuse a run that asks for what is not built, instead of doing something else under its name.
+def backfill_arguments(context: Context) -> list[str]:
+    """What a run has to read before its tick, as arguments of the extracting job; nothing for an ordinary run.
+
+    A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05).
 
     Raises:
-        TerminalError: ``NOT_YET_SUPPORTED``.
+        TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
     """
-    if context["params"].get(REREAD):
+    run, reread = context["dag_run"], bool(context["params"].get(REREAD))
+    if run.run_type != _BACKFILL and not reread:
+        return []
+    start, end = run.data_interval_start, run.data_interval_end
+    if start is None or end is None or start >= end:
         raise TerminalError(
-            "NOT_YET_SUPPORTED",
-            "ranges that were read before cannot be read again yet",
+            "INTERVAL_MISSING",
+            "a run that is to read again has to name an interval, and this one has none",
             where=f"param {REREAD}",
-            way_out="start the run without it; what was never read is read by every run",
+            way_out="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "
+            """--dag-run-conf '{"reread": true}'; or give it a logical date""",
         )
+    interval = ["--from", start.isoformat(), "--to", end.isoformat()]
+    return [*interval, "--reread"] if reread else interval

@@ -1,4 +1,4 @@
-"""Commands that work, in one Spark session of this process: tick, initial-load, reconcile."""
+"""Commands that work, in one Spark session of this process: tick, backfill, initial-load, reconcile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.backfilling import Backfill, parse_interval
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.ledger import open_ledger
 from spark_jobs.exit_codes import Exit, UsageError
@@ -26,6 +27,16 @@ def tick(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.tick import tick as run
 
     ticked = _run(run, arguments)
+    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
+    return Exit(ticked.exit)
+
+
+def backfill(arguments: argparse.Namespace) -> Exit:
+    """A tick that reads an interval of the source's time first."""
+    from spark_jobs.tick import tick as run
+
+    asked = Backfill(parse_interval(arguments.start, arguments.end), arguments.reread)
+    ticked = _run(lambda mirror, ledger, spark, only: run(mirror, ledger, spark, only, asked), arguments)
     print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
     return Exit(ticked.exit)
 

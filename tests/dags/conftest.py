@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,6 +178,7 @@ def task_context() -> dict[str, Any]:
         "ti": Instance(),
         "params": {"tables": [], "reread": False},
         "run_id": "manual__1",
+        "dag_run": SimpleNamespace(run_type="manual", data_interval_start=None, data_interval_end=None),
         "outlet_events": Events(),
         "task_state_store": Store(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,11 @@ def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spa
     assert _run("replicate") == ("failed", GREEN | {"reconcile": "failed"})
 
 
-def test_a_run_that_wants_to_read_again_is_red_and_says_so(home: Path, fake_spark: Any) -> None:
-    state, tasks = _run("replicate", reread=True)
-    assert (state, tasks["extract"], tasks["publish"]) == ("failed", "failed", "success")
+def test_a_run_with_a_date_that_is_to_read_again_names_its_interval(home: Path, fake_spark: Any) -> None:
+    assert _run("replicate", reread=True) == ("success", GREEN)
+    options = fake_spark.calls[0]["argv"][-5:]
+    assert options[::2] == ["--from", "--to", "--reread"]
+    assert datetime.fromisoformat(options[3]) - datetime.fromisoformat(options[1]) == timedelta(hours=1)
 
 
 def test_the_gate_ends_green_on_hold_publish_is_skipped_and_extraction_went_on(
@@ -111,8 +114,6 @@ def test_the_gate_ends_green_on_hold_publish_is_skipped_and_extraction_went_on(
 
 
 def _moment(minutes: float) -> Any:
-    from datetime import timedelta
-
     return timedelta(seconds=minutes / 100)
 
 

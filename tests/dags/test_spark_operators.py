@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -227,11 +229,44 @@ def test_a_job_on_hold_is_skipped(mirror_file: Path, fake_spark: Any, task_conte
         _operator(mirror_file).execute(task_context)
 
 
-def test_a_run_that_wants_to_read_again_is_refused(
-    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+NINE, TEN = datetime(2026, 1, 5, 9, tzinfo=UTC), datetime(2026, 1, 5, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("run_type", "reread", "arguments"),
+    [
+        ("scheduled", False, []),
+        ("manual", False, []),
+        ("backfill", False, ["--from", "2026-01-05T09:00:00+00:00", "--to", "2026-01-05T10:00:00+00:00"]),
+        ("backfill", True, ["--from", "2026-01-05T09:00:00+00:00", "--to", "2026-01-05T10:00:00+00:00", "--reread"]),
+        ("manual", True, ["--from", "2026-01-05T09:00:00+00:00", "--to", "2026-01-05T10:00:00+00:00", "--reread"]),
+    ],
+)
+def test_only_a_backfill_reads_its_interval_first(
+    run_type: str,
+    reread: bool,
+    arguments: list[str],
+    mirror_file: Path,
+    fake_spark: Any,
+    task_context: dict[str, Any],
 ) -> None:
+    """AF-05: of any other run the ledger alone decides what is read."""
+    task_context["params"]["reread"] = reread
+    task_context["dag_run"] = SimpleNamespace(run_type=run_type, data_interval_start=NINE, data_interval_end=TEN)
+    _operator(mirror_file, ExtractOperator).execute(task_context)
+    argv = fake_spark.calls[-1]["argv"]
+    assert argv[argv.index(str(mirror_file)) + 1 :] == arguments
+
+
+@pytest.mark.parametrize("interval", [(None, None), (TEN, TEN)])
+def test_a_run_that_is_to_read_again_without_an_interval_is_refused(
+    interval: tuple[Any, Any], mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
+) -> None:
+    """AF-05: a run started by hand has no interval unless it was given a date."""
     task_context["params"]["reread"] = True
-    with pytest.raises(TerminalError, match="NOT_YET_SUPPORTED"):
+    start, end = interval
+    task_context["dag_run"] = SimpleNamespace(run_type="manual", data_interval_start=start, data_interval_end=end)
+    with pytest.raises(TerminalError, match="INTERVAL_MISSING"):
         _operator(mirror_file, ExtractOperator).execute(task_context)
     assert fake_spark.calls == []
 

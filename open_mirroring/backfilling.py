@@ -1,0 +1,68 @@
+"""What a backfill asks for: an interval of source time, and whether what was read of it is to be read again.
+
+An interval never decides what is published: it names source ranges to bind, and the plan rule publishes what is
+missing (I25). It may not reach below the horizon, under which the log can no longer tell what the target has.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from open_mirroring.errors import TerminalError
+
+
+class Interval(NamedTuple):
+    """Moments from *start* (included) to *end* (excluded), both with a zone."""
+
+    start: datetime
+    end: datetime
+
+    def __contains__(self, moment: object) -> bool:
+        return isinstance(moment, datetime) and self.start <= moment < self.end
+
+
+class Backfill(NamedTuple):
+    """Bind first what was never bound of an interval; with *reread*, then everything that was, as a new batch."""
+
+    interval: Interval
+    reread: bool = False
+
+
+def parse_interval(start: str, end: str) -> Interval:
+    """The interval between two moments in ISO form; one without a zone is in UTC.
+
+    Raises:
+        TerminalError: ``INTERVAL_INVALID``.
+    """
+    moments = []
+    for text in (start, end):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise _invalid(f"{text!r} is no moment") from None
+        moments.append(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    if moments[0] >= moments[1]:
+        raise _invalid(f"the interval from {start} to {end} is empty")
+    return Interval(moments[0].astimezone(UTC), moments[1].astimezone(UTC))
+
+
+def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
+    """Refuse an interval of which the log may hold no history any more; nothing where no horizon was ever set.
+
+    Raises:
+        TerminalError: ``BELOW_HORIZON``.
+    """
+    if horizon is not None and interval.start < horizon:
+        raise TerminalError(
+            "BELOW_HORIZON",
+            f"the interval begins at {interval.start.isoformat()}, before the horizon at {horizon.isoformat()}",
+            way_out="begin it at the horizon or later; what lies before is no longer in the change log, so only a "
+            "reload of the tables brings it back",
+        )
+
+
+def _invalid(what: str) -> TerminalError:
+    return TerminalError(
+        "INTERVAL_INVALID", what, way_out="give two moments in ISO form, the earlier one first: 2026-01-05T10:00:00Z"
+    )

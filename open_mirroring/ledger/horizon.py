@@ -1,0 +1,74 @@
+"""The horizon of a mirror and its tables in the ledger: what is below it is decided for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.upsert import upsert
+
+
+class MirrorHorizon(NamedTuple):
+    """How far back a mirror reaches.
+
+    Attributes:
+        batch: every batch above it lies above the horizon of each table.
+        at: when the newest batch below was bound; sources are not read again from before this moment.
+        dropped: the log's rows of batches up to this one may be gone.
+    """
+
+    batch: int
+    at: datetime
+    dropped: int
+
+
+class TableHorizon(NamedTuple):
+    """H of a table: the newest transaction, as stream ordinal and major, at which a new change stops it (G-05)."""
+
+    ordinal: int
+    major: str
+
+
+def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
+    """The horizon of a mirror; None while maintenance never moved it."""
+    c = t.mirror_horizon.c
+    with ledger.connect() as db:
+        row = db.execute(sa.select(c.batch, c.at, c.dropped).where(c.mirror == mirror)).one_or_none()
+    return None if row is None else MirrorHorizon(*row)
+
+
+def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableHorizon]:
+    """H by table id, given the present generation of each; only tables that have one."""
+    c = t.table_horizon.c
+    with ledger.connect() as db:
+        rows = db.execute(sa.select(t.table_horizon).where(c.table_id.in_(lives))).all()
+    return {r.table_id: TableHorizon(r.ordinal, r.major) for r in rows if r.generation == lives[r.table_id]}
+
+
+def move_horizon(
+    ledger: Engine,
+    mirror: str,
+    committed: int,
+    horizon: MirrorHorizon,
+    tables: Iterable[tuple[str, int, TableHorizon]],
+) -> bool:
+    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
+
+    False, and nothing is set, when a batch above *committed* was completed meanwhile: it may hold changes that the
+    horizon would pass.
+    """
+    now = datetime.now(UTC)
+    with ledger.begin() as db:
+        c = t.mirror.c
+        if db.scalar(sa.select(c.committed).where(c.name == mirror).with_for_update()) != committed:
+            return False
+        row = {"mirror": mirror, **horizon._asdict(), "moved_at": now}
+        upsert(db, t.mirror_horizon, [row], keys=["mirror"], update=["batch", "at", "dropped", "moved_at"])
+        rows = [{"table_id": id_, "generation": life, **h._asdict()} for id_, life, h in tables]
+        upsert(db, t.table_horizon, rows, keys=["table_id", "generation"], update=["ordinal", "major"])
+    return True
