@@ -114,7 +114,7 @@ class DfsEndpoint:
         _empty(request)
         names = split_path(unquote(urlsplit(request.headers["x-ms-rename-source"]).path))
         names = names[1:] if names and names[0] == ACCOUNT else names
-        if len(names) < 3:
+        if len(names) < 2:
             raise ApiError(400, "InvalidSourceUri", "x-ms-rename-source must be /<workspace>/<item>/<path>.")
         on_source = Conditions(
             request.headers.get("x-ms-source-if-match"), request.headers.get("x-ms-source-if-none-match")
