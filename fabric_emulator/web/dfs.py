@@ -41,6 +41,10 @@ class DfsEndpoint:
         self.delete_page: int | None = None
         """At most so many paths go in one request to delete a folder; the client follows the continuation."""
 
+    def close(self) -> None:
+        """Forget what clients have begun."""
+        self._store.close()
+
     def answer(self, request: Request) -> Response:
         """Do what one request asks for.
 

@@ -109,6 +109,7 @@ class EmulatorServer:
         for thread in self._threads:
             thread.join()
         self._server.server_close()
+        self.store.close()
 
     @property
     def url(self) -> str:

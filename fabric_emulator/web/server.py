@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import sys
+import threading
 import traceback
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +34,26 @@ class HttpServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
         self.answer = answer
         self.tls = tls
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+
+    def opened(self, connection: socket.socket) -> None:
+        """Remember a connection, to end it with the server."""
+        with self._lock:
+            self._connections.add(connection)
+
+    def closed(self, connection: socket.socket) -> None:
+        """Forget a connection."""
+        with self._lock:
+            self._connections.discard(connection)
+
+    def server_close(self) -> None:
+        """Listen no more, and hang up on every client."""
+        super().server_close()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # the client was quicker
+                    connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
@@ -53,7 +75,15 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         if self.server.tls is not None:  # here and not at accept: a slow handshake must not keep others waiting
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        self.server.opened(self.request)
         super().setup()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self.server.closed(self.request)
+            self.request.close()
 
     def handle_expect_100(self) -> bool:
         done = super().handle_expect_100()

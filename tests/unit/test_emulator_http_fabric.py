@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def definition(**target: Any) -> dict[str, Any]:
 
 def publish(client: Client, table: str, number: int, rows: list[tuple[Any, ...]]) -> None:
     """As a client of the store does: metadata, staged file, rename."""
-    client.upload(f"{table}/_metadata.json", b'{"keyColumns":["id"]}')
+    if number == 1:
+        client.upload(f"{table}/_metadata.json", b'{"keyColumns":["id"]}')
     content = io.BytesIO()
     pq.write_table(items(rows), content)
     client.upload(f"{table}/_stage-1/{number}", content.getvalue())
@@ -72,6 +74,21 @@ def test_files_published_over_http_are_mirrored(client: Client, zone: Zone) -> N
     assert client.head(f"dbo.schema/items/{2:020d}.parquet").status == 200
     (entry,) = client.fabric("POST", f"{client.server.database_id}/getTablesMirroringStatus").json()["data"]
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Replicating", 2)
+
+
+def test_files_are_mirrored_while_others_come(zone: Zone) -> None:
+    """F-34, F-35: a service that watches works side by side with writers; no file is lost or seen twice."""
+    with EmulatorServer(zone.zone, zone.tables, poll_every=0.01) as server:
+        client = Client(server)
+        for number in range(1, 6):
+            publish(client, "items", number, [(4, number, "x")])
+        deadline = time.monotonic() + 30
+        while [table["metrics"]["processedRows"] for table in server.service.status().values()] != [5]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    numbers = [path.name for path in (zone.zone / "items").rglob("*.parquet")]
+    assert sorted(numbers) == [f"{number:020d}.parquet" for number in range(1, 6)]
+    assert zone.rows() == [(number, "x") for number in range(1, 6)]
 
 
 def test_a_file_seen_between_create_and_flush_fails_its_table(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from fabric_emulator.web import EmulatorServer
 from fabric_emulator.web.item_paths import Place
+from fabric_emulator.web.messages import ApiError
 from fabric_emulator.web.path_conditions import Conditions
 from fabric_emulator.web.path_store import PathStore
 from tests.unit.emulator_client import Client
@@ -210,25 +212,42 @@ def test_no_path_leaves_the_zone(client: Client, name: str, tmp_path: Path) -> N
     assert not (tmp_path / "x").exists()
 
 
-def test_of_many_renames_to_one_name_one_wins(client: Client) -> None:
-    """O-05, with several clients at once: the target is made once, every other source stays."""
-    sources = [f"t/_{n}" for n in range(8)]
+def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-05, side by side: the target is made once, every other source stays."""
+    check = PathStore._check_target
+
+    def check_slowly(store: PathStore, target: Path, conditions: Conditions) -> None:
+        check(store, target, conditions)
+        time.sleep(0.01)  # time enough for another request between check and rename, if it were let in
+
+    monkeypatch.setattr(PathStore, "_check_target", check_slowly)
+    store, refused = PathStore(), []
+    sources = [Place(tmp_path / f"_{n}", tmp_path, writable=True) for n in range(5)]
+    target = Place(tmp_path / "final", tmp_path, writable=True)
+
+    def publish(source: Place) -> None:
+        try:
+            store.rename(source, target, Conditions(), Conditions(if_none_match="*"))
+        except ApiError as error:
+            refused.append(error.code)
+
     for source in sources:
-        client.upload(source, source.encode())
-    statuses: list[int] = []
-    clients = [threading.Thread(target=lambda s=s: statuses.append(_publish(client, s))) for s in sources]
-    for thread in clients:
+        store.create_file(source, Conditions())
+    threads = [threading.Thread(target=publish, args=(source,)) for source in sources]
+    for thread in threads:
         thread.start()
-    for thread in clients:
+    for thread in threads:
         thread.join()
-    assert sorted(statuses) == [201] + [409] * 7
-    left = {name for name in client.names("t") if "_" in name}
-    assert {client.read(FINAL_T).body.decode()} | left == set(sources)
-    assert len(left) == 7
+    assert refused == ["PathAlreadyExists"] * 4
+    assert len(store.children(Place(tmp_path, tmp_path, writable=True), recursive=False)) == 5
 
 
-FINAL_T = "t/00000000000000000001.parquet"
-
-
-def _publish(client: Client, source: str) -> int:
-    return client.rename(source, FINAL_T, If_None_Match="*").status
+def test_a_server_that_ends_hangs_up(tmp_path: Path) -> None:
+    """A connection kept open by a client is not served on."""
+    with EmulatorServer(tmp_path / "zone", tmp_path / "tables") as server:
+        connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+        connection.request("GET", "/_emulator/health")
+        connection.getresponse().read()
+        kept = connection.sock
+    assert kept.recv(1) == b""
+    connection.close()
