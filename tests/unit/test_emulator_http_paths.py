@@ -19,6 +19,7 @@ from fabric_emulator.web.item_paths import Place
 from fabric_emulator.web.messages import ApiError
 from fabric_emulator.web.path_conditions import Conditions
 from fabric_emulator.web.path_store import PathStore
+from fabric_emulator.web.uploads import HIDDEN
 from tests.unit.emulator_client import Client
 
 FINAL = "dbo.schema/t/00000000000000000001.parquet"
@@ -101,11 +102,28 @@ def test_create_overwrites_unless_told_otherwise(client: Client) -> None:
     assert anew.etag != etag
 
 
-def test_what_was_appended_dies_with_the_file(client: Client) -> None:
+def test_what_was_appended_dies_with_the_file(client: Client, tmp_path: Path) -> None:
     client.create(FINAL)
     client.append(FINAL, b"old")
     client.create(FINAL)
     assert client.flush(FINAL, 3).code == "InvalidFlushPosition"
+    client.append(FINAL, b"new")
+    client.delete(FINAL)
+    client.create(FINAL)
+    assert client.flush(FINAL, 3).code == "InvalidFlushPosition"
+    assert list((tmp_path / "zone" / HIDDEN).iterdir()) == []
+
+
+def test_no_etag_comes_twice(tmp_path: Path) -> None:
+    """Each create and each flush gives a new one, however quick and whatever the content."""
+    store, place, seen = PathStore(), Place(tmp_path / "file", tmp_path, writable=True), []
+    for _ in range(50):
+        seen.append(store.create_file(place, Conditions()))
+        store.append(place, 0, b"same")
+        seen.append(store.flush(place, 4, Conditions()))
+    assert len({entry.etag for entry in seen}) == 100
+    # File systems keep times more coarsely than that and hand out inode numbers again: an ETag cannot rest on these.
+    assert all(before.modified < after.modified for before, after in itertools.pairwise(seen))
 
 
 def test_a_flush_may_be_bound_to_an_etag(client: Client) -> None:
