@@ -93,8 +93,7 @@ class MirroredDatabase:
     @property
     def default_schema(self) -> str:
         """Schema of table folders without a schema level."""
-        target = (self._definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
-        return str(target.get("defaultSchema", self._settings.default_schema))
+        return default_schema_in(self._definition) or self._settings.default_schema
 
     def _new_service(self) -> MirroringService:
         settings = replace(self._settings, default_schema=self.default_schema)
@@ -254,6 +253,13 @@ def generic_definition(default_schema: str = "dbo") -> dict[str, Any]:
             "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
         }
     }
+
+
+def default_schema_in(definition: dict[str, Any] | None) -> str | None:
+    """The default schema that a ``mirroring.json`` asks for; None when it leaves it to the service."""
+    target = (definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
+    found = target.get("defaultSchema")
+    return None if found is None else str(found)
 
 
 def guid_of(name: str) -> str:
