@@ -34,7 +34,6 @@ class MirroredDatabase:
         landing_zone: the folder behind ``Files/LandingZone``; comes into being.
         tables: the folder behind ``Tables``; comes into being.
         settings: the switches of the service.
-        clock: of the service, in seconds since 1970.
         now: the emulator's time in seconds since 1970.
         description: of the item.
         definition: the document ``mirroring.json`` (R-05), None without one.
@@ -47,7 +46,6 @@ class MirroredDatabase:
         landing_zone: Path,
         tables: Path,
         settings: Settings,
-        clock: Callable[[], float],
         now: Callable[[], float],
         *,
         description: str,
@@ -59,7 +57,6 @@ class MirroredDatabase:
         self.description = description
         self._definition = definition
         self._settings = settings
-        self._clock = clock
         self._now = now
         self._passing: tuple[str, float] | None = None
         self.folders = ItemFolders(landing_zone, tables, tables / "_monitoring", tables / "_files")
@@ -97,7 +94,7 @@ class MirroredDatabase:
 
     def _new_service(self) -> MirroringService:
         settings = replace(self._settings, default_schema=self.default_schema)
-        return MirroringService(self.folders.zone, self.folders.tables, settings=settings, clock=self._clock)
+        return MirroringService(self.folders.zone, self.folders.tables, settings=settings, clock=self._now)
 
     def status(self) -> str:
         """What ``getMirroringStatus`` says: the service's status, or one that passes."""
@@ -126,7 +123,6 @@ class Databases:
         landing_zone: the folder of the first database; later ones are kept beside its tables.
         tables: likewise.
         settings: the switches of every service.
-        clock: of every service, in seconds since 1970.
         now: the emulator's time in seconds since 1970.
     """
 
@@ -136,14 +132,12 @@ class Databases:
         landing_zone: Path,
         tables: Path,
         settings: Settings,
-        clock: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
         self.workspace = workspace
         self.workspace_id = guid_of(f"workspace/{workspace}")
         self._first = _Folders(landing_zone, tables)
         self._settings = settings
-        self._clock = clock
         self._now = now
         self._lock = threading.RLock()
         self._databases: dict[str, MirroredDatabase] = {}
@@ -225,7 +219,6 @@ class Databases:
             name,
             *folders,
             self._settings,
-            self._clock,
             self._now,
             description=description,
             definition=definition,

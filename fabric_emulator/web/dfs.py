@@ -159,7 +159,6 @@ class DfsEndpoint:
 
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:
         """What a listing shows, by path below the workspace, the names of the request kept."""
-        fixed = PathEntry(True, 0, "0x1", 0)
         below: list[str] = []
         if not names:
             below = [database.store_name(guid=is_guid(workspace)) for database in self._databases.all()]
@@ -173,7 +172,10 @@ class DfsEndpoint:
             hidden = "_" if names[1:] == ["Tables"] else None  # the emulator's own folders beside the tables
             yield from ((prefix + name, entry) for name, entry in entries.items() if name[0] != hidden)
         for name in below:
-            yield prefix + name, fixed
+            place = self._place([workspace, *names, name])
+            if place.local is not None and not place.local.exists():  # a client may delete the whole landing zone
+                continue
+            yield prefix + name, self._store.properties(place, Conditions())
             if recursive:
                 yield from self._found(workspace, [*names, name], recursive=True)
 

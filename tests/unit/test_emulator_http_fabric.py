@@ -182,6 +182,22 @@ def test_a_stopped_database_starts_from_scratch(client: Client) -> None:
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Initialized", 0)
 
 
+def test_processed_files_go_after_seven_days_of_the_emulators_clock(client: Client) -> None:
+    """F-36, F-35: the last one stays."""
+    for number in (1, 2):
+        publish(client, "items", number, [(4, number, "x")])
+    client.server.poll()
+    client.server.advance_clock(7 * 86_400 - 1)
+    client.renew_tokens()
+    client.server.poll()
+    away = "items/_FilesReadyToDelete"
+    assert client.names(away) == [f"{away}/{1:020d}.parquet"]
+    client.server.advance_clock(1)
+    client.server.poll()
+    assert client.names(away) == []
+    assert client.head(f"items/{2:020d}.parquet").status == 200
+
+
 def test_items_are_listed_renamed_and_deleted(empty: Client) -> None:
     for name in ("a", "b", "c"):
         assert empty.fabric("POST", "", {"displayName": name, "definition": definition()}).status == 201

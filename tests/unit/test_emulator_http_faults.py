@@ -67,6 +67,17 @@ def test_a_request_may_arrive_twice(client: Client) -> None:
     assert client.head("t/b").etag != client.create("t/c").etag
 
 
+def test_a_copy_of_a_request_may_arrive_late(client: Client) -> None:
+    """O-04, O-08: a late create brings a consumed source to life again, as another object."""
+    for kind in ("duplicated", "delayed"):
+        client.server.faults.add(Fault(kind, "create", "*/t/_b"))  # type: ignore[arg-type]
+    sealed = client.upload("t/_b", b"b")
+    assert client.rename("t/_b", "t/b", x_ms_source_if_match=sealed).status == 201
+    assert (client.server.faults.release(), client.head("t/_b").status) == ([201], 200)
+    again = client.rename("t/_b", "t/b", x_ms_source_if_match=sealed)
+    assert (again.code, client.read("t/b").body) == ("SourceConditionNotMet", b"b")
+
+
 def test_throttling_says_when_to_come_again(client: Client) -> None:
     """R-04: 429 with ``Retry-After``, nothing done."""
     client.server.faults.add(Fault("throttled", "rename", seconds=7))

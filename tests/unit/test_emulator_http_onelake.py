@@ -183,6 +183,16 @@ def test_pages_of_a_listing_are_the_listing(
     assert seen == sorted(expected)
 
 
+def test_the_whole_landing_zone_may_be_deleted(client: Client) -> None:
+    """O-03: what lies below ``Files`` may go; the item stays."""
+    client.upload("t/a", b"a")
+    assert client.delete("").status == 200
+    paths = client.list("", workspace=client.server.workspace_id).json()["paths"]
+    assert not [path for path in paths if "LandingZone" in path["name"]]
+    client.upload("t/b", b"b")
+    assert client.names() == ["t", "t/b"]
+
+
 def test_a_large_folder_goes_in_several_requests(client: Client) -> None:
     """The client follows the continuation of a deletion."""
     for number in range(5):

@@ -57,6 +57,19 @@ def test_a_client_may_ask_before_it_sends_the_body(client: Client) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 202 ")
 
 
+def test_half_a_request_has_no_effect(client: Client) -> None:
+    host, port = urlsplit(client.server.url).netloc.split(":")
+    head = (
+        f"PATCH {client.path('t/a')}?action=append&position=0 HTTP/1.1\r\nHost: {host}\r\nContent-Length: 6\r\n"
+        f"Authorization: Bearer {client.tokens[STORAGE]}\r\n\r\nabc"
+    )
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(head.encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1000) == b""
+    assert client.flush("t/a", 3).code == "InvalidFlushPosition"
+
+
 def test_an_error_of_the_emulator_is_a_500_and_shown(
     client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
