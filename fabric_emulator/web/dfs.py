@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
 
+from fabric_emulator.web.blob_listing import blob_listing, folder_of
 from fabric_emulator.web.databases import Databases
 from fabric_emulator.web.item_paths import Place, is_guid, place_of, split_path
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
@@ -92,6 +93,8 @@ class DfsEndpoint:
                 return Response(200, {"x-ms-namespace-enabled": "true", **stamps})
             case "GET", "filesystem", _ if names:
                 return self._list(request, names[0])
+            case "GET", None, "container" if names and request.query["comp"] == "list":
+                return self._list_blobs(request, names[0])
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake allows HEAD and listing of a workspace only.")
 
     def _place(self, names: list[str]) -> Place:
@@ -156,6 +159,15 @@ class DfsEndpoint:
         if "repeated_listing" in request.faults:
             paths = [path for path in paths for _ in range(2)]
         return json_response(200, {"paths": paths}, headers)
+
+    def _list_blobs(self, request: Request, workspace: str) -> Response:
+        try:
+            found = dict(self._found(workspace, folder_of(request), recursive=True))
+        except ApiError as error:
+            if error.code != "PathNotFound":
+                raise
+            found = {}  # to the Blob endpoint a folder that is not there is an empty one
+        return blob_listing(request, found)
 
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:
         """What a listing shows, by path below the workspace, the names of the request kept."""

@@ -147,5 +147,6 @@ def _store_verb(request: Request) -> str:
         case "DELETE", _:
             return "delete"
         case "GET", _:
-            return "list" if request.query.get("resource") == "filesystem" else "read"
+            lists = request.query.get("resource") == "filesystem" or request.query.get("comp") == "list"
+            return "list" if lists else "read"
     return "properties"

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from fabric_emulator.web import EmulatorServer
 from fabric_emulator.web.databases import generic_definition
-from tests.unit.emulator_client import Client
+from tests.unit.emulator_client import FABRIC, STORAGE, Client
 from tests.unit.emulator_zone import Zone, items
 
 NOW = 1_800_000_000.0
@@ -74,6 +76,28 @@ def test_files_published_over_http_are_mirrored(client: Client, zone: Zone) -> N
     assert client.head(f"dbo.schema/items/{2:020d}.parquet").status == 200
     (entry,) = client.fabric("POST", f"{client.server.database_id}/getTablesMirroringStatus").json()["data"]
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Replicating", 2)
+
+
+def test_mirrored_tables_can_be_read_over_http(client: Client) -> None:
+    """O-01, O-02, O-03: by a Delta reader, which goes to the Blob endpoint."""
+    for number in (1, 2):
+        publish(client, "dbo.schema/items", number, [(4, number, "x")])
+    client.server.poll()
+    address = f"az://{client.server.workspace_id}/{client.server.database_id}/Tables/dbo/items"
+    options = {
+        "azure_storage_account_name": "onelake",
+        "azure_endpoint": client.server.url,
+        "azure_storage_token": client.tokens[STORAGE],
+        "allow_http": "true",
+    }
+    table = DeltaTable(address, storage_options=options)
+    assert sorted(row["id"] for row in pa.table(table.scan()).to_pylist()) == [1, 2]
+    publish(client, "dbo.schema/items", 3, [(2, 1, None)])
+    client.server.poll()
+    table.update_incremental()
+    assert [row["id"] for row in pa.table(table.scan()).to_pylist()] == [2]
+    with pytest.raises(OSError, match="InvalidAuthenticationInfo"):
+        DeltaTable(address, storage_options=options | {"azure_storage_token": client.tokens[FABRIC]})
 
 
 def test_files_are_mirrored_while_others_come(zone: Zone) -> None:
