@@ -16,6 +16,8 @@ from pathlib import Path
 from fabric_emulator.failures import EmulatorError
 from fabric_emulator.service import MirroringService
 from fabric_emulator.settings import Settings
+from fabric_emulator.web.databases import DATABASE, WORKSPACE
+from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.landing_zone.layout import PROCESSED_FOLDERS
 
 
@@ -23,17 +25,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        service = MirroringService(
-            arguments.landing_zone,
-            arguments.tables,
-            settings=Settings(
-                processed_folder=arguments.processed_folder,
-                processed_at_zone_root=arguments.processed_at_zone_root,
-                purge_after_days=arguments.purge_after_days,
-                files_per_poll=arguments.files_per_poll,
-            ),
-            state=arguments.state,
+        settings = Settings(
+            processed_folder=arguments.processed_folder,
+            processed_at_zone_root=arguments.processed_at_zone_root,
+            purge_after_days=arguments.purge_after_days,
+            files_per_poll=arguments.files_per_poll,
         )
+        if arguments.command == "serve":
+            return _serve(arguments, settings)
+        service = MirroringService(arguments.landing_zone, arguments.tables, settings=settings, state=arguments.state)
         if arguments.command == "apply":
             if arguments.advance_clock:
                 service.advance_clock(arguments.advance_clock)
@@ -67,11 +67,49 @@ def _apply(service: MirroringService, told: dict[str, str]) -> int:
     return 1 if failures else 0
 
 
-def _watch(service: MirroringService, interval: float) -> int:
-    """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
+def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Serve over HTTP until SIGTERM or SIGINT."""
+    if arguments.state is not None:
+        raise EmulatorError("SETTING_INVALID", "serve has no --state.", way_out="leave it out: it is kept with TABLES")
+    ended = _until_told()
+    try:
+        server = EmulatorServer(
+            arguments.landing_zone,
+            arguments.tables,
+            host=arguments.host,
+            port=arguments.port,
+            tls=arguments.tls or bool(arguments.tls_name),
+            tls_names=arguments.tls_name,
+            settings=settings,
+            workspace=arguments.workspace,
+            database=arguments.database or None,
+            seed=arguments.seed,
+            poll_every=arguments.interval if arguments.watch else None,
+        )
+    except OSError as error:
+        raise EmulatorError(
+            "ADDRESS_UNUSABLE",
+            f"cannot listen at {arguments.host}:{arguments.port}: {error}.",
+            way_out="choose another --port, or 0 for any that is free",
+        ) from error
+    with server:
+        trusted = f" certificate={server.certificate}" if server.certificate else ""
+        print(f"serving {server.url} workspace={server.workspace_id}{trusted}", flush=True)
+        ended.wait()
+    return 0
+
+
+def _until_told() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def _watch(service: MirroringService, interval: float) -> int:
+    """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
+    ended = _until_told()
     told: dict[str, str] = {}
     print("watching", flush=True)
     while not ended.is_set():
@@ -84,19 +122,30 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fabric-emulator", description=__doc__)
     parser.add_argument(
         "command",
-        choices=["apply", "status", "pause", "resume", "stop", "start"],
-        help="apply pending files; show the state; pause and resume; stop and start (which rebuilds from scratch)",
+        choices=["apply", "serve", "status", "pause", "resume", "stop", "start"],
+        help="apply pending files; serve store and REST API; show the state; pause and resume; stop and start (which "
+        "rebuilds from scratch)",
     )
     parser.add_argument("--landing-zone", type=Path, required=True, metavar="DIR")
     parser.add_argument("--tables", type=Path, required=True, metavar="DIR", help="where the Delta tables are made")
     parser.add_argument("--state", type=Path, metavar="DIR", help="state of the emulator (default: TABLES/_state)")
-    parser.add_argument("--watch", action="store_true", help="go on until SIGTERM or SIGINT")
+    parser.add_argument("--watch", action="store_true", help="poll until SIGTERM or SIGINT")
     parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between polls (default: 2)")
     parser.add_argument("--processed-folder", choices=PROCESSED_FOLDERS, default=Settings.processed_folder)
     parser.add_argument("--processed-at-zone-root", action="store_true", help="move files to the zone's root instead")
     parser.add_argument("--purge-after-days", type=float, default=Settings.purge_after_days, metavar="N")
     parser.add_argument("--files-per-poll", type=int, metavar="N", help="apply at most N files per table and poll")
     parser.add_argument("--advance-clock", type=float, default=0.0, metavar="SECONDS", help="before applying, for good")
+    served = parser.add_argument_group("serve")
+    served.add_argument("--host", default="127.0.0.1", help="interface to listen at (default: 127.0.0.1)")
+    served.add_argument("--port", type=int, default=10080, help="0 takes a free one (default: 10080)")
+    served.add_argument("--tls", action="store_true", help="https, with a certificate below TABLES/_tls")
+    served.add_argument("--tls-name", action="append", default=[], metavar="HOST", help="one more host in it")
+    served.add_argument("--workspace", default=WORKSPACE, metavar="NAME", help=f"(default: {WORKSPACE})")
+    served.add_argument(
+        "--database", default=DATABASE, metavar="NAME", help=f"one that is there; '' for none (default: {DATABASE})"
+    )
+    served.add_argument("--seed", type=int, default=0, help="of the probabilities of faults (default: 0)")
     return parser
 
 

@@ -23,16 +23,17 @@ class Conditions(NamedTuple):
         """Whether the path must not exist (O-05)."""
         return self.if_none_match == "*"
 
-    def check(self, etag: str | None, code: str = "ConditionNotMet") -> None:
+    def check(self, etag: str | None, *, code: str = "ConditionNotMet", reading: bool = False) -> None:
         """Hold an existing path's ETag (None: there is no path) against the conditions.
 
         Raises:
-            ApiError: 412 with *code*.
+            ApiError: 412 with *code*; for a reader who has this content already (``If-None-Match``) 304.
         """
+        message = "The condition specified using HTTP conditional header(s) is not met."
         if self.if_match is not None and (etag is None or (self.if_match != "*" and _bare(self.if_match) != etag)):
-            raise ApiError(412, code, "The condition specified using HTTP conditional header(s) is not met.")
+            raise ApiError(412, code, message)
         if self.if_none_match not in (None, "*") and etag == _bare(self.if_none_match or ""):
-            raise ApiError(412, code, "The condition specified using HTTP conditional header(s) is not met.")
+            raise ApiError(304 if reading else 412, code, message)
 
 
 class Stamps:

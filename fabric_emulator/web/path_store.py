@@ -107,7 +107,7 @@ class PathStore:
                 moved = _entry(old)
             except ApiError as error:
                 raise ApiError(404, "SourcePathNotFound", "The source path for a rename does not exist.") from error
-            on_source.check(moved.etag, "SourceConditionNotMet")
+            on_source.check(moved.etag, code="SourceConditionNotMet")
             self._check_target(new, on_target)
             if not new.parent.is_dir():
                 raise ApiError(
@@ -135,26 +135,30 @@ class PathStore:
         """What is known of a path."""
         with self._lock:
             entry = _entry(place.local) if place.local is not None else PathEntry(True, 0, "0x1", 0)
-        conditions.check(entry.etag)
+        conditions.check(entry.etag, reading=True)
         return entry
 
-    def read(self, place: Place, first: int, last: int | None, conditions: Conditions) -> tuple[PathEntry, bytes]:
-        """The bytes from *first* to *last*, both included (None: to the end), of what was flushed.
+    def read(
+        self, place: Place, wanted: tuple[int, int | None] | None, conditions: Conditions
+    ) -> tuple[PathEntry, bytes]:
+        """What was flushed of a file: all, or the *wanted* bytes from the first to the last (None: to the end).
 
         Raises:
-            ApiError: also 416 ``InvalidRange`` when the file ends before *first*.
+            ApiError: also 416 ``InvalidRange`` when the file ends before the first of them.
         """
         if place.local is None:
             raise _conflict()
+        first, last = wanted or (0, None)
         try:
             with place.local.open("rb") as file:  # what is open stays as it is: flushes replace the file
                 found = os.fstat(file.fileno())
                 entry = PathEntry(False, found.st_size, file_etag(found), found.st_mtime_ns)
-                conditions.check(entry.etag)
-                if first >= entry.size and first:
-                    raise ApiError(416, "InvalidRange", f"The file has {entry.size} bytes.")
+                conditions.check(entry.etag, reading=True)
+                if wanted is not None and first >= entry.size:
+                    size = {"Content-Range": f"bytes */{entry.size}"}
+                    raise ApiError(416, "InvalidRange", "The range specified is invalid for the current size.", size)
                 file.seek(first)
-                return entry, file.read() if last is None else file.read(last - first + 1)
+                return entry, file.read() if last is None else file.read(max(last - first + 1, 0))
         except (FileNotFoundError, NotADirectoryError):
             raise path_not_found() from None
         except IsADirectoryError:
@@ -183,10 +187,11 @@ class PathStore:
                 for name, found in inside[::-1][:limit]:
                     (Path.rmdir if found.is_directory else Path.unlink)(target / name)
                 return False
-            gone = target
-            if target != place.root:
-                gone = hidden_path(place.root)
-                target.rename(gone)
+            if target == place.root:
+                shutil.rmtree(target)
+                return True
+            gone = hidden_path(place.root)
+            target.rename(gone)
         shutil.rmtree(gone)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import sys
+import traceback
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -70,6 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        except Exception:  # an error of the emulator: shown here, and the client learns that something went wrong
+            traceback.print_exc()
+            response = Response(500, {"x-ms-error-code": "InternalError"})
         self._write(request, response)
 
     do_GET = do_HEAD = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
@@ -116,6 +120,6 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command != "HEAD" and response.status != 304:
             self.wfile.write(response.body)
         self.wfile.flush()
