@@ -16,13 +16,8 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.entra import EntraLogin
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric_api import (
-    DatabaseState,
-    FabricApi,
-    MirroredDatabase,
-    TableMirrorState,
-    generic_mirror,
-)
+from open_mirroring.fabric_api import FabricApi, MirroredDatabase, generic_mirror
+from open_mirroring.fabric_status import DatabaseState, TableMirrorState
 from tests.onelake import CLIENTS, emulator, login_of
 
 
@@ -158,7 +153,12 @@ def test_tables_come_page_by_page_by_post_r_01() -> None:
     ]
     with scripted(*pages) as (api, asked):
         one, other = api.table_statuses(DATABASE)
-    assert (one.table, one.state, one.processed_rows, one.processed_bytes) == ("a", TableMirrorState.REPLICATING, 7, 900)
+    assert (one.table, one.state, one.processed_rows, one.processed_bytes) == (
+        "a",
+        TableMirrorState.REPLICATING,
+        7,
+        900,
+    )
     assert (other.state, other.error) == (TableMirrorState.FAILED, "SchemaChange: type changed")
     path = "/v1/workspaces/w/mirroredDatabases/d/getTablesMirroringStatus"
     assert asked == [("POST", path), ("POST", f"{path}?continuationToken=n%2F2")]

@@ -229,7 +229,7 @@ class Waits:
 
 
 def waiting(store: OneLakeStore, budget: RetryBudget) -> OneLakeStore:
-    store._service._service.budget = budget
+    store._calls._service._service.budget = budget
     return store
 
 
@@ -268,7 +268,7 @@ def test_repetitions_of_a_run_have_an_end(server: EmulatorServer, store: OneLake
     """One budget for all calls: a store that is down is not asked for ever, nor by every table anew."""
     waits = Waits()
     waiting(store, waits.budget(5))
-    server.faults.add(Fault("unavailable_before", times=None))
+    server.faults.add(Fault("unavailable_before", "properties", times=None))
     for _ in range(10):
         with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
             store.stat(STAGED)
