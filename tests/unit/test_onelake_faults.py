@@ -22,6 +22,11 @@ BEFORE: tuple[Kind, ...] = ("unavailable_before", "dropped_before", "throttled",
 AFTER: tuple[Kind, ...] = ("unavailable_after", "dropped_after")
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmulatorServer]:
     with emulator(tmp_path, clients=CLIENTS) as server:
