@@ -14,70 +14,19 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from open_mirroring.authorized_service import AuthorizedService
 from open_mirroring.entra import FABRIC_AUDIENCE, EntraLogin
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric_status import DatabaseStatus, TableStatus, database_status, error_text, table_status
 from open_mirroring.http_service import Answer, HttpService, described
 
 _DEFINITION_PART = "mirroring.json"
 _PLAIN_CODE = re.compile(r"[A-Za-z0-9_.]{1,80}")
-_SHOWN_CHARACTERS = 300
 _OPERATION_SECONDS = 300.0
 _ASK_AGAIN_SECONDS = 5.0
-
-
-class DatabaseState(Enum):
-    """How a mirrored database is; ``UNKNOWN`` for a word of a later version (R-02)."""
-
-    INITIALIZING = "Initializing"
-    INITIALIZED = "Initialized"
-    STARTING = "Starting"
-    RUNNING = "Running"
-    PAUSED = "Paused"
-    STOPPING = "Stopping"
-    STOPPED = "Stopped"
-    UNKNOWN = ""
-
-
-class TableMirrorState(Enum):
-    """How the mirroring of a table is; ``UNKNOWN`` for a word of a later version (R-02)."""
-
-    INITIALIZED = "Initialized"
-    SNAPSHOTTING = "Snapshotting"
-    REPLICATING = "Replicating"
-    RESEEDING = "Reseeding"
-    STOPPED = "Stopped"
-    FAILED = "Failed"
-    UNKNOWN = ""
-
-
-class DatabaseStatus(NamedTuple):
-    """What ``getMirroringStatus`` says. *said* is the service's own word, *error* its error, empty without one."""
-
-    state: DatabaseState
-    said: str
-    error: str = ""
-
-
-class TableStatus(NamedTuple):
-    """What ``getTablesMirroringStatus`` says of one table.
-
-    *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
-    service's text of a time in UTC.
-    """
-
-    schema: str
-    table: str
-    state: TableMirrorState
-    said: str
-    processed_rows: int | None = None
-    processed_bytes: int | None = None
-    last_sync: str = ""
-    error: str = ""
 
 
 class MirroredDatabase(NamedTuple):
@@ -86,9 +35,6 @@ class MirroredDatabase(NamedTuple):
     workspace: str
     id: str
     name: str
-
-
-State = TypeVar("State", DatabaseState, TableMirrorState)
 
 
 class FabricApi:
@@ -181,12 +127,13 @@ class FabricApi:
         """How the database is (R-01: asked by POST)."""
         path = f"{_path(database)}/getMirroringStatus"
         document = self._document(self._service.send("POST", path, repeatable=True), path)
-        said = str(document.get("status", ""))
-        return DatabaseStatus(_state(DatabaseState, said), _shown(said), _error(document.get("error")))
+        return database_status(document)
 
     def table_statuses(self, database: MirroredDatabase) -> list[TableStatus]:
         """How every table of the database is, page by page (R-01: asked by POST)."""
-        return [_table(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")]
+        return [
+            table_status(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")
+        ]
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -220,7 +167,7 @@ class FabricApi:
                 result = f"{operation}/result"
                 return self._document(self._service.send("GET", result, repeatable=True), result)
             if document.get("status") == "Failed":
-                raise _refused(answer, path, _error(document.get("error")))
+                raise _refused(answer, path, error_text(document.get("error")))
         raise TransientError(
             "SERVICE_UNREACHABLE",
             f"an operation of the Fabric API is not done after {waited:.0f} s",
@@ -265,42 +212,6 @@ def _database(workspace: str, item: Mapping[str, Any]) -> MirroredDatabase:
         return MirroredDatabase(workspace, str(item["id"]), str(item["displayName"]))
     except KeyError:
         raise _not_understood(_databases(workspace)) from None
-
-
-def _table(entry: Mapping[str, Any]) -> TableStatus:
-    metrics = entry.get("metrics")
-    known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
-    said = str(entry.get("status", ""))
-    return TableStatus(
-        schema=str(entry.get("sourceSchemaName") or ""),
-        table=str(entry.get("sourceTableName") or ""),
-        state=_state(TableMirrorState, said),
-        said=_shown(said),
-        processed_rows=_count(known.get("processedRows")),
-        processed_bytes=_count(known.get("processedBytes")),
-        last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
-        error=_error(entry.get("error")),
-    )
-
-
-def _state(states: type[State], said: str) -> State:
-    return next((state for state in states if state.value == said), states(""))
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _error(error: object) -> str:
-    if not isinstance(error, dict):
-        return ""
-    return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
-
-
-def _shown(text: str) -> str:
-    """A text of the service on one line, short and printable."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
 
 
 def _json(answer: Answer) -> Any:

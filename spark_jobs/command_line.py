@@ -121,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     commands = _Commands(parser)
     commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "make the mirrored database, its tables' folders and first files, and start mirroring"
+    commands.reporting("create", "creating:create", about)
     commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")
     commands.working("tick", "working:tick", "read what is new, publish what may be published, reconcile")
     back = commands.working("backfill", "working:backfill", "a tick that reads an interval of the source first")

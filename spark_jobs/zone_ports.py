@@ -12,6 +12,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.incarnation import read_marker
 from open_mirroring.landing_zone.store import Content, LandingZoneStore, Renamed
+from open_mirroring.landing_zone.whole_files import create_whole
 from open_mirroring.ledger.reading import TableState
 
 log = logging.getLogger(__name__)
@@ -61,14 +62,9 @@ class ZonePorts:
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
         """Create a file of the folder if it is absent; nobody ever reads half of it (X-06)."""
-        # Under a name of this attempt's own and by a rename: what a crash leaves behind is never taken for whole, and
-        # lies in staging under a number below every other, where it is swept.
+        # What a crash leaves behind lies in staging under a number below every other, where it is swept.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
-        info = self._store.create(staged, content)
-        if info is None:
-            raise TransientError("NAME_TAKEN", f"{staged!r} is there already", way_out="another name is tried")
-        if self._store.rename(staged, f"{table.folder}/{name}", source_etag=info.etag) is Renamed.REFUSED:
-            self._store.delete(staged)
+        create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 
     def _probe(self, folder: str, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
         if place is protocol.Place.SOURCE:

@@ -48,14 +48,16 @@ def onelake_connection(connection: Connection) -> OneLakeConnection:
     Raises:
         TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
     """
-    name, extra = connection.name, connection.extra
+    name = connection.name
+    # A form saves the fields that were left empty, too.
+    extra = {option: value for option, value in connection.extra.items() if value not in (None, "")}
     if connection.conn_type != CONNECTION_TYPE:
         raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")
     if not extra.keys() <= _OPTIONS:
         raise invalid(name, f"its extra holds an option other than {', '.join(sorted(_OPTIONS))}")
     if not all(isinstance(value, str) for option, value in extra.items() if option != "timeout_seconds"):
         raise invalid(name, "an option in its extra is no text")
-    texts: dict[str, str] = {option: str(value) for option, value in extra.items() if value}
+    texts: dict[str, str] = {option: str(value) for option, value in extra.items()}
     auth = texts.get("auth", AUTHS[0])
     if auth not in AUTHS:
         raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")

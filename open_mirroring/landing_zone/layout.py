@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from open_mirroring.errors import TerminalError
 
 ROW_MARKER = "__rowMarker__"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
+PARTNER_NAME = "open_mirroring"
+"""The same for all mirrored databases (F-06)."""
 INCARNATION_FILE = "_incarnation.json"
+SCRATCH_FOLDER = "_scratchPad"
+"""Reserved for staging, no table (F-05)."""
 PROCESSED_FOLDER = "_ProcessedFiles"
 READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
 PROCESSED_FOLDERS = (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER)
@@ -132,6 +136,12 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
             way_out="restore the file that this table was created with, or reset the table",
         ) from error
     return tuple(keys)
+
+
+def partner_events_document(source_type: str, information: Mapping[str, str]) -> bytes:
+    """The ``_partnerEvents.json`` at the root of a zone, which says who publishes from what (F-06)."""
+    source = {"sourceType": source_type, "additionalInformation": dict(information)}
+    return json.dumps({"partnerName": PARTNER_NAME, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
 
 
 def incarnation_document(incarnation: str) -> bytes:

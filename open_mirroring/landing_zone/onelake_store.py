@@ -18,26 +18,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from open_mirroring.authorized_service import AuthorizedService
-from open_mirroring.entra import STORAGE_AUDIENCE
-from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.http_service import Answer, HttpService, described
+from open_mirroring.errors import TransientError
+from open_mirroring.http_service import Answer, described
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
-from open_mirroring.landing_zone.paths import why_unsafe
+from open_mirroring.landing_zone.onelake_calls import OneLakeCalls, busy, error_code, etag_of, unquoted
 from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
 
-_VERSION = "2020-06-12"
-"""Of the REST API; with this one the conditional rename has been seen to work on OneLake (O-05)."""
 _BLOCK_BYTES = 4 << 20
 _BLOCKS_AT_ONCE = 4
 _PAGE = 5000
-_CONDITIONS = {"if-none-match", "if-match", "x-ms-source-if-match", "x-ms-rename-source"}
 _TAKEN = {"", "PathAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
 # The same request may be answered otherwise later: neither done nor refused for good.
 _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", "OperationInProgress")
-_NO_ZONE = {"FilesystemNotFound", "WorkspaceNotFound", "ArtifactNotFound", "ItemNotFound"}
 
 
 class OneLakeStore:
@@ -57,31 +50,29 @@ class OneLakeStore:
     """
 
     def __init__(self, zone: OneLakeZone) -> None:
-        service = HttpService(zone.endpoint, "OneLake", zone.timeout_seconds)
-        self._service = AuthorizedService(service, zone.login, STORAGE_AUDIENCE)
-        self._workspace = zone.workspace
-        self._zone_path = zone.path.strip("/")
-        self._root = f"{zone.item}/{self._zone_path}"
+        self._calls = OneLakeCalls(zone)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
         """Create an object that must not exist; its ETag is the one after the flush."""
-        answer = self._send("PUT", path, {"resource": "file"}, {"If-None-Match": "*"}, repeatable=False)
+        answer = self._calls.send("PUT", path, {"resource": "file"}, {"If-None-Match": "*"}, repeatable=False)
         if answer.status in (409, 412):
-            if _code(answer) in _TAKEN:
+            if error_code(answer) in _TAKEN:
                 return None
-            raise _busy(path, answer)
-        self._expect(answer, 201, path)
-        created = _etag(answer)
+            raise busy(path, answer)
+        if answer.status == 404:  # folders above it come into being: what is missing is the item
+            raise self._calls.no_zone(answer)
+        self._calls.expect(answer, 201, path)
+        created = etag_of(answer)
         size = self._append(path, content)
         return self._flush(path, size, created) if size else ObjectInfo(path, 0, created)
 
     def read(self, path: str) -> Content | None:
         """The whole content of a small object with its ETag; None when there is none."""
-        answer = self._send("GET", path, repeatable=True)
-        if self._is_missing(answer):
+        answer = self._calls.send("GET", path)
+        if self._calls.is_missing(answer):
             return None
-        self._expect(answer, 200, path)
-        return Content(answer.body, _etag(answer))
+        self._calls.expect(answer, 200, path)
+        return Content(answer.body, etag_of(answer))
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
@@ -89,59 +80,51 @@ class OneLakeStore:
         descriptor, name = tempfile.mkstemp(prefix="open_mirroring-")
         try:
             with open(descriptor, "wb") as local:
-                answer = self._send("GET", path, repeatable=True, into=local)
-            if self._is_missing(answer):
+                answer = self._calls.send("GET", path, into=local)
+            if self._calls.is_missing(answer):
                 yield None
                 return
-            self._expect(answer, 200, path)
+            self._calls.expect(answer, 200, path)
             yield Path(name)
         finally:
             os.unlink(name)
 
     def stat(self, path: str) -> ObjectInfo | None:
         """A point read: the object as it is now, None when it is not there."""
-        answer = self._send("HEAD", path, repeatable=True)
-        if self._is_missing(answer):
+        answer = self._calls.send("HEAD", path)
+        if self._calls.is_missing(answer):
             return None
-        self._expect(answer, 200, path)
+        self._calls.expect(answer, 200, path)
         if answer.headers.get("x-ms-resource-type") == "directory":
             return None
-        return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), _etag(answer))
+        return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), etag_of(answer))
 
     def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
-        """Move *source* to *target* in one step (O-04, O-05).
-
-        A target's folder that is gone comes into being again; what keeps a table's dead life from coming back is that
-        a source lies in the folder and dies with it.
-        """
+        """Move *source* to *target* in one step (O-04, O-05); refused as well when the target's folder is gone."""
         headers = {
-            "x-ms-rename-source": self._path(source),
+            "x-ms-rename-source": self._calls.address(source),
             "x-ms-source-if-match": f'"{source_etag}"',
             "If-None-Match": "*",
         }
-        answer = self._send("PUT", target, {"mode": "legacy"}, headers, repeatable=False)
+        answer = self._calls.send("PUT", target, {"mode": "legacy"}, headers, repeatable=False)
         if answer.status in (404, 409, 412):
-            self._is_missing(answer)
-            if _code(answer).startswith(_BUSY):
-                raise _busy(source, answer)
+            self._calls.is_missing(answer)
+            if error_code(answer).startswith(_BUSY):
+                raise busy(source, answer)
             return Renamed.REFUSED
-        self._expect(answer, 201, target)
+        self._calls.expect(answer, 201, target)
         return Renamed.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
         """Every object below a folder, page by page, each path once; a folder that is none lists nothing."""
-        if folder:
-            _check(folder)
-        directory = f"{self._root}/{folder}".rstrip("/")
+        directory = self._calls.directory(folder)
         query = {"resource": "filesystem", "recursive": "true", "directory": directory, "maxResults": str(_PAGE)}
         found: dict[str, ObjectInfo] = {}
         while True:
-            answer = self._service.send(
-                "GET", f"/{quote(self._workspace)}", query=query, headers={"x-ms-version": _VERSION}, repeatable=True
-            )
-            if self._is_missing(answer):
+            answer = self._calls.send_to_workspace(query)
+            if self._calls.is_missing(answer):
                 return found.values()
-            self._expect(answer, 200, folder)
+            self._calls.expect(answer, 200, folder)
             found.update((info.path, info) for info in self._listed(answer, folder))
             token = answer.headers.get("x-ms-continuation", "")
             if not token:
@@ -150,22 +133,36 @@ class OneLakeStore:
 
     def delete(self, path: str) -> None:
         """Remove an object; nothing happens when it is not there."""
-        self._delete(path, {"recursive": "false"})
+        answer = self._delete(path, {"recursive": "false"})
+        if answer.status in (409, 412):
+            raise busy(path, answer)
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it is not there."""
+        """Remove a folder with all it holds; nothing happens when it is not there.
+
+        Raises:
+            TransientError: ``FOLDER_IN_USE`` while somebody uses it (F-73): part of it may be gone; repeat the call.
+        """
         query = {"recursive": "true"}
-        while token := self._delete(folder, query):
+        while True:
+            answer = self._delete(folder, query)
+            if answer.status in (409, 412):
+                raise TransientError(
+                    "FOLDER_IN_USE",
+                    f"the folder cannot be deleted now: {described(answer)}",
+                    where=folder,
+                    way_out="the call is repeated; look what uses the folder",
+                )
+            token = answer.headers.get("x-ms-continuation", "")
+            if not token:
+                return
             query["continuation"] = token
 
-    def _delete(self, path: str, query: Mapping[str, str]) -> str:
-        answer = self._send("DELETE", path, query, repeatable=True)
-        if self._is_missing(answer):
-            return ""
-        if answer.status in (409, 412):
-            raise _busy(path, answer)
-        self._expect(answer, 200, path)
-        return answer.headers.get("x-ms-continuation", "")
+    def _delete(self, path: str, query: Mapping[str, str]) -> Answer:
+        answer = self._calls.send("DELETE", path, query)
+        if not self._calls.is_missing(answer) and answer.status not in (409, 412):
+            self._calls.expect(answer, 200, path)
+        return answer
 
     # --- the steps of a creation --------------------------------------------------------------------------------
 
@@ -192,91 +189,31 @@ class OneLakeStore:
 
     def _append_block(self, path: str, position: int, block: bytes) -> None:
         query = {"action": "append", "position": str(position)}
-        answer = self._send("PATCH", path, query, {"Content-Type": "application/octet-stream"}, block)
+        answer = self._calls.send("PATCH", path, query, {"Content-Type": "application/octet-stream"}, block)
         if answer.status in (404, 409, 412):
-            raise _busy(path, answer)
-        self._expect(answer, 202, path)
+            raise busy(path, answer)
+        self._calls.expect(answer, 202, path)
 
     def _flush(self, path: str, size: int, created: str) -> ObjectInfo:
         """Make the content whole. Bound to the object just created, so that a repetition cannot change its ETag."""
         query = {"action": "flush", "position": str(size)}
-        answer = self._send("PATCH", path, query, {"If-Match": f'"{created}"'})
+        answer = self._calls.send("PATCH", path, query, {"If-Match": f'"{created}"'})
         if answer.status == 412:
             # An earlier try was carried out although its answer was lost: nobody else knows this ETag.
             found = self.stat(path)
             if found is not None and found.size == size:
                 return found
         if answer.status in (404, 409, 412):
-            raise _busy(path, answer)
-        self._expect(answer, 200, path)
-        return ObjectInfo(path, size, _etag(answer))
-
-    # --- calls ----------------------------------------------------------------------------------------------------
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        *,
-        repeatable: bool = True,
-        into: Any = None,
-    ) -> Answer:
-        headers = {"x-ms-version": _VERSION, **(headers or {})}
-        answer = self._service.send(
-            method, self._path(path), query=query, headers=headers, body=body, repeatable=repeatable, into=into
-        )
-        rejected = {name.strip().casefold() for name in answer.headers.get("x-ms-rejected-headers", "").split(",")}
-        ignored = sorted(rejected & _CONDITIONS & {name.casefold() for name in headers})
-        if ignored:
-            raise TerminalError(
-                "STORE_UNFIT",
-                f"OneLake ignored the condition {', '.join(ignored)} of a call, on which exactly-once rests",
-                where=f"{method} {path}",
-                way_out="publish nothing to this region; run `open-mirroring check`, and take its answer to the "
-                "service's support",
-            )
-        return answer
-
-    def _path(self, path: str) -> str:
-        _check(path)
-        return "/" + quote(f"{self._workspace}/{self._root}/{path}")
-
-    def _is_missing(self, answer: Answer) -> bool:
-        """Whether the answer says that there is no such path.
-
-        Raises:
-            TerminalError: ``ZONE_MISSING`` when it says that there is no such workspace or item.
-        """
-        if answer.status != 404:
-            return False
-        if _code(answer) in _NO_ZONE:
-            raise TerminalError(
-                "ZONE_MISSING",
-                f"OneLake knows no such workspace or item, or does not show it to this login: {described(answer)}",
-                where=f"{self._workspace}/{self._root}",
-                way_out="correct `landing_zone.workspace` and `landing_zone.item`, or make the mirrored database with "
-                "`open-mirroring create`",
-            )
-        return True
-
-    def _expect(self, answer: Answer, status: int, path: str) -> None:
-        if answer.status != status:
-            raise TerminalError(
-                "STORE_UNFIT",
-                f"OneLake answers otherwise than documented: {described(answer)} instead of {status}",
-                where=path,
-                way_out="run `open-mirroring check`; look up the code in Azure's list of storage errors",
-            )
+            raise busy(path, answer)
+        self._calls.expect(answer, 200, path)
+        return ObjectInfo(path, size, etag_of(answer))
 
     def _listed(self, answer: Answer, folder: str) -> Iterator[ObjectInfo]:
         # The first part is the item, by name or GUID as the service likes; the rest is below the item as we asked.
         try:
             for entry in json.loads(answer.body)["paths"]:
                 inside = str(entry["name"]).partition("/")[2]
-                path = inside.removeprefix(f"{self._zone_path}/")
+                path = inside.removeprefix(f"{self._calls.zone_path}/")
                 if path == inside:
                     raise ValueError("a path outside the zone")
                 if str(entry.get("isDirectory", "false")).casefold() != "true":
@@ -290,32 +227,9 @@ class OneLakeStore:
             ) from None
 
 
-def _check(path: str) -> None:
-    reason = why_unsafe(path)
-    if reason:
-        raise TerminalError(
-            "PATH_UNSAFE",
-            f"the path {path!r} {reason}",
-            way_out="paths are relative to the zone, with plain parts; look who put such a name there",
-        )
-
-
-def _code(answer: Answer) -> str:
-    return answer.headers.get("x-ms-error-code", "")
-
-
-def _etag(answer: Answer) -> str:
-    return _unquoted(answer.headers.get("ETag", ""))
-
-
 def _listed_etag(entry: Mapping[str, Any]) -> str:
     # The documentation writes eTag, answers have been seen with etag.
-    return _unquoted(str(entry["etag"] if "etag" in entry else entry["eTag"]))
-
-
-def _unquoted(etag: str) -> str:
-    # Headers have it in quotes, listings have not.
-    return etag.removeprefix("W/").strip('"')
+    return unquoted(str(entry["etag"] if "etag" in entry else entry["eTag"]))
 
 
 def _slices(content: bytes) -> Iterator[tuple[int, bytes]]:
@@ -329,12 +243,3 @@ def _blocks(local: Path) -> Iterator[tuple[int, bytes]]:
         while block := source.read(_BLOCK_BYTES):
             yield position, block
             position += len(block)
-
-
-def _busy(path: str, answer: Answer) -> TransientError:
-    return TransientError(
-        "STORE_CONFLICT",
-        f"somebody else is at this object: {described(answer)}",
-        where=path,
-        way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
-    )

@@ -38,7 +38,7 @@ def job_connections(mirror: Mirror) -> dict[str, str]:
         TerminalError: ``CONNECTION_MISSING`` when the scheduler does not know a connection.
     """
     variables = {
-        core.variable(name): json.dumps(_content(_found(name, mirror.file))) for name in named_connections(mirror)
+        core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
     }
     for text in variables.values():
         mask_secret(text)
@@ -105,13 +105,14 @@ async def _found_in_trigger(name: str, file: Path) -> Any:
         raise missing(name, file) from None
 
 
-def _content(found: Any) -> dict[str, Any]:
+def content(found: Any) -> dict[str, Any]:
+    """What a connection of Airflow holds, in its JSON form, secrets included: never print it."""
     names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 
 
 def _resolved(name: str, found: Any) -> core.Connection:
-    return core.parsed(name, json.dumps(_content(found)))
+    return core.parsed(name, json.dumps(content(found)))
 
 
 def _url(mirror: Mirror, name: str, found: Any) -> str:

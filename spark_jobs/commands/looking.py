@@ -21,6 +21,7 @@ from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.status import mirror_status
 from open_mirroring.verdicts import Finding
+from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.reporting import dead_letters_text, json_text, status_text
@@ -29,7 +30,7 @@ from spark_jobs.reporting import dead_letters_text, json_text, status_text
 def check(arguments: argparse.Namespace) -> Exit:
     """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
     mirrors = _mirrors([arguments.file])
-    problems = [problem for mirror in mirrors for problem in check_mirror(mirror)]
+    problems = [problem for mirror in mirrors for problem in (*check_mirror(mirror), *check_landing_zone(mirror))]
     for problem in problems:
         print(problem)
     if problems:

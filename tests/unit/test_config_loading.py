@@ -36,6 +36,7 @@ tables:
     target: dbo/orders
     key: [order_id]
 """
+GUID = "11111111-2222-3333-4444-555555555555"
 CSV = "initial_load: {format: csv, path: x, stream_from: beginning, types: {order_id: int}}"
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
@@ -613,6 +614,33 @@ def test_mirrors_that_would_write_to_one_place_are_refused(tmp_path: Path, other
     assert {p.code for p in caught.value.problems} == {"MIRROR_CLASH"}
     assert path in {p.path for p in caught.value.problems}
     assert "b.yaml" in {p.file.name for p in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (f"workspace: {GUID}, item: {GUID}", "Files/LandingZone"),
+        ("workspace: Sales EU, item: shop.MirroredDatabase, path: Files/LandingZone", "Files/LandingZone"),
+        ("workspace: Sales, item: shop.MountedRelationalDatabase, path: Files/Other", "Files/Other"),
+    ],
+)
+def test_a_zone_in_onelake_is_named_by_two_guids_or_two_names_o_01(load: Load, names: str, path: str) -> None:
+    mirror = load(GOOD.replace("store: local, path: build/zone", f"store: onelake, connection: lake, {names}"))
+    assert (mirror.landing_zone.path, mirror.landing_zone.connection) == (path, "lake")
+    assert mirror.landing_zone.place.endswith(path)
+
+
+def test_two_mirrors_in_one_zone_of_onelake_are_refused(tmp_path: Path) -> None:
+    """Whatever connections lead there, and however the name is written."""
+    for name, item in (("a", "shop.MirroredDatabase"), ("b", "SHOP.mirroreddatabase")):
+        zone = f"store: onelake, connection: lake_{name}, workspace: Sales, item: {item}"
+        text = GOOD.replace("store: local, path: build/zone", zone).replace("mirror: shop", f"mirror: {name}")
+        (tmp_path / f"{name}.yaml").write_text(text.replace("build/", f"build/{name}/"))
+    with pytest.raises(ConfigError) as caught:
+        load_mirrors(tmp_path)
+    assert [(p.code, p.file.name, p.path) for p in caught.value.problems] == [
+        ("MIRROR_CLASH", "b.yaml", "landing_zone")
+    ]
 
 
 def test_two_mirrors_on_one_ledger_connection_are_refused(tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ BEFORE: tuple[Kind, ...] = ("unavailable_before", "dropped_before", "throttled",
 AFTER: tuple[Kind, ...] = ("unavailable_after", "dropped_after")
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmulatorServer]:
     with emulator(tmp_path, clients=CLIENTS) as server:
@@ -229,7 +234,7 @@ class Waits:
 
 
 def waiting(store: OneLakeStore, budget: RetryBudget) -> OneLakeStore:
-    store._service._service.budget = budget
+    store._calls._service._service.budget = budget
     return store
 
 
@@ -268,7 +273,7 @@ def test_repetitions_of_a_run_have_an_end(server: EmulatorServer, store: OneLake
     """One budget for all calls: a store that is down is not asked for ever, nor by every table anew."""
     waits = Waits()
     waiting(store, waits.budget(5))
-    server.faults.add(Fault("unavailable_before", times=None))
+    server.faults.add(Fault("unavailable_before", "properties", times=None))
     for _ in range(10):
         with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
             store.stat(STAGED)

@@ -1,0 +1,118 @@
+"""Making the mirrored database of a mirror, and starting it when its structure and first files are there.
+
+A database that is made over REST is not started by that (R-06), and that is what we want: the whole structure and the
+first files have to be there before mirroring starts (F-42). Every step looks first, so that a run that was killed is
+finished by the next one. A stopped database is never started: that would begin from scratch (R-07, F-76).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.landing_zone import is_guid
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric_api import FabricApi, MirroredDatabase, generic_mirror
+from open_mirroring.fabric_status import DatabaseState, DatabaseStatus
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.landing_zone.whole_files import create_whole
+
+_PASSING = (DatabaseState.INITIALIZING, DatabaseState.STARTING)
+_ASK_AGAIN_SECONDS = 5.0
+_PATIENCE_SECONDS = 600.0
+
+
+def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
+    """The mirror's database; made with its definition when it is given by name and not there (R-05).
+
+    Raises:
+        TerminalError: ``WORKSPACE_MISSING``, ``DATABASE_MISSING`` when it is given by GUID and not there,
+            ``DATABASE_UNFIT`` when it mirrors something else; what the API raises.
+        TransientError: what the API raises; a database that was made all the same is found by the next run.
+    """
+    zone = mirror.landing_zone
+    workspace, item = zone.workspace or "", zone.item or ""
+    if is_guid(workspace):
+        found = api.get(workspace, item)
+        if found is None:
+            raise TerminalError(
+                "DATABASE_MISSING",
+                "the workspace holds no mirrored database of this GUID, or does not show it to this login",
+                where=str(mirror.file),
+                way_out="correct `landing_zone.item`; to have the database made, give workspace and item by name",
+            )
+    else:
+        identity = api.find_workspace(workspace)
+        if identity is None:
+            raise TerminalError(
+                "WORKSPACE_MISSING",
+                f"the login sees no workspace {workspace!r}",
+                where=str(mirror.file),
+                way_out="make the workspace, and give the identity Contributor in it; or correct the name",
+            )
+        name = item.rpartition(".")[0]
+        found = api.find_database(identity, name)
+        if found is None:
+            return api.create(identity, name, generic_mirror(), f"Mirror {mirror.name}, published by open_mirroring")
+    definition = api.definition(found)
+    source = ((definition or {}).get("properties") or {}).get("source") or {}
+    if source.get("type") != "GenericMirror":
+        raise TerminalError(
+            "DATABASE_UNFIT",
+            "the database mirrors another kind of source, or has no definition (R-06)",
+            where=f"database {found.name}",
+            way_out="name another item, or delete this one if nobody needs it",
+        )
+    return found
+
+
+def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:
+    """The state of a database once it is neither initializing nor starting.
+
+    Raises:
+        TerminalError: ``DATABASE_STOPPED``.
+        TransientError: ``DATABASE_NOT_READY`` when it takes too long, or is in a state that nothing is known of (R-02).
+    """
+    waited = 0.0
+    while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
+        sleep(_ASK_AGAIN_SECONDS)
+        waited += _ASK_AGAIN_SECONDS
+    if status.state in (DatabaseState.STOPPED, DatabaseState.STOPPING):
+        raise TerminalError(
+            "DATABASE_STOPPED",
+            "mirroring of the database is stopped; a start would begin from scratch with every table (F-76)",
+            where=f"database {database.name}",
+            way_out="find out who stopped it and why; who starts it in Fabric decides to have every table built anew",
+        )
+    if status.state not in (DatabaseState.INITIALIZED, DatabaseState.RUNNING, DatabaseState.PAUSED):
+        raise TransientError(
+            "DATABASE_NOT_READY",
+            f"the database is {status.said!r}{': ' + status.error if status.error else ''}",
+            where=f"database {database.name}",
+            way_out="call again; if it stays so, look at the item in Fabric",
+        )
+    return status
+
+
+def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
+    """Say at the zone's root who publishes and from what (F-06); False when the file is there already."""
+    information = {"mirror": mirror.name, "transport": mirror.source.transport}
+    document = layout.partner_events_document(mirror.source.format, information)
+    staged = f"{layout.SCRATCH_FOLDER}/{uuid4().hex}{layout.PARTNER_EVENTS_FILE}"
+    return create_whole(store, layout.PARTNER_EVENTS_FILE, document, staged=staged)
+
+
+def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Start a database that was never started; the state it is in afterwards, in the service's own word.
+
+    Raises:
+        MirroringError: as from :func:`settled`; what the API raises.
+    """
+    status = settled(api, database, sleep)
+    if status.state is not DatabaseState.INITIALIZED:
+        return status.said
+    api.start(database)
+    return settled(api, database, sleep).said

@@ -1,0 +1,112 @@
+"""What the Fabric REST API says of a mirrored database and its tables, as values.
+
+A word that this version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+
+Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status, Get Tables Mirroring
+Status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+_SHOWN_CHARACTERS = 300
+
+
+class DatabaseState(Enum):
+    """How a mirrored database is; ``UNKNOWN`` for a word of a later version (R-02)."""
+
+    INITIALIZING = "Initializing"
+    INITIALIZED = "Initialized"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    UNKNOWN = ""
+
+
+class TableMirrorState(Enum):
+    """How the mirroring of a table is; ``UNKNOWN`` for a word of a later version (R-02)."""
+
+    INITIALIZED = "Initialized"
+    SNAPSHOTTING = "Snapshotting"
+    REPLICATING = "Replicating"
+    RESEEDING = "Reseeding"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+    UNKNOWN = ""
+
+
+class DatabaseStatus(NamedTuple):
+    """What ``getMirroringStatus`` says. *said* is the service's own word, *error* its error, empty without one."""
+
+    state: DatabaseState
+    said: str
+    error: str = ""
+
+
+class TableStatus(NamedTuple):
+    """What ``getTablesMirroringStatus`` says of one table.
+
+    *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
+    service's text of a time in UTC.
+    """
+
+    schema: str
+    table: str
+    state: TableMirrorState
+    said: str
+    processed_rows: int | None = None
+    processed_bytes: int | None = None
+    last_sync: str = ""
+    error: str = ""
+
+
+State = TypeVar("State", DatabaseState, TableMirrorState)
+
+
+def database_status(document: Mapping[str, Any]) -> DatabaseStatus:
+    """The status of a database in an answer."""
+    said = str(document.get("status", ""))
+    return DatabaseStatus(_state(DatabaseState, said), _shown(said), error_text(document.get("error")))
+
+
+def table_status(entry: Mapping[str, Any]) -> TableStatus:
+    """The status of one table in an answer."""
+    metrics = entry.get("metrics")
+    known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
+    said = str(entry.get("status", ""))
+    return TableStatus(
+        schema=str(entry.get("sourceSchemaName") or ""),
+        table=str(entry.get("sourceTableName") or ""),
+        state=_state(TableMirrorState, said),
+        said=_shown(said),
+        processed_rows=_count(known.get("processedRows")),
+        processed_bytes=_count(known.get("processedBytes")),
+        last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
+        error=error_text(entry.get("error")),
+    )
+
+
+def _state(states: type[State], said: str) -> State:
+    return next((state for state in states if state.value == said), states(""))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def error_text(error: object) -> str:
+    """An error in an answer as one line of text; empty without one."""
+    if not isinstance(error, dict):
+        return ""
+    return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
+
+
+def _shown(text: str) -> str:
+    """A text of the service on one line, short and printable."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"

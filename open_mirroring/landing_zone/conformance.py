@@ -1,0 +1,155 @@
+"""Does a store do what the publish protocol rests on? Proved by trying it, in a scratch folder, before the first run.
+
+OneLake documents no promise for the conditions of a rename in every region (O-05), so whoever deploys asks the very
+endpoint, with the very login. Everything happens below ``_scratchPad``, which the service reads nothing from (F-05).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.data_file import Footer, read_footer, write_data_file
+from open_mirroring.landing_zone.layout import SCRATCH_FOLDER, file_name
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, Renamed
+
+_SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+_FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
+
+
+class ProvableStore(LandingZoneStore, Protocol):
+    """A store of which whole folders can be removed."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with all it holds; nothing happens when it is not there."""
+        ...
+
+
+class Deviation(NamedTuple):
+    """Something that the store does otherwise: what is expected of it, and what came of it."""
+
+    expected: str
+    found: str
+
+
+def deviations(store: ProvableStore) -> list[Deviation]:
+    """Everything that the store does otherwise than the protocol needs; nothing is left behind.
+
+    Raises:
+        TransientError: the store gave no plain answer; nothing is proved.
+        TerminalError: the store cannot be reached in this way at all.
+    """
+    folder = f"{SCRATCH_FOLDER}/conformance-{uuid4().hex}"
+    probe = _Probe(store, folder)
+    found: list[Deviation] = []
+    try:
+        for step in probe.steps():
+            try:
+                found += step()
+            except TerminalError as error:
+                if error.code != "STORE_UNFIT":
+                    raise
+                found.append(Deviation("conditions are kept, and answers are as documented (O-03)", error.what))
+    finally:
+        store.delete_folder(folder)
+    if any(info.path.startswith(f"{folder}/") for info in store.list(SCRATCH_FOLDER)):
+        found.append(Deviation("a deleted folder is gone from listings at once", "objects of it are still listed"))
+    return found
+
+
+Step = Callable[[], Iterator[Deviation]]
+
+
+class _Probe:
+    def __init__(self, store: ProvableStore, folder: str) -> None:
+        self._store, self._folder = store, folder
+
+    def steps(self) -> tuple[Step, ...]:
+        return (self._create, self._footer, self._no_overwrite, self._bound, self._missing, self._rename, self._delete)
+
+    def _create(self) -> Iterator[Deviation]:
+        info = self._new("created", b"one")
+        yield from self._check("an object is listed as soon as it is created", self._listed(info.path), info)
+        yield from self._check("a point read agrees with the creation", self._store.stat(info.path), info)
+        second = self._store.create(info.path, b"two")
+        yield from self._check("a second creation under one name is refused (If-None-Match)", second, None)
+        content = self._store.read(info.path)
+        kept = None if content is None else (content.data, content.etag)
+        yield from self._check("what was created first stays", kept, (b"one", info.etag))
+
+    def _footer(self) -> Iterator[Deviation]:
+        with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+            local = Path(scratch) / "file.parquet"
+            rows = pa.table([pa.array([1, 2], pa.int32())], schema=_SCHEMA)
+            written = write_data_file(local, rows, _SCHEMA, _FOOTER)
+            self._new("footer", local)
+            with self._store.fetch(f"{self._folder}/footer") as back:
+                footer = None if back is None else read_footer(back)
+        digest = None if footer is None else footer.digest
+        yield from self._check("a file's footer comes back as it was written", digest, written.digest)
+
+    def _no_overwrite(self) -> Iterator[Deviation]:
+        taken, late = self._new(file_name(1), b"published"), self._new("late", b"late")
+        answer = self._store.rename(late.path, taken.path, source_etag=late.etag)
+        yield from self._check("a rename onto an object is refused (O-05)", answer, Renamed.REFUSED)
+        yield from self._check("the object it was to replace is unchanged", self._store.stat(taken.path), taken)
+        yield from self._check("the object that was to be renamed is unchanged", self._store.stat(late.path), late)
+
+    def _bound(self) -> Iterator[Deviation]:
+        sealed = self._new("replaced", b"same")
+        self._store.delete(sealed.path)
+        anew = self._new("replaced", b"same")
+        yield from self._check("an object created anew has another ETag", anew.etag != sealed.etag, True)
+        answer = self._store.rename(anew.path, self._number(2), source_etag=sealed.etag)
+        yield from self._check("a rename of another object than the one named is refused", answer, Renamed.REFUSED)
+        yield from self._check("nothing comes of that rename", self._store.stat(self._number(2)), None)
+
+    def _missing(self) -> Iterator[Deviation]:
+        answer = self._store.rename(f"{self._folder}/nowhere", self._number(3), source_etag="0x1")
+        yield from self._check("a rename of what is not there is refused", answer, Renamed.REFUSED)
+        dying = self._new("table/_stage-1/dying", b"x")
+        self._store.delete_folder(f"{self._folder}/table")
+        answer = self._store.rename(dying.path, f"{self._folder}/table/{file_name(1)}", source_etag=dying.etag)
+        yield from self._check("a rename out of a deleted folder is refused", answer, Renamed.REFUSED)
+
+    def _rename(self) -> Iterator[Deviation]:
+        info = self._new("sealed", b"rows")
+        answers = [self._store.rename(info.path, self._number(4), source_etag=info.etag) for _ in range(2)]
+        yield from self._check("a rename happens once", answers, [Renamed.DONE, Renamed.REFUSED])
+        yield from self._check("a rename consumes its source", self._store.stat(info.path), None)
+        moved = info._replace(path=self._number(4))
+        yield from self._check("a rename keeps ETag and size", self._store.stat(moved.path), moved)
+        yield from self._check("a rename is listed at once", self._listed(moved.path), moved)
+        yield from self._check("a source that was renamed is not listed any more", self._listed(info.path), None)
+
+    def _delete(self) -> Iterator[Deviation]:
+        info = self._new("deleted", b"x")
+        self._store.delete(info.path)
+        yield from self._check("a deletion is listed at once", self._listed(info.path), None)
+
+    def _new(self, name: str, content: bytes | Path) -> ObjectInfo:
+        created = self._store.create(f"{self._folder}/{name}", content)
+        if created is None:
+            raise TerminalError(
+                "STORE_UNFIT",
+                f"the new name {name!r} is said to be taken",
+                where=self._folder,
+                way_out="look who else writes below _scratchPad",
+            )
+        return created
+
+    def _number(self, number: int) -> str:
+        return f"{self._folder}/{file_name(number)}"
+
+    def _listed(self, path: str) -> ObjectInfo | None:
+        return next((info for info in self._store.list(self._folder) if info.path == path), None)
+
+    def _check(self, expected: str, found: object, wanted: object) -> Iterator[Deviation]:
+        if found != wanted:
+            yield Deviation(expected, f"{found!r} instead of {wanted!r}")

@@ -1,0 +1,53 @@
+"""Is the landing zone of a mirror one that can be published to? Asked of the store itself, by trying it."""
+
+from __future__ import annotations
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.inspection import zone_address
+from open_mirroring.landing_zone.conformance import deviations
+from open_mirroring.landing_zone.onelake_store import OneLakeStore
+from open_mirroring.landing_zone.opening import LocalZone
+
+
+def check_landing_zone(mirror: Mirror) -> list[Problem]:
+    """Everything that keeps a zone in OneLake from being published to; a local one is not tried.
+
+    Codes: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, and whatever the
+    store raises: without a plain answer nothing is proved, and that is a problem too.
+    """
+    try:
+        address = zone_address(mirror)
+    except TerminalError as error:
+        return [_problem(mirror, ("landing_zone", "connection"), error)]
+    if isinstance(address, LocalZone):
+        return []
+    try:
+        prove_conformance(OneLakeStore(address))
+    except MirroringError as error:
+        return [_problem(mirror, ("landing_zone",), error)]
+    return []
+
+
+def prove_conformance(store: OneLakeStore) -> None:
+    """Refuse a store that does anything otherwise than the publish protocol needs.
+
+    Raises:
+        TerminalError: ``STORE_UNFIT`` naming every deviation; what the store raises.
+        TransientError: the store gave no plain answer; nothing is proved.
+    """
+    found = deviations(store)
+    if found:
+        raise TerminalError(
+            "STORE_UNFIT",
+            "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found),
+            where="conformance probe",
+            way_out="publish nothing there; take this to the service's support, or choose another region or address",
+        )
+
+
+def _problem(mirror: Mirror, setting: SettingPath, error: MirroringError) -> Problem:
+    place = f" ({error.where})" if error.where else ""
+    what = f"{error.what}{place}"
+    return Problem(error.code, mirror.file, mirror.line_of(setting), path_text(setting), what, error.way_out)

@@ -1,0 +1,225 @@
+"""`open-mirroring create` and `check` of a mirror in OneLake: the database, its structure, then the start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fabric_emulator.web.emulator_server import EmulatorServer
+from fabric_emulator.web.faults import Fault
+from open_mirroring import database_creation
+from open_mirroring.errors import TransientError
+from open_mirroring.fabric_api import FabricApi
+from open_mirroring.http_service import RetryBudget
+from spark_jobs.command_line import main
+from spark_jobs.exit_codes import Exit
+from tests.onelake import CLIENTS, SECRET, connection_variable, emulator, login_of
+
+TABLES = [
+    {"source": "dbo.orders", "target": "dbo/orders", "key": ["id", "line"]},
+    {"source": "dbo.notes", "target": "notes", "key": []},
+]
+NAMED = {"workspace": "emulator", "item": "shop.MirroredDatabase"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorServer]:
+    with emulator(tmp_path, clients=CLIENTS, database=None) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        yield server
+
+
+def mirror_file(folder: Path, **zone: Any) -> Path:
+    (folder / "source").mkdir(exist_ok=True)
+    file = folder / "mirrors" / "shop.yaml"
+    file.parent.mkdir(exist_ok=True)
+    document = {
+        "mirror": "shop",
+        "source": {"format": "sqlserver-ces", "transport": "files", "path": "source"},
+        "landing_zone": {"store": "onelake", "connection": "lake", **(zone or NAMED)},
+        "ledger": "sqlite:///ledger.db",
+        "change_log": "log",
+        "tables": TABLES,
+    }
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def api_of(server: EmulatorServer) -> FabricApi:
+    return FabricApi(server.url, login_of(server))
+
+
+def state(server: EmulatorServer) -> str:
+    api = api_of(server)
+    database = api.find_database(server.workspace_id, "shop")
+    assert database is not None
+    return api.status(database).said
+
+
+def zone_files(server: EmulatorServer) -> dict[str, bytes]:
+    (database,) = server.databases.all()
+    root = database.folders.zone
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def run(*arguments: str | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_create_makes_everything_and_starts_last(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-05, R-06, F-06, F-10, F-42: definition, structure, `_partnerEvents.json` at the root; then it is running."""
+    file = mirror_file(tmp_path)
+    assert run("create", file, "--json") == Exit.DONE
+    report = json.loads(capsys.readouterr().out)
+    assert (report["workspace"], report["state"]) == (server.workspace_id, "Running")
+    files = zone_files(server)
+    assert files.keys() == {
+        "_partnerEvents.json",
+        "dbo.schema/orders/_incarnation.json",
+        "dbo.schema/orders/_metadata.json",
+        "notes/_incarnation.json",
+        "notes/_metadata.json",
+    }
+    assert json.loads(files["dbo.schema/orders/_metadata.json"])["keyColumns"] == ["id", "line"]
+    events = json.loads(files["_partnerEvents.json"])
+    assert (events["partnerName"], events["sourceInfo"]["sourceType"]) == ("open_mirroring", "sqlserver-ces")
+    assert run("create", file) == Exit.DONE
+    assert zone_files(server) == files, "the second run finds everything"
+    assert run("check", file) == Exit.DONE
+
+
+@pytest.mark.parametrize("verb", ["database", "create", "flush", "rename", "list"])
+@pytest.mark.parametrize("skip", [0, 5])
+def test_create_is_finished_by_the_next_run_f_42(server: EmulatorServer, tmp_path: Path, verb: str, skip: int) -> None:
+    """Wherever it breaks off, before or after the call was carried out."""
+    file = mirror_file(tmp_path)
+    server.faults.add(Fault("dropped_after", verb, skip=skip))
+    for _ in range(3):
+        if run("create", file) == Exit.DONE:
+            break
+    assert state(server) == "Running"
+    assert {name for name in zone_files(server) if not name.startswith("_scratchPad/")} >= {
+        "_partnerEvents.json",
+        "dbo.schema/orders/_metadata.json",
+        "notes/_metadata.json",
+    }
+    assert len(server.databases.all()) == 1
+
+
+def test_a_stopped_database_is_never_started_r_07(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mirror_file(tmp_path)
+    assert run("create", file) == Exit.DONE
+    api = api_of(server)
+    database = api.find_database(server.workspace_id, "shop")
+    assert database is not None
+    api.stop(database)
+    assert run("create", file) == Exit.TERMINAL
+    assert "DATABASE_STOPPED" in capsys.readouterr().err
+    assert state(server) == "Stopped"
+
+
+def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mirror_file(tmp_path)
+    server.faults.add(Fault("rejected_headers", "rename", path="*orders*", times=None))
+    assert run("create", file) == Exit.TABLES_STOPPED
+    assert "STORE_UNFIT" in capsys.readouterr().out
+    assert state(server) == "Initialized"
+
+
+def test_a_store_that_ignores_conditions_fails_closed_o_03(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mirror_file(tmp_path)
+    server.faults.add(Fault("rejected_headers", "rename", times=None))
+    assert run("create", file) == Exit.TERMINAL
+    assert "STORE_UNFIT" in capsys.readouterr().err
+    assert run("check", file) == Exit.USAGE
+    told = capsys.readouterr().out
+    assert "STORE_UNFIT" in told and "if-none-match" in told and f"{file}:" in told
+    assert "rename onto" not in told or "REFUSED" in told
+
+
+@pytest.mark.parametrize(
+    ("zone", "code"),
+    [
+        ({"workspace": "nowhere", "item": "shop.MirroredDatabase"}, "WORKSPACE_MISSING"),
+        ({"workspace": "11111111-1111-1111-1111-111111111111"} | {"item": "1" * 8 + "-1111" * 3 + "-" + "1" * 12}, ""),
+    ],
+)
+def test_what_is_not_there_is_told(
+    server: EmulatorServer, tmp_path: Path, zone: dict[str, str], code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not code:
+        zone, code = zone | {"workspace": server.workspace_id}, "DATABASE_MISSING"
+    assert run("create", mirror_file(tmp_path, **zone)) == Exit.TERMINAL
+    assert code in capsys.readouterr().err
+    assert server.databases.all() == []
+
+
+def test_check_tells_a_database_that_is_not_there(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("check", mirror_file(tmp_path)) == Exit.USAGE
+    told = capsys.readouterr().out
+    assert "ZONE_MISSING" in told and "open-mirroring create" in told
+
+
+@pytest.mark.parametrize("kind", ["missing", "broken"])
+def test_check_tells_a_connection_that_cannot_be_used(
+    server: EmulatorServer,
+    tmp_path: Path,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if kind == "missing":
+        monkeypatch.delenv("AIRFLOW_CONN_LAKE")
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server, dfs_endpoint="https://elsewhere.example"))
+    assert run("check", mirror_file(tmp_path)) == Exit.USAGE
+    told = capsys.readouterr().out
+    assert f"CONNECTION_{'MISSING' if kind == 'missing' else 'INVALID'}" in told and "landing_zone.connection" in told
+    assert SECRET not in told
+
+
+def test_a_database_of_a_later_version_is_not_ready_r_02(
+    server: EmulatorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mirror_file(tmp_path)
+    assert run("create", file) == Exit.DONE
+    api = api_of(server)
+    database = api.find_database(server.workspace_id, "shop")
+    assert database is not None
+    monkeypatch.setattr(type(server.databases.all()[0]), "status", lambda self: "Hibernating")
+    with pytest.raises(TransientError, match=r"DATABASE_NOT_READY.*Hibernating"):
+        database_creation.settled(api, database)
+
+
+def test_a_database_is_waited_for_while_it_is_initializing(server: EmulatorServer) -> None:
+    api = api_of(server)
+    database = api.create(server.workspace_id, "shop", {"properties": {}} | database_creation.generic_mirror())
+    server.databases.all()[0].pass_through("Initializing", 60.0)
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        server.advance_clock(30.0)
+
+    assert database_creation.settled(api, database, sleep).said == "Initialized"
+    assert len(waited) == 2
