@@ -14,28 +14,29 @@ _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON object of the names with their texts, or null."""
-    parts: list[pa.Array | pa.Scalar] = []
-    before = "{"
-    for name, column in zip(names, columns, strict=True):
-        parts += [before + _encode(name).decode() + ":", quoted(column)]
-        before = ","
-    return _in_a_row([*parts, "}" if columns else "{}"], len(columns[0]) if columns else 0)
+    """For each row the compact JSON object of the names with their texts, or null; there is one column at least."""
+    return _in_a_row("{", [_encode(name).decode() + ":" for name in names], columns, "}")
 
 
-def json_list(columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON array of the columns' texts; there is one column at least."""
+def json_lists(columns: Sequence[pa.Array]) -> pa.Array:
+    """For each row the compact JSON array of the columns' texts, or null; there is one column at least."""
+    return _in_a_row("[", [""] * len(columns), columns, "]")
+
+
+def _in_a_row(opened: str, ahead: Sequence[str], columns: Sequence[pa.Array], closed: str) -> pa.Array:
     parts: list[pa.Array | str] = []
-    before = "["
-    for column in columns:
-        parts += [before, quoted(column)]
-        before = ","
-    return _in_a_row([*parts, "]"], len(columns[0]))
-
-
-def quoted(column: pa.Array) -> pa.Array:
-    """Each text as a JSON string; null stays null."""
-    return pc.binary_join_element_wise('"', escaped(column), '"', "")
+    between = opened
+    for name, column in zip(ahead, columns, strict=True):
+        text = escaped(column)
+        if column.null_count:
+            parts += [between + name, pc.binary_join_element_wise('"', text, '"', "")]
+            between = ","
+        else:
+            # The quotes stand in what is constant: that spares a copy of the column.
+            parts += [between + name + '"', text]
+            between = '",'
+    closing = between.removesuffix(",") + closed
+    return pc.binary_join_element_wise(*parts, closing, "", null_handling="replace", null_replacement="null")
 
 
 def escaped(column: pa.Array) -> pa.Array:
@@ -56,8 +57,3 @@ def _needing_escape(column: pa.Array) -> list[int]:
     text = np.frombuffer(content, np.uint8)[borders[0] : borders[-1]]
     special = text[(text < _SPACE) | (text == _QUOTE) | (text == _BACKSLASH)]
     return sorted(set(np.unique(special).tolist()), key=lambda character: character != _BACKSLASH)
-
-
-def _in_a_row(parts: Sequence[pa.Array | str], rows: int) -> pa.Array:
-    joined = pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="null")
-    return joined if isinstance(joined, pa.Array) else pa.array([joined.as_py()] * rows, pa.string())

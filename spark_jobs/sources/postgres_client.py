@@ -16,7 +16,6 @@ import pyarrow.csv as csv
 
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
-from open_mirroring.errors import TerminalError
 from spark_jobs.sources.database_errors import database_error
 
 BLOCK_BYTES = 4 * 2**20
@@ -39,13 +38,13 @@ def copy_out(
         table: what is read, for errors.
 
     Raises:
-        TerminalError: ``SOURCE_REFUSED`` when the database says no, or sends what is no text.
+        TerminalError: ``SOURCE_REFUSED`` when the database says no.
         TransientError: ``SOURCE_UNREACHABLE`` when it does not answer to the end.
     """
     failure = None
     try:
         with closing(_connect(connection)) as link, link.cursor() as cursor:
-            blocks = _Blocks(columns, take, f"connection {connection.name}, table {table.schema}.{table.table}")
+            blocks = _Blocks(columns, take)
             cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", blocks)
             blocks.end()
     except psycopg2.Error as error:
@@ -88,8 +87,8 @@ def _connect(connection: Connection) -> Any:
 class _Blocks:
     """The file that COPY writes into: each call brings one whole row."""
 
-    def __init__(self, columns: int, take: Callable[[pa.RecordBatch], None], where: str) -> None:
-        self._take, self._where = take, where
+    def __init__(self, columns: int, take: Callable[[pa.RecordBatch], None]) -> None:
+        self._take = take
         names = [f"c{at}" for at in range(columns)]
         self._names = names
         self._parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
@@ -114,15 +113,6 @@ class _Blocks:
             return
         content, self._rows, self._held = b"".join(self._rows), [], 0
         read = csv.ReadOptions(use_threads=False, column_names=self._names, block_size=len(content) + 1)
-        table = None
-        with suppress(pa.ArrowInvalid):  # its text repeats values
-            table = csv.read_csv(pa.BufferReader(content), read, self._parse, self._convert)
-        if table is None:
-            raise TerminalError(
-                "SOURCE_REFUSED",
-                "reading its rows, the database sent bytes that are no UTF-8",
-                where=self._where,
-                way_out="mend the values at the source: a database in SQL_ASCII takes any bytes for text",
-            )
+        table = csv.read_csv(pa.BufferReader(content), read, self._parse, self._convert)
         for batch in table.combine_chunks().to_batches():
             self._take(batch)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.json_columns import json_list
+from spark_jobs.sources.json_columns import json_lists
 from spark_jobs.sources.qlik_change_table_rows import RowLayout
 from spark_jobs.sources.sql_server_type_text import read_type
 from spark_jobs.sources.sql_server_types import key_converter
@@ -37,7 +37,7 @@ def canonical_texts(
             return None
         proven &= spelled.is_valid().to_numpy(zero_copy_only=False)
         columns.append(spelled)
-    return (json_list(columns) if columns else pa.nulls(len(rows), pa.string())), proven
+    return (json_lists(columns) if columns else pa.nulls(len(rows), pa.string())), proven
 
 
 def _canonical(sql_type: str, column: pa.Array) -> pa.Array | None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.change_log_schema import LOG_SCHEMA, LogRow
 from spark_jobs.read_task import LogTarget
+from spark_jobs.sources import postgres_client
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.postgres_client import copy_out
 from spark_jobs.sources.qlik_change_jdbc import (
     ChangeTablePlace,
     NamedChangeTable,
@@ -27,6 +33,7 @@ from spark_jobs.sources.qlik_change_jdbc import (
     slice_of,
 )
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
+from spark_jobs.sources.qlik_change_jdbc_table import Slice
 from spark_jobs.sources.qlik_positions import qlik_position
 from tests.postgres import PostgresServer
 from tests.property.test_qlik_change_tables import folded as fold
@@ -257,6 +264,115 @@ def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source
     }
     assert json.loads(second.row or "")["added"] == "2024-02-29"
     assert (lost.code, lost.tbl, lost.key) == ("SEQUENCE_INVALID", "shop.odd", '["3"]')
+
+
+ODD_TEXTS = [
+    "",
+    " ",
+    "NULL",
+    "\\N",
+    "\\.",
+    '"',
+    '""',
+    ",",
+    "a\nb\r\nc",
+    "\t",
+    "'",
+    "é😀",
+    "\x01\x7f",
+    "x" * 5_000,
+    None,
+]
+TYPED_COLUMNS = {
+    "a smallint": ["-32768", "0", None],
+    "b bigint": ["9223372036854775807", "-1"],
+    "c numeric(38,10)": ["1234567890123456789012345678.0123456789", "-0.0000000001", "0"],
+    "d real": ["0.1", "3.4028235e38", "1e-45", "NaN"],
+    "e double precision": ["0.1", "2.2250738585072014e-308", "-Infinity", "1e22"],
+    "f boolean": ["true", "false", None],
+    "g date": ["0001-01-01", "9999-12-31", "infinity"],
+    "h timestamp(6)": ["9999-12-31 23:59:59.999999", "2024-02-29 00:00:00"],
+    "i timestamp with time zone": ["2024-06-30 23:59:59.5-12:30", "0001-01-01 00:00:00+00"],
+    "j time(6)": ["23:59:59.999999", "00:00:00"],
+    "k uuid": ["00000000-0000-0000-0000-00000000aBcD"],
+    "l bytea": ["\\x", "\\x00ff22", None],
+    "m char(5)": ["ab", "", "  x"],
+    "n varchar(9)": ["ab ", None],
+    "o json": ['{"a" : "\\u0041,\\n"}'],
+    "p jsonb": ['{"b": [1, null], "a": "\\""}'],
+    f'"{HOSTILE_COLUMN.replace(chr(34), chr(34) * 2)}" text': ODD_TEXTS,
+}
+
+
+@pytest.mark.parametrize("partition", [None, "o'p,\"\n", ""])
+def test_copy_and_jdbc_bring_the_same_texts(spark: Any, source: PostgresServer, partition: str | None) -> None:
+    """G-06: every type, NULL told from an empty text, the same rows in the same order; NULL sequences first."""
+    source.execute(f"ALTER TABLE shop.items__ct {', '.join(f'ADD {column}' for column in TYPED_COLUMNS)}")
+    connection = source.connect()
+    with connection.cursor() as cursor:
+        for number in range(2 * len(ODD_TEXTS)):
+            values = [column[number % len(column)] for column in TYPED_COLUMNS.values()]
+            seq = None if number == 7 else sequence(40 - number // 2)
+            head = (seq, "UB"[number % 2], None, partition or None, number, ODD_TEXTS[number % len(ODD_TEXTS)])
+            marks = ", ".join(["%s"] * (len(head) + len(values)))
+            cursor.execute(f"INSERT INTO shop.items__ct VALUES ({marks})", (*head, *values))
+    connection.close()
+    table = place().open(spark, "shop.items")
+    structure = table.structure()
+    one = Slice("shop.items", "items", partition, sequence(0), sequence(99))
+    copied: list[pa.RecordBatch] = []
+    query = table.slice_query(structure, one)
+    copy_out(resolve("shop_db"), query, len(structure.columns), copied.append, SourceName("shop", "items__ct"))
+
+    def told(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        return pickle.dumps([row for batch in batches for row in batch.to_pylist()])
+
+    (answer,) = table.read_slices(structure, [one], told)
+    found = [row for batch in copied for row in batch.to_pylist()]
+    assert found == pickle.loads(answer) and len(found) == 2 * len(ODD_TEXTS)
+    order = [(row["c0"] or "", row["c1"]) for row in found]
+    assert order == sorted(order) and order[0][0] == ""
+    assert {row["c5"] for row in found} == {*ODD_TEXTS}
+
+
+def test_copied_rows_are_held_block_by_block(
+    source: PostgresServer, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is flat in the size of a range: blocks are handed on as they come, none much larger than its limit."""
+    monkeypatch.setattr(postgres_client, "BLOCK_BYTES", 10_000)
+    query = "SELECT i::text AS c0, repeat('x', 99) AS c1 FROM generate_series(1, 5000) i"
+    sizes: list[int] = []
+    copy_out(resolve("shop_db"), query, 2, lambda batch: sizes.append(batch.num_rows), SourceName("s", "t"))
+    assert sum(sizes) == 5000 and max(sizes) < 110
+
+
+def test_what_copy_may_meet_is_told(source: PostgresServer, spark: Any) -> None:
+    """A refusal names its SQLSTATE; what the reader of the rows raises stays what it is; nothing tells the password."""
+    at = (2, lambda batch: None, SourceName("shop", "gone__ct"))
+    with pytest.raises(TerminalError, match=r"SOURCE_REFUSED.*42P01.*shop\.gone__ct") as refused:
+        copy_out(resolve("shop_db"), "SELECT a, b FROM shop.gone__ct", *at)
+    assert refused.value.__cause__ is refused.value.__context__ is None
+    wrong = replace(resolve("shop_db"), port=1)
+    with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as unreachable:
+        copy_out(wrong, "SELECT 'a', 'b'", *at)
+    assert source.password not in str(unreachable.value)
+
+    def stop(batch: pa.RecordBatch) -> None:
+        raise TerminalError("COUNTS_DIFFER", "no", way_out="none")
+
+    with pytest.raises(TerminalError, match="COUNTS_DIFFER"):
+        copy_out(resolve("shop_db"), "SELECT repeat('x', 1000), 'b' FROM generate_series(1, 9000)", 2, stop, at[2])
+
+
+def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer, spark: Any) -> None:
+    """G-06: a database in SQL_ASCII takes any bytes for text, and refuses to send them as UTF-8."""
+    source.execute(
+        "DROP DATABASE IF EXISTS unchecked", "CREATE DATABASE unchecked ENCODING 'SQL_ASCII' TEMPLATE template0"
+    )
+    at = replace(resolve("shop_db"), schema="unchecked")
+    with pytest.raises(TerminalError, match=r"SOURCE_REFUSED.*22021.*shop\.items__ct") as damaged:
+        copy_out(at, "SELECT 'told' || chr(255), 'b'", 2, lambda batch: None, SourceName("shop", "items__ct"))
+    assert "told" not in str(damaged.value) and damaged.value.__context__ is None
 
 
 def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
