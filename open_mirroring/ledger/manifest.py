@@ -28,6 +28,16 @@ class LetterPlace(NamedTuple):
     place: int
 
 
+class SettledLetter(NamedTuple):
+    """A dead letter that a batch settles, being *replayed* or *reread*; *homeless* of its rows told no table."""
+
+    batch: int
+    origin: str
+    place: int
+    outcome: Literal["replayed", "reread"]
+    homeless: int
+
+
 Purpose = Literal["new", "reread", "replay"]
 
 
@@ -96,6 +106,8 @@ class Manifest:
         fragments: open ones after this batch, and the identities that this batch closed.
         rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
+        settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
+        healed: tables of which no dead letter hides a change any more since then.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -108,6 +120,8 @@ class Manifest:
     keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+    settled: Sequence[Sequence[Any]] = ()
+    healed: Sequence[str] = ()
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

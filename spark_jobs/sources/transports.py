@@ -67,6 +67,12 @@ def read_range(source: Place, bound: BoundRange) -> Iterator[Any]:
             return message_files.read_range(source, bound)
 
 
+def counts_as_bound(source: Place | None, name: str) -> bool:
+    """Whether the places of messages are numbers in their bound ranges; else a range that begins at 0 is the whole."""
+    is_lines = isinstance(source, SourcePlace) and source.transport == "files" and not json_lines.is_gzip(name)
+    return is_lines or isinstance(source, KafkaPlace)
+
+
 def has_blocks(source: Place, bound: BoundRange) -> TypeGuard[SourcePlace]:
     """Whether a range is of plain lines that are messages, so that it can be read in blocks of them."""
     is_lines = isinstance(source, SourcePlace) and source.transport == "files" and source.layout == "bare"
