@@ -26,6 +26,14 @@ HEALED_BY_COPY = frozenset(
 )
 """Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
 
+NO_MESSAGE = frozenset(
+    {
+        *("CAPTURE_DAMAGED", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
+        *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+    }
+)
+"""Dead letters of files, not of messages: no decoder can make anything of their bytes, only reading the file again."""
+
 WAYS_OUT = {
     # The transport found no message in the bytes.
     "CAPTURE_DAMAGED": "look whether the Capture file is complete at the source, and copy it again under its name: a "

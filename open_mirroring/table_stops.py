@@ -17,10 +17,12 @@ WAYS_OUT = {
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
     "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
-    "KEY_UNKNOWN": f"compare `key` in the mirror file with the primary key at the source, mend it, and {RESET}: a "
-    "change of an unknown row is missing",
+    "KEY_UNKNOWN": "where a newer version of this product reads the dead letter, replay it; else compare `key` in the "
+    f"mirror file with the primary key at the source, mend it, and {RESET}: a change of an unknown row is missing",
     "CHANGES_MISSING": "deliver what the message names again, sound and under a new name; once that is read, lift the "
     "stop: what was read already is dropped",
+    "CHANGES_RECOVERED": "lift the stop: what a dead letter hid was replayed or read again, and takes its place in the "
+    "order",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert on, `complete_rows: "
     "true` in the mirror file, and lift the stop",

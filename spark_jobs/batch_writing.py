@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.extract_ledger import (
+    AnnouncedSchema,
+    BoundRange,
+    ExtractLedger,
+    LetterPlace,
+    Manifest,
+    Scope,
+    SettledLetter,
+)
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
+from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
+from spark_jobs.replay_task import ReplayTask, replay
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
 from spark_jobs.sources.schema_registry import SchemaRegistry
-from spark_jobs.sources.transports import Place, pinned
+from spark_jobs.sources.transports import Place, counts_as_bound, pinned
 
 log = logging.getLogger(__name__)
 
 _TASK_BYTES = 64 * 1024 * 1024
+_LETTERS_AT_ONCE = 20_000
+_Watched = frozenset[tuple[str, int]]
 _DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 
 
@@ -44,6 +56,7 @@ class BatchWriting:
     tables: Mapping[str, MirroredTable]
     registry: SchemaRegistry | None
     timeout: timedelta
+    letters: Callable[[], list[OpenLetter]]
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt.
@@ -54,24 +67,77 @@ class BatchWriting:
         """
         attempt = uuid4().hex
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        full = [bound for bound in scope.ranges if bound.end > bound.start]
-        tasks = self._cut(full)
-        parts = self._read(batch, attempt, tasks, known, first_task=0)
-        announced = sorted(self._announced(parts) - set(known))
-        if announced:
-            # A structure may stand behind its messages, in another task: those that missed it are read once more.
-            known += announced
-            again = [index for index, part in enumerate(parts) if part["fragments"]]
-            repeated = self._read(batch, attempt, [tasks[i] for i in again], known, first_task=len(tasks))
-            for index, part in zip(again, repeated, strict=True):
-                parts[index] = part
-        used = 2 * max(len(tasks), len(full))
+        open_before = [] if scope.purpose == "new" else self.letters()
+        if scope.purpose == "replay":
+            parts, used = self._replay(batch, attempt, scope, known)
+            announced = self._new_schemas(parts, known)
+        else:
+            watched = frozenset((letter.at.origin, letter.at.place) for letter in open_before)
+            parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
-        parts += joining.join(batch, attempt, used, parts, known, announced=bool(announced))
+        schemas = [*known, *announced]
+        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced))
         manifest = merge(parts, announced, self.reading.partitions)
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
-        return manifest
+        return self._settling(manifest, scope, open_before, parts)
+
+    def _read_ranges(
+        self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
+    ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
+        """The parts of reading, the structures announced in them, and the first task number that is not used."""
+        full = [bound for bound in scope.ranges if bound.end > bound.start]
+        tasks = self._cut(full)
+        parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
+        announced = self._new_schemas(parts, known)
+        if announced:
+            # A structure may stand behind its messages, in another task: those that missed it are read once more.
+            again = [index for index, part in enumerate(parts) if part["fragments"]]
+            schemas = [*known, *announced]
+            repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
+            for index, part in zip(again, repeated, strict=True):
+                parts[index] = part
+        return parts, announced, 2 * max(len(tasks), len(full))
+
+    def _replay(
+        self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The parts of decoding dead letters again, and the first task number that is not used."""
+        files = self.ledger.files_of_batches({letter.batch for letter in scope.letters})
+        chunks = [scope.letters[at : at + _LETTERS_AT_ONCE] for at in range(0, len(scope.letters), _LETTERS_AT_ONCE)]
+        tasks = [
+            ReplayTask(
+                tuple(chunk),
+                tuple(files),
+                ReadTask((), self.reading, self.tables, tuple(known), LogTarget(self.root, batch, attempt, at)),
+            )
+            for at, chunk in enumerate(chunks)
+        ]
+        return run_job(self.spark, f"replay dead letters into batch {batch}", replay, tasks), len(tasks)
+
+    def _settling(
+        self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
+    ) -> Manifest:
+        """The manifest with the dead letters that the batch settles, and the tables that this heals."""
+        if scope.purpose == "new":
+            return manifest
+        if scope.purpose == "replay":
+            replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}
+            settled = [letter for letter in open_before if letter.at in replayed]
+        else:
+            source = None if isinstance(self.source, ChangeTablePlace) else self.source
+            met = {tuple(at) for part in parts for at in part.get("met", ())}
+            covered = {x.at for x in covered_by(scope.ranges, open_before, partial(counts_as_bound, source))}
+            settled = [x for x in open_before if x.at in covered or (x.at.origin, x.at.place) in met]
+        outcome: Literal["replayed", "reread"] = "replayed" if scope.purpose == "replay" else "reread"
+        gone = {letter.at for letter in settled}
+        left = [letter for letter in open_before if letter.at not in gone]
+        return replace(
+            manifest,
+            counts={**manifest.counts, outcome: len(settled)} if settled else manifest.counts,
+            settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
+            healed=healed_tables(settled, left, manifest.keyless_rejects.keys()),
+        )
 
     def _read(
         self,
@@ -79,6 +145,7 @@ class BatchWriting:
         attempt: str,
         tasks: Sequence[tuple[BoundRange, ...]],
         schemas: Sequence[SourceSchema],
+        watched: _Watched,
         *,
         first_task: int,
     ) -> list[dict[str, Any]]:
@@ -90,7 +157,7 @@ class BatchWriting:
             return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
         source = pinned(self.source, self.ledger.bound())
         reads = [
-            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at))
+            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)
         ]
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
@@ -105,6 +172,9 @@ class BatchWriting:
                 f"{counted}: {sorted(known)[:10]}",
                 way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
+
+    def _new_schemas(self, parts: Sequence[dict[str, Any]], known: Sequence[SourceSchema]) -> list[SourceSchema]:
+        return sorted(self._announced(parts) - set(known))
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
         """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""

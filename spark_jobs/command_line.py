@@ -136,6 +136,17 @@ def _parser() -> argparse.ArgumentParser:
     letters.add_argument(
         "--raw", type=Path, metavar="NEWFILE", help="write their contents into a new file, yours alone"
     )
+    letters.add_argument("--all", action="store_true", help="those that were replayed, read again or accepted, too")
+    about = "decode open dead letters again, by today's decoder and settings"
+    again = commands.reporting("replay-dead-letters", "working:replay_dead_letters", about)
+    _letter_choice(again)
+    lost = commands.deciding(
+        "accept-dead-letters", "deciding:accept_dead_letters", "accept dead letters as lost", table=False
+    )
+    _letter_choice(lost)
+    lost.add_argument(
+        "--letter", nargs=3, metavar=("BATCH", "ORIGIN", "PLACE"), help="this one, as `dead-letters --json` tells it"
+    )
     commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
     accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
@@ -145,6 +156,13 @@ def _parser() -> argparse.ArgumentParser:
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     return parser
+
+
+def _letter_choice(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--code", help="only letters of this code")
+    command.add_argument("--table", metavar="NAME", help="only letters of this source table")
+    command.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
+    command.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
 
 
 def _positive(text: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from open_mirroring.dead_letters import WAYS_OUT
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.change_log_schema import CHANGE, REJECTED
 
@@ -56,9 +57,13 @@ class Listed(NamedTuple):
     more: bool
 
 
-def dead_letters(log_root: Path, reader: LedgerReader, limit: int) -> Listed:
-    """The newest *limit* dead letters of a mirror."""
-    found = [*_unreadable(log_root, limit + 1), *_untyped(reader)]
+def dead_letters(
+    log_root: Path, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
+) -> Listed:
+    """The newest *limit* dead letters of a mirror, without those that are *settled*."""
+    # So many more have to be looked at as may be settled.
+    found = [*_unreadable(log_root, limit + 1 + len(settled)), *_untyped(reader)]
+    found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
     return Listed(found[:limit], len(found) > limit)
 

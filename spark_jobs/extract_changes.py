@@ -9,34 +9,26 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
 
-from open_mirroring import extracting as protocol
 from open_mirroring.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.config import Mirror
-from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fault_points import reach
 from open_mirroring.inspection import declare_tables
-from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest, Scope
-from open_mirroring.ledger.horizon import MirrorHorizon, mirror_horizon
-from spark_jobs.batch_writing import BatchWriting
-from spark_jobs.change_log import ChangeLog
+from open_mirroring.ledger.extract_ledger import Scope
+from open_mirroring.ledger.horizon import mirror_horizon
+from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
 from spark_jobs.sources import intervals, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
-from spark_jobs.sources.opening import source_of
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.transports import Found, find_ranges
 
 log = logging.getLogger(__name__)
-
-_MAX_UNKNOWN = 5
 
 
 class Extracted(NamedTuple):
@@ -67,151 +59,70 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
-    horizon = mirror_horizon(ledger, mirror.name)
-    if backfill is not None:
-        refuse_below_horizon(backfill.interval, None if horizon is None else horizon.at)
-    run = _Extraction(mirror, ledger, spark)
-    run.plan(backfill, horizon)
-    state, unknowns = protocol.start(), 0
-    while not isinstance(state.request, protocol.Finished):
-        reply = run.answer(state.request)
-        unknowns += isinstance(reply, protocol.Unknown)
-        if unknowns > _MAX_UNKNOWN:
-            raise TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later")
-        state = protocol.step(state, reply)
-    if state.request.stopped:
-        raise TerminalError(
-            state.request.stopped,
-            f"extraction of mirror {mirror.name!r} is stopped",
-            way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
-        )
-    batch = run.completed[-1] if run.completed else None
-    return Extracted(batch, run.counts, run.waiting_files, tuple(run.completed), run.gone)
+    points = _Points(mirror, ledger, spark)
+    return points.read(backfill)
 
 
-class _Extraction:
-    """Answers the protocol's requests with the real ledger, source, workers and log."""
+class _Points:
+    """What extraction binds: an interval's ranges first, then everything that was never bound."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
-        self._ledger = ExtractLedger(ledger, mirror.name)
-        self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
-        self._source = source_of(mirror)
-        timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        self._writing = BatchWriting(spark, self._ledger, self._log.root, *self._source, timeout)
-        self._agenda: list[Callable[[], Scope]] = []
-        self._asked: str | None = None
-        self._current: tuple[str, int, Manifest] | None = None
-        self.completed: list[int] = []
-        self.counts: Mapping[str, int] = {}
-        self.waiting_files: Sequence[str] = ()
-        self.gone: Sequence[str] = ()
+        self._driver = ExtractionDriver(mirror, ledger, spark)
+        self._horizon = partial(mirror_horizon, ledger, mirror.name)
+        self._waiting: Sequence[str] = ()
+        self._gone: Sequence[str] = ()
 
-    def plan(self, backfill: Backfill | None, horizon: MirrorHorizon | None) -> None:
-        """Say what this run binds: at most one batch for each point, in this order."""
+    def read(self, backfill: Backfill | None) -> Extracted:
+        agenda: list[Point] = [self._new]
         if backfill is not None:
-            self._agenda.append(lambda: self._new_within(backfill))
-            if backfill.reread:
-                self._agenda.append(lambda: self._bound_before(backfill, 0 if horizon is None else horizon.batch))
-        self._agenda.append(self._new)
-
-    def answer(self, request: protocol.Request) -> protocol.Reply:
-        try:
-            return self._answer(request)
-        except OperationalError as error:
-            log.warning("the ledger did not answer: %s", type(error.orig).__name__)
-            return protocol.Unknown()
-
-    def _answer(self, request: protocol.Request) -> protocol.Reply:
-        match request:
-            case protocol.Acquire():
-                return self._ledger.acquire()
-            case protocol.FindRanges():
-                return self._find_ranges()
-            case protocol.Bind(version, batch):
-                bound = self._ledger.bind(version, batch, Scope.from_json(batch.ranges).new)
-                if isinstance(bound, protocol.Owned):
-                    self._settle_point()
-                reach("extract.bound")
-                return bound
-            case protocol.Write(batch):
-                manifest = self._writing.write(batch.number, Scope.from_json(batch.ranges))
-                reach("extract.written")
-                return protocol.Written(manifest.to_json())
-            case protocol.Seal(version, manifest):
-                sealed = self._ledger.seal(version, manifest)
-                reach("extract.sealed")
-                return sealed
-            case protocol.OpenLog(batch):
-                document = batch.manifest or ""
-                self._current = (batch.ranges, batch.number, Manifest.from_json(document))
-                return self._log.open(*self._current[1:], document)
-            case protocol.CommitLog(batch, _):
-                committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
-                reach("extract.committed")
-                return committed
-            case protocol.Complete(version):
-                return self._complete(version)
-            case protocol.Stop(version, code, what):
-                return self._ledger.stop(version, code, what)
-            case _:
-                raise ValueError(f"{request} is no request")
-
-    def _find_ranges(self) -> protocol.RangesFound:
-        """What the first point of the agenda has to bind, if any; what an earlier run left open is finished by now."""
-        while self._agenda:
-            scope = self._agenda[0]()
-            if scope.ranges:
-                self._asked = scope.to_json()
-                return protocol.RangesFound(self._asked)
-            self._agenda.pop(0)
-        return protocol.RangesFound(None)
-
-    def _settle_point(self) -> None:
-        self._agenda.pop(0)
-        self._asked = None
+            self._batch_below(backfill)
+            again: list[Point] = [lambda: self._bound_before(backfill)] if backfill.reread else []
+            agenda = [lambda: self._new_within(backfill), *again, self._new]
+        driver = self._driver
+        driver.drive(agenda)
+        batches = tuple(driver.completed)
+        return Extracted(batches[-1] if batches else None, driver.counts, self._waiting, batches, self._gone)
 
     def _new(self) -> Scope:
         found = self._find()
-        self.waiting_files = found.waiting
+        self._waiting = found.waiting
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         return Scope("new", sorted(found.ranges))
 
     def _new_within(self, backfill: Backfill) -> Scope:
-        place = self._source.place
+        place = self._driver.source.place
         if isinstance(place, ChangeTablePlace):
             return Scope()  # reading goes up to the newest row in any case
         if isinstance(place, KafkaPlace):
             # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
             place = place._replace(max_messages_per_run=sys.maxsize)
-        found = find_ranges(place, self._ledger.bound())
+        found = find_ranges(place, self._driver.ledger.bound())
         return Scope("new", sorted(intervals.within(place, found.ranges, backfill.interval)))
 
-    def _bound_before(self, backfill: Backfill, above: int) -> Scope:
-        chosen = intervals.bound_before(self._source.place, self._ledger.bound_above(above), backfill.interval)
-        self.gone = chosen.gone
+    def _batch_below(self, backfill: Backfill) -> int:
+        """The batch above which everything may be read again."""
+        horizon = self._horizon()
+        refuse_below_horizon(backfill.interval, None if horizon is None else horizon.at)
+        return 0 if horizon is None else horizon.batch
+
+    def _bound_before(self, backfill: Backfill) -> Scope:
+        # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
+        bound = self._driver.ledger.bound_above(self._batch_below(backfill))
+        chosen = intervals.bound_before(self._driver.source.place, bound, backfill.interval)
+        self._gone = chosen.gone
         for name in chosen.gone:
             log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
         return Scope("reread", sorted(chosen.ranges))
 
     def _find(self) -> Found:
-        place, bound = self._source.place, self._ledger.bound()
-        if not isinstance(place, ChangeTablePlace):
-            return find_ranges(place, bound)
-        tables = qlik_change_jdbc.find_ranges(self._writing.spark, place, bound)
-        for source, refused in tables.refused.items():
-            self._ledger.stop_table(self._source.tables[source].source, refused.code, refused.what)
+        source, ledger = self._driver.source, self._driver.ledger
+        if not isinstance(source.place, ChangeTablePlace):
+            return find_ranges(source.place, ledger.bound())
+        tables = qlik_change_jdbc.find_ranges(self._driver.spark, source.place, ledger.bound())
+        for name, refused in tables.refused.items():
+            ledger.stop_table(source.tables[name].source, refused.code, refused.what)
         return Found(tables.ranges, tables.waiting)
-
-    def _complete(self, version: int) -> protocol.Reply:
-        reply = self._ledger.complete(version)
-        if isinstance(reply, protocol.Owned) and self._current is not None:
-            scope, number, manifest = self._current
-            self.completed.append(number)
-            self.counts = manifest.counts
-            if scope == self._asked:
-                self._settle_point()  # the answer to binding it was lost
-        return reply
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ class ReadTask:
     tables: Mapping[str, MirroredTable]
     schemas: tuple[SourceSchema, ...]
     target: LogTarget
+    watched: frozenset[tuple[str, int]] = frozenset()
+    """Coordinates of messages of which the driver wants to know whether they are read."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Decoding:
         tables: Mapping[str, MirroredTable],
         schemas: Sequence[SourceSchema],
         target: LogTarget,
+        watched: Collection[tuple[str, int]] = (),
     ) -> None:
+        self._watched, self._met = watched, set[tuple[str, int]]()
         self._reading, self._tables, self._known = reading, tables, list(schemas)
         self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
         self._ordinary = ordinary_of(reading, tables, schemas)
@@ -100,6 +104,9 @@ class Decoding:
 
     def take_block(self, block: TextBlock) -> None:
         """Decode and log rows of a change table: ordinary ones as columns, the others by the exact decoder."""
+        if self._watched:
+            self.take(self._watching(block.rows(np.arange(block.texts.num_rows))))
+            return
         found = self._ordinary_rows.take(block)
         if found.rows.num_rows:
             self._writer.add_table(found.rows)
@@ -110,6 +117,9 @@ class Decoding:
 
     def take_range(self, source: Place, bound: BoundRange) -> None:
         """Decode and log the messages of one bound range."""
+        if self._watched:
+            self.take(self._watching(read_range(source, bound)))
+            return
         if self._ordinary is None or not worth_blocks(source, bound):
             self.take(read_range(source, bound))
             return
@@ -124,6 +134,13 @@ class Decoding:
                 self.take(left)
                 left, size = [], 0
         self.take(left)
+
+    def _watching(self, messages: Iterable[Any]) -> Iterator[Any]:
+        for message in messages:
+            at = (getattr(message, "origin", ""), getattr(message, "place", -1))
+            if at in self._watched:
+                self._met.add(at)
+            yield message
 
     def _take_ordinary(self, ordinary: OrdinaryReader, block: Block) -> Ordinary:
         """Log and count the ordinary messages of a block."""
@@ -146,7 +163,7 @@ class Decoding:
 
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
-        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas)}
+        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 
@@ -157,7 +174,7 @@ def read(source: Place, task: ReadTask) -> dict[str, Any]:
     """
     if not gc.get_freeze_count():
         gc.freeze()  # what was imported need not be looked through again and again while rows are made
-    decoding = Decoding(task.reading, task.tables, task.schemas, task.target)
+    decoding = Decoding(task.reading, task.tables, task.schemas, task.target, task.watched)
     for bound in task.ranges:
         decoding.take_range(source, bound)
     return decoding.finish()

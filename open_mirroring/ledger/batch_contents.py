@@ -15,7 +15,8 @@ from open_mirroring.complete_position import Completeness, advance
 from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import NEEDS_RESET
-from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest
+from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
+from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest, SettledLetter
 from open_mirroring.ledger.upsert import upsert
 
 
@@ -26,6 +27,8 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
     _record_tables(db, mirror, manifest)
+    settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
+    mark_healed(db, mirror, manifest.healed)
 
 
 def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
@@ -162,12 +165,12 @@ def _record_reloads(db: Connection, table_id: str, seen: Mapping[str, Sequence[i
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
-    """Stop a table inside a running transaction; the first reason stands, unless it is the lesser.
+    """Stop a table inside a running transaction; the first reason stands, unless it is the lesser, or mended.
 
     Nothing looks again at what only a reset mends: it must not be forgotten when a stop is lifted that stood before.
     """
     c = t.mirrored_table.c
-    replaced: sa.ColumnElement[bool] = c.stop_code.is_(None)
+    replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)
     if code in NEEDS_RESET:
         replaced = sa.or_(replaced, c.stop_code.not_in(NEEDS_RESET))
     db.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,10 +14,27 @@ from open_mirroring.complete_position import Completeness
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.manifest import AnnouncedSchema, BoundRange, Manifest, OpenFragment, Scope
+from open_mirroring.ledger.manifest import (
+    AnnouncedSchema,
+    BoundRange,
+    LetterPlace,
+    Manifest,
+    OpenFragment,
+    Scope,
+    SettledLetter,
+)
 from open_mirroring.ledger.upsert import upsert
 
-__all__ = ["AnnouncedSchema", "BoundRange", "ExtractLedger", "Manifest", "OpenFragment", "Scope"]
+__all__ = [
+    "AnnouncedSchema",
+    "BoundRange",
+    "ExtractLedger",
+    "LetterPlace",
+    "Manifest",
+    "OpenFragment",
+    "Scope",
+    "SettledLetter",
+]
 
 
 class ExtractLedger:
@@ -158,6 +175,14 @@ class ExtractLedger:
         )
         with self._engine.begin() as db:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})
+
+    def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
+        """The log files of some committed batches."""
+        c = t.log_batch.c
+        query = sa.select(c.manifest).where(c.mirror == self._mirror, c.number.in_(sorted(numbers)))
+        with self._engine.begin() as db:
+            manifests = [Manifest.from_json(text) for text in db.scalars(query)]
+        return sorted(str(file["path"]) for manifest in manifests for file in manifest.files)
 
     def _row_update(self) -> sa.Update:
         return t.mirror.update().where(t.mirror.c.name == self._mirror)

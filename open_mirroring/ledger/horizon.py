@@ -59,13 +59,14 @@ def move_horizon(
 ) -> bool:
     """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
 
-    False, and nothing is set, when a batch above *committed* was completed meanwhile: it may hold changes that the
-    horizon would pass.
+    False, and nothing is set, when a batch above *committed* is under way or was completed meanwhile: it may hold
+    changes that the horizon would pass. Whoever is about to bind one has to look at the horizon again.
     """
     now = datetime.now(UTC)
     with ledger.begin() as db:
         c = t.mirror.c
-        if db.scalar(sa.select(c.committed).where(c.name == mirror).with_for_update()) != committed:
+        free = t.mirror.update().where(c.name == mirror, c.committed == committed, c.open_number.is_(None))
+        if db.execute(free.values(version=c.version + 1)).rowcount != 1:
             return False
         row = {"mirror": mirror, **horizon._asdict(), "moved_at": now}
         upsert(db, t.mirror_horizon, [row], keys=["mirror"], update=["batch", "at", "dropped", "moved_at"])

@@ -28,6 +28,16 @@ class LetterPlace(NamedTuple):
     place: int
 
 
+class SettledLetter(NamedTuple):
+    """A dead letter that a batch settles, being *replayed* or *reread*; *homeless* of its rows told no table."""
+
+    batch: int
+    origin: str
+    place: int
+    outcome: Literal["replayed", "reread"]
+    homeless: int
+
+
 Purpose = Literal["new", "reread", "replay"]
 
 
@@ -98,6 +108,8 @@ class Manifest:
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
         told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
+        settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
+        healed: tables of which no dead letter hides a change any more since then.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -112,6 +124,8 @@ class Manifest:
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
     partitions: int = 0
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settled: Sequence[Sequence[Any]] = ()
+    healed: Sequence[str] = ()
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

@@ -1,4 +1,4 @@
-"""Commands by which an operator decides: resume, accept-epoch, resume-extraction. They start no JVM."""
+"""Commands by which an operator decides: resume, accept-epoch, accept-dead-letters, resume-extraction. No JVM."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger import decisions, open_ledger
 from open_mirroring.ledger.decisions import OpenStop, Reason
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.verdicts import Verdict
 from spark_jobs.commands.looking import never_run
-from spark_jobs.exit_codes import Exit
+from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.reporting import shown
+
+_LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 
 
 def resume(arguments: argparse.Namespace) -> Exit:
@@ -44,6 +49,27 @@ def resume_extraction(arguments: argparse.Namespace) -> Exit:
     mirror, ledger = _opened(arguments)
     cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments))
     _say_cleared(f"mirror {mirror.name}", cleared)
+    return Exit.DONE
+
+
+def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """Settle dead letters that nobody will ever decode: what they said is lost."""
+    mirror, ledger = _opened(arguments)
+    at = None
+    if arguments.letter is not None:
+        batch, origin, place = arguments.letter
+        if not (batch.isdecimal() and place.isdecimal()):
+            raise UsageError("LETTER_UNKNOWN", f"{batch} and {place} are to be numbers", way_out=_LIST_LETTERS)
+        at = LetterPlace(int(batch), origin, int(place))
+    choice = LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before, at)
+    if choice == LetterChoice():
+        raise UsageError("LETTER_UNKNOWN", "no dead letter is named", way_out=_LIST_LETTERS)
+    known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+    chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
+    accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments))
+    if not accepted:
+        raise TerminalError("LETTER_UNKNOWN", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
+    print(f"accepted as lost: {accepted} dead letters; the audit names them")
     return Exit.DONE
 
 

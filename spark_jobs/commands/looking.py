@@ -18,6 +18,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.status import mirror_status
 from open_mirroring.verdicts import Finding
@@ -85,7 +86,9 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     log_root = mirror.resolve(mirror.change_log)
     listed = Listed((), False)
     if not never_run(mirror):
-        listed = dead_letters(log_root, LedgerReader(open_ledger(mirror.ledger_url()), mirror.name), arguments.limit)
+        ledger = open_ledger(mirror.ledger_url())
+        settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
+        listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)
     if arguments.raw is not None:
         lines = write_raw(arguments.raw, log_root, listed.letters)
         print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)

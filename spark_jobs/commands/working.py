@@ -1,4 +1,4 @@
-"""Commands that work, in one Spark session of this process: tick, backfill, initial-load, reconcile."""
+"""Commands that work, in one Spark session of this process: ticks, loads, checks, replays."""
 
 from __future__ import annotations
 
@@ -48,6 +48,16 @@ def initial_load(arguments: argparse.Namespace) -> Exit:
     loaded = _run(run, arguments)
     done = _reported(loaded, arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
+
+
+def replay_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """Decode open dead letters again; the next tick publishes what came of them."""
+    from spark_jobs.replay_dead_letters import choice_of, replay_letters
+
+    chosen, arguments.tables = choice_of(arguments), None
+    return _reported(
+        _run(lambda mirror, ledger, spark, _: replay_letters(mirror, ledger, spark, chosen), arguments), arguments
+    )
 
 
 def reconcile(arguments: argparse.Namespace) -> Exit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_jobs.change_log_schema import REJECTED, LogRow
+from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources import ces_fragments
 from spark_jobs.sources.ces import CesDecoder, CesSettings
 from spark_jobs.sources.ces_ordinary import OrdinaryCes
@@ -23,6 +23,7 @@ from spark_jobs.sources.decoded import (
 from spark_jobs.sources.ordinary_rows import OrdinaryReader
 from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik_change_table_ordinary import OrdinaryChangeRows
+from spark_jobs.sources.qlik_change_table_rows import read_row
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
@@ -95,6 +96,13 @@ def _change_tables(reading: Reading, tables: Mapping[str, MirroredTable]) -> Qli
         reading.load, reading.header_prefix, reading.mask_order, reading.sparse_updates, reading.before_images
     )
     return QlikChangeTableDecoder(tables, settings)
+
+
+def message_of_letter(reading: Reading, origin: str, place: int, raw: bytes) -> Any:
+    """The message that a dead letter of the log holds, as the format's decoder takes it."""
+    if reading.format == "qlik-change-table":
+        return read_row(origin, place, raw)
+    return RawMessage(origin, place, raw)
 
 
 class _Anywhere:

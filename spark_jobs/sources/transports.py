@@ -79,6 +79,12 @@ def read_range(source: Place, bound: BoundRange) -> Iterator[Any]:
             return message_files.read_range(source, bound)
 
 
+def counts_as_bound(source: Place | None, name: str) -> bool:
+    """Whether the places of messages are numbers in their bound ranges; else a range that begins at 0 is the whole."""
+    is_lines = isinstance(source, SourcePlace) and source.transport == "files" and not json_lines.is_gzip(name)
+    return is_lines or isinstance(source, KafkaPlace)
+
+
 def worth_blocks(source: Place, bound: BoundRange) -> bool:
     """Whether a range holds enough to be read in blocks: a decoder of blocks has to learn before it is fast."""
     return bound.end - bound.start >= (_WORTH_MESSAGES if isinstance(source, KafkaPlace) else _WORTH_BYTES)

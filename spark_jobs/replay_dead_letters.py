@@ -1,0 +1,107 @@
+"""Spark job: decode open dead letters again, by today's decoder and settings, into a batch of their own.
+
+``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
+:func:`replay_letters` in a running session. Positions are those of the messages, so the plan rule publishes what is
+still the newest of its key and drops the rest (I17). Letters that no decoder takes stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.inspection import declare_tables
+from open_mirroring.ledger.extract_ledger import Scope
+from spark_jobs.extraction_driver import ExtractionDriver
+from spark_jobs.job import job_main
+from spark_jobs.open_letters import LetterChoice, OpenLetter, read_open_letters
+
+
+class Replayed(NamedTuple):
+    """What a replay did.
+
+    Attributes:
+        batch: the log batch that holds what was decoded; None when no letter was to be tried.
+        replayed: how many letters were decoded; they are settled.
+        left: chosen letters that are still open, by code.
+        no_message: those among them of which the log has no message to decode, by code: the source has to be read
+            again, or to deliver again.
+        counts: the decoded messages by disposition.
+        healed: tables whose stop may be lifted now.
+    """
+
+    batch: int | None
+    replayed: int
+    left: Mapping[str, int]
+    no_message: Mapping[str, int]
+    counts: Mapping[str, int]
+    healed: Sequence[str]
+
+
+def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: LetterChoice | None = None) -> Replayed:
+    """Decode the open dead letters of *choice* (None: all) again; finish what an earlier run left open first.
+
+    Replaying again changes nothing: what was decoded is settled, and what was not is as it was.
+
+    Raises:
+        TerminalError: the mirror's reading is stopped, or the log is not as it must be; the code says which.
+        TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
+    """
+    declare_tables(mirror, ledger)
+    chosen = LetterChoice() if choice is None else choice
+    driver = ExtractionDriver(mirror, ledger, spark)
+    bound: list[OpenLetter] = []
+
+    def letters() -> Scope:
+        found = [letter for letter in read_open_letters(mirror, ledger) if chosen.includes(letter)]
+        bound[:] = [letter for letter in found if letter.is_message]
+        return Scope("replay", letters=[letter.at for letter in bound])
+
+    driver.drive([letters])
+    left = [letter for letter in read_open_letters(mirror, ledger) if chosen.includes(letter)]
+    replayed = {letter.at for letter in bound} - {letter.at for letter in left}
+    return Replayed(
+        batch=driver.completed[-1] if bound and driver.completed else None,
+        replayed=len(replayed),
+        left=_by_code(left),
+        no_message=_by_code(letter for letter in left if not letter.is_message),
+        counts=driver.counts if bound else {},
+        healed=() if driver.manifest is None or not bound else tuple(driver.manifest.healed),
+    )
+
+
+def _by_code(letters: Iterable[OpenLetter]) -> dict[str, int]:
+    return dict(sorted(Counter(letter.code for letter in letters).items()))
+
+
+def add_choice_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--code``, ``--table``, ``--after`` and ``--before``."""
+    parser.add_argument("--code", help="only letters of this code")
+    parser.add_argument("--table", metavar="NAME", help="only letters of this source table")
+    parser.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
+    parser.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
+
+
+def choice_of(arguments: argparse.Namespace) -> LetterChoice:
+    """The choice that arguments make."""
+    return LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for ``spark-submit``; letters that stay open do not make it fail."""
+
+    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Replayed:
+        return replay_letters(mirror, ledger, spark, choice_of(arguments))
+
+    return job_main("replay_dead_letters", argv, work, add_choice_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
