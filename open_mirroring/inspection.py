@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Engine
 
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import read_marker
 from open_mirroring.landing_zone.listing import ListedItem, split_listing
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
@@ -36,13 +36,14 @@ def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``.
+        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``.
     """
-    declarations = [
-        TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None)
-        for table in mirror.tables
-    ]
-    return PublishLedger(ledger, mirror.name).declare(declarations)
+    return declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+
+
+def declaration(table: Table) -> TableDeclaration:
+    """What the ledger holds on to of a table of the mirror file."""
+    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None)
 
 
 def inspect_mirror(
@@ -114,8 +115,10 @@ def _facts(
             now=now,
             settled=settled[source],
             load_pending=state.load_state == "pending",
+            first_files_pending=state.is_beginning,
             limits=limits,
             stop_what=state.stop_what or "",
+            reset="" if state.reset is None else str(state.reset),
         )
     return facts
 

@@ -47,7 +47,8 @@ class Intent:
 class TableRow:
     """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*.
 
-    *marker_etag* is the marker object that the table was established with; empty until then.
+    *marker_etag* is the marker object that the table was established with; empty until then. *resetting* says that a
+    reset is under way whose new generation has not begun: nothing may be published.
     """
 
     version: int
@@ -59,6 +60,7 @@ class TableRow:
     intent: Intent | None = None
     stop: str | None = None
     marker_etag: str = ""
+    resetting: bool = False
 
 
 # --- requests -------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class _Extraction:
     """Answers the protocol's requests with the real ledger, source, workers and log."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
-        self._ledger = ExtractLedger(ledger, mirror.name)
+        self._ledger = ExtractLedger(ledger, mirror.name, {table.source: table.key for table in mirror.tables})
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
         self._source = source_of(mirror)
         timeout = timedelta(hours=mirror.source.fragment_timeout_hours)

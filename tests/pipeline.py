@@ -95,7 +95,7 @@ class Pipeline:
         self.service.poll()
         return extracted, published
 
-    def killed(self, job: str, fault: str) -> None:
+    def killed(self, job: str, fault: str, *arguments: str) -> None:
         """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
         environment = {
             **os.environ,
@@ -103,7 +103,7 @@ class Pipeline:
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-        command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file)]
+        command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file), *arguments]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
         assert ended.returncode == -9, (
             f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"

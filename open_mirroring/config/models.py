@@ -42,6 +42,10 @@ class LandingZone(Section):
         default="", description="For local: the folder of the landing zone; nothing else may write there."
     )
     connection: ConnectionName | None = Field(default=None, description="For onelake: name of the connection.")
+    tables: PathText | None = Field(
+        default=None,
+        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back.",
+    )
 
     @field_validator("store")
     @classmethod

@@ -15,6 +15,7 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.publish_ledger import table_row
+from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.publishing import TableRow
 
 _TABLES_PER_QUERY = 200
@@ -32,7 +33,11 @@ class MirrorState(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger knows it. *stream_from* and *load_plan* belong to its initial load."""
+    """A mirrored table as the ledger knows it.
+
+    *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *log_from* is the batch
+    up to which the log tells nothing of this generation's rows; *reset* the reset under way.
+    """
 
     id: str
     source: str
@@ -45,6 +50,15 @@ class TableState(NamedTuple):
     stream_from: str | None
     stop_code: str | None
     stop_what: str | None
+    stream_epoch: int = 0
+    log_from: int = 0
+    reset: ResetRecord | None = None
+
+    @property
+    def is_beginning(self) -> bool:
+        """Nothing of this generation, or only a part of its load, is published yet."""
+        loaded = self.load_state == "loaded"
+        return not (loaded or (self.load_state == "none" and (self.row.published_batch or self.row.confirmed)))
 
 
 class BatchContents(NamedTuple):
@@ -126,6 +140,9 @@ class LedgerReader:
                     row.stream_from,
                     row.stop_code,
                     row.stop_what,
+                    row.stream_epoch,
+                    row.log_from,
+                    ResetRecord.of(row.reset),
                 )
                 for row in rows
             }
