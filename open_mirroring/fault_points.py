@@ -20,6 +20,14 @@ FAULT_POINTS = (
     "publish.renamed",
     "publish.all_renamed",
     "publish.confirmed",
+    "reset.requested",
+    "reset.deleted",
+    "reset.folder_deleted",
+    "reset.table_gone",
+    "reset.rebuilding",
+    "reset.rebuilt",
+    "reset.table_back",
+    "reset.dropped",
 )
 _reached: dict[str, int] = {}
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.errors import TerminalError, TransientError
@@ -24,7 +24,7 @@ from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_l
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
-from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import metadata_evidence, record_verdicts, verified_metadata
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
@@ -57,13 +57,14 @@ def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``.
+        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``.
     """
-    declarations = [
-        TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None)
-        for table in mirror.tables
-    ]
-    return PublishLedger(ledger, mirror.name).declare(declarations)
+    return declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+
+
+def declaration(table: Table) -> TableDeclaration:
+    """What the ledger holds on to of a table of the mirror file."""
+    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None)
 
 
 def inspect_mirror(
@@ -146,8 +147,10 @@ class _Looking:
                 now=now,
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
+                first_files_pending=state.is_beginning,
                 limits=self._limits,
                 stop_what=state.stop_what or "",
+                reset="" if state.reset is None else str(state.reset),
             )
             found = reconcile(facts)
             findings[source] = replace(found, evidence={**found.evidence, **metadata_evidence(own.metadata_etag)})

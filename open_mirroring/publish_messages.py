@@ -54,7 +54,8 @@ class TableRow:
     """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*.
 
     *marker_etag* is the marker object that the table was established with; empty until then. Of the batches up to
-    *published_batch* the target has the changes up to *published_position*; None: all of them.
+    *published_batch* the target has the changes up to *published_position*; None: all of them. *resetting* says that a
+    reset is under way whose new generation has not begun: nothing may be published.
     """
 
     version: int
@@ -67,6 +68,7 @@ class TableRow:
     stop: str | None = None
     marker_etag: str = ""
     published_position: str | None = None
+    resetting: bool = False
 
 
 # --- requests -------------------------------------------------------------------------------------------------

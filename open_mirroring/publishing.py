@@ -53,6 +53,7 @@ from open_mirroring.publish_messages import (
     Work,
     WorkFound,
 )
+from open_mirroring.resetting import RESET_OPEN
 
 __all__ = [
     "AMBIGUOUS",
@@ -177,6 +178,8 @@ def _owning(row: TableRow, *, swept: bool) -> State:
     state = State(Acquire(), row=row)
     if row.stop is not None:
         return replace(state, request=Finished(row.stop))
+    if row.resetting:
+        return replace(state, request=Finished(RESET_OPEN))
     if not row.established:
         return replace(state, request=CreateMarker(row.incarnation))
     if row.intent is None:

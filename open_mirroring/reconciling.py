@@ -23,6 +23,7 @@ from open_mirroring.file_sequence import FileSequence, PublishedRecord, file_seq
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import ListedItem, Stage
 from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
+from open_mirroring.resetting import RESET_OPEN
 from open_mirroring.verdicts import Backlog, Finding, Repair, Verdict
 
 __all__ = [
@@ -96,6 +97,8 @@ class TableFacts:
         purged_after: how long the service keeps processed files.
         stop_what: what the ledger says about its stop.
         marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
+        reset: the reset that the table is in, in words; empty when it is in none.
+        first_files_pending: the files that the table begins with are not all published.
     """
 
     row: TableRow
@@ -111,6 +114,8 @@ class TableFacts:
     purged_after: timedelta = PURGED_AFTER
     stop_what: str = ""
     marker_etag: str = ""
+    reset: str = ""
+    first_files_pending: bool = False
 
 
 def reconcile(facts: TableFacts) -> Finding:
@@ -118,9 +123,14 @@ def reconcile(facts: TableFacts) -> Finding:
 
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
     METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING, MISSING,
-    TABLE_FAILED; then, holding, PAUSED, THROTTLED, STATUS_UNKNOWN, BACKLOG, LOAD_PENDING. The evidence names the
-    others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
+    TABLE_FAILED; then, holding, PAUSED, THROTTLED, STATUS_UNKNOWN, BACKLOG, RESET_OPEN, LOAD_PENDING. The evidence
+    names the others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
+
+    A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
+    if facts.row.resetting:
+        evidence: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed}
+        return Finding(Verdict.HOLD, RESET_OPEN, facts.reset, {**evidence, "also": []}, 0, Backlog())
     sequence = file_sequence(
         facts.items,
         facts.row.confirmed,
@@ -131,7 +141,7 @@ def reconcile(facts: TableFacts) -> Finding:
     )
     backlog = _backlog(facts, sequence)
     found = [*_stops(facts, sequence), *_holds(facts, backlog)]
-    evidence: dict[str, object] = {
+    evidence = {
         "generation": facts.row.generation,
         "confirmed": facts.row.confirmed,
         "final": _ranges(sequence.final),
@@ -260,6 +270,9 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
         over.append(f"for {age}")
     if over:
         yield _hold(v.BACKLOG, f"more waits for the target than allowed: {', '.join(over)}", over=over)
+    if facts.reset and not facts.first_files_pending:
+        # Increments only after the target shows the table again (F-75).
+        yield _hold(RESET_OPEN, facts.reset)
     if facts.load_pending:
         yield _hold(v.LOAD_PENDING, "the initial load is not complete")
 

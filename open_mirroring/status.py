@@ -75,6 +75,7 @@ class TableStatus:
         stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
+        reset: the reset under way, its last record, who asked for it and why; empty when there is none.
     """
 
     source: str
@@ -97,6 +98,7 @@ class TableStatus:
     load_state: str
     load_chunks: tuple[int, int] | None
     open_intent: str
+    reset: str
 
 
 @dataclass(frozen=True)
@@ -262,6 +264,7 @@ class _Tables:
             load_state=table.load_state,
             load_chunks=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
             open_intent=_intent(table),
+            reset="" if table.reset is None else str(table.reset),
         )
 
     def _highest(self, table: TableState) -> str | None:

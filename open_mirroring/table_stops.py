@@ -5,8 +5,12 @@ Such a stop concerns one table: its changes are still read and logged, and the o
 
 from __future__ import annotations
 
-RESET = "reset the table (runbook, *Starting over*)"
-"""In this version a table cannot be reset alone: the runbook says what starting over takes."""
+RESET = "reset the table (`open-mirroring reload-table`)"
+"""Drop the table at the target and build it anew, by a load or from the log."""
+DROP = "drop it at the target (`open-mirroring drop-table`)"
+
+LOAD_NEEDED = "LOAD_NEEDED"
+"""The log does not hold every change of the table: only a load tells its rows."""
 
 WAYS_OUT = {
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
@@ -37,8 +41,9 @@ WAYS_OUT = {
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
-    "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET}, and read the source from "
-    "the first row of that load on",
+    "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
+    "after that load ended at the source",
+    LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from open_mirroring import table_stops
 from open_mirroring.publishing import AMBIGUOUS, CONFLICT, INCARNATION_CHANGED, METADATA_CHANGED
+from open_mirroring.resetting import RESET_OPEN
 
 OK = "OK"
 
@@ -89,6 +90,8 @@ WAYS_OUT = {
     THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
     STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
+    RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
+    "where it stopped; changes are logged meanwhile",
     LOAD_PENDING: "run the initial load to its end; changes are logged meanwhile",
 }
 """What to do, by code."""

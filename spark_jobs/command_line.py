@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from spark_jobs.reset_arguments import add_reset_arguments, stated
+
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
 _PROGRAM = "open-mirroring"
@@ -112,8 +114,16 @@ class _Commands:
         one = self.on_file(name, run, about)
         if table:
             one.add_argument("--table", required=True, metavar="NAME", help="its `source` in the mirror file")
-        one.add_argument("--why", type=_reason, required=True, metavar="TEXT", help="kept in the ledger's audit")
+        one.add_argument("--why", type=stated, required=True, metavar="TEXT", help="kept in the ledger's audit")
         return one
+
+    def resetting(self, name: str, about: str) -> None:
+        one = self.on_file(name, f"resetting:{name.replace('-', '_')}", about)
+        add_reset_arguments(one)
+        one.add_argument("--request-only", action="store_true", help="record the request, and delete nothing yet")
+        one.add_argument(
+            "--target-says", choices=["gone", "back"], help="what you see at the target, where nothing else can tell"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -152,6 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
+    commands.resetting("reload-table", "drop one table at the target and build it anew; goes on where it stopped")
+    commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
@@ -170,12 +182,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is below 1")
     return number
-
-
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("say why: it is what the next one on duty reads")
-    return text.strip()
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

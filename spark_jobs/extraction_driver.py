@@ -44,7 +44,7 @@ class ExtractionDriver:
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
-        self.ledger = ExtractLedger(ledger, mirror.name)
+        self.ledger = ExtractLedger(ledger, mirror.name, {table.source: table.key for table in mirror.tables})
         self.source = source_of(mirror)
         self.spark = spark
         self._name = mirror.name

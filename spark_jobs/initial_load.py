@@ -97,7 +97,7 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            bound = plan_load(mirror, table, ledger, spark)
+            bound = plan_load(mirror, table, state.id, ledger, spark)
             if ledger.bind(state.id, bound.plan, bound.stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
         elif LoadPlan.from_document(state.load_plan).settings != settings_of(table):

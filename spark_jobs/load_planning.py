@@ -17,7 +17,8 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
-from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, above
+from open_mirroring.log_position import LogPosition
 from spark_jobs.load_task import duplicate_key
 from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc import JdbcTable, SplitColumn
@@ -35,19 +36,19 @@ class Bound(NamedTuple):
     stream_from: str | None
 
 
-def plan_load(mirror: Mirror, table: Table, ledger: LoadLedger, spark: SparkSession) -> Bound:
+def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> Bound:
     """Decide what the load of a table reads.
 
     Raises:
         TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
-        TransientError: the source does not answer.
+        TransientError: the source does not answer; ``LOG_BATCH_OPEN``.
     """
     load = table.initial_load
+    hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
-        return _plan_export(mirror, table, load)
+        return _plan_export(mirror, table, load, hand_over)
     if isinstance(load, JdbcLoad):
-        hand_over = ledger.committed()
-        return Bound(_plan_jdbc(table, load, hand_over, spark), None)
+        return Bound(_plan_jdbc(table, load, hand_over.batch, spark), hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
 
 
@@ -74,8 +75,12 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
 
-def _plan_export(mirror: Mirror, table: Table, load: ExportLoad) -> Bound:
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> Bound:
     position = stream_from(mirror, load)
+    # Positions write the commit without separators.
+    since = None if position == BEGINNING else position.replace(":", "")
+    if hand_over.log_from:
+        since = _above_old_log(table, since, hand_over)
     export = export_of(mirror, load)
     files = export_files(export)
     columns = export_columns(export, files[0], table.columns, load.types)
@@ -93,9 +98,29 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad) -> Bound:
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)
     if len(chunks) > 1:
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
-    # Positions write the commit without separators.
-    since = None if position == BEGINNING else position.replace(":", "")
-    return Bound(LoadPlan(settings_of(table), columns, tuple(chunks)), since)
+    plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
+    return Bound(plan, since)
+
+
+def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:
+    """Where the stream goes on after a reset that nothing logged before it outlives: the export has to hold all that.
+
+    Raises:
+        TerminalError: ``EXPORT_TOO_OLD``.
+    """
+    highest = hand_over.highest_before
+    if highest is None:
+        return since
+    if since is None or since < LogPosition.parse(0, highest).major:
+        raise TerminalError(
+            "EXPORT_TOO_OLD",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, and "
+            "cannot be published over it",
+            where=f"table {table.source}",
+            way_out="export the table anew, with the `stream_from` of that export, and go on",
+        )
+    # The commit that `stream_from` names came before the export: it holds what was logged of it.
+    return max(since, above(highest))
 
 
 def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:

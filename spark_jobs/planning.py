@@ -40,7 +40,8 @@ class TablePlan:
         history_files: earlier log files that may hold changes as new as the oldest new one.
         highest: highest position among the changes up to *batch_from*; None when there is none.
         epochs: ordinal of every stream incarnation the ledger knows.
-        stream_from: changes below this commit are in the initial load already (first incarnation only).
+        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
+            ordinal *stream_epoch*, and all of earlier ones.
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
@@ -63,6 +64,7 @@ class TablePlan:
     buckets: tuple[int, int] = (-1, 64)
     completing: bool = False
     cut: Cut | None = None
+    stream_epoch: int = 0
 
 
 class PlannedRows(NamedTuple):
@@ -264,7 +266,7 @@ def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
         changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
     if plan.stream_from is None:
         return changes
-    return changes.filter(pc.greater_equal(changes["order"], f"{0:06d}:{plan.stream_from}"))
+    return changes.filter(pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}"))
 
 
 def _refuse_keyless(changes: pa.Table) -> None:

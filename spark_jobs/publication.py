@@ -75,6 +75,15 @@ class Preparation:
             prepared[state.id] = cut._replace(waiting=sum(part.rows for part in new.waiting))
         return prepared
 
+    def schema_from_log(self, state: TableState) -> TableSchema:
+        """The schema that a table would have whose rows come from the log alone.
+
+        Raises:
+            PlanStop: as for the files of a publication.
+        """
+        lists = self._reader.column_lists([state.id]).get(state.id, [])
+        return self._schema(state._replace(columns=TableSchema(())), lists)[0]
+
     def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
         """The union of all columns, and each one's newest source type.
 
@@ -93,7 +102,7 @@ class Preparation:
             raise PlanStop(error.code, error.what) from error
         if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
-        _refuse_dropped_columns(lists, full_rows=bool(declared.full_rows))
+        _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows))
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -123,6 +132,7 @@ class Preparation:
             highest=highest,
             epochs=epochs,
             stream_from=state.stream_from,
+            stream_epoch=state.stream_epoch,
             rejected=rejected,
             columns=schema.columns,
             types=types,
@@ -215,8 +225,8 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, se
             )
 
 
-def _refuse_dropped_columns(lists: Sequence[ColumnList], *, full_rows: bool) -> None:
-    """Stop at a column that whole rows had and newer whole rows lack: dropped, or renamed (G-07, C-75).
+def _refuse_dropped_columns(lists: Sequence[ColumnList], wanted: set[str] | None, *, full_rows: bool) -> None:
+    """Stop at a column (of *wanted*, if given) that whole rows had and newer ones lack: dropped, renamed (G-07, C-75).
 
     *lists* come in the order of their first position, so that a late row with an old list is no newer one.
     """
@@ -224,7 +234,7 @@ def _refuse_dropped_columns(lists: Sequence[ColumnList], *, full_rows: bool) -> 
     for found in lists:
         if not (found.whole or full_rows):
             continue
-        carried = {name for name, _, _ in msgspec.json.decode(found.cols)}
+        carried = {name for name, _, _ in msgspec.json.decode(found.cols) if wanted is None or name in wanted}
         gone = sorted(before - carried)
         if gone:
             raise PlanStop(

@@ -125,6 +125,8 @@ def _remarks(table: TableStatus) -> list[str]:
             lines.append(f"  way out: {shown(table.way_out)}")
     if table.open_intent:
         lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
+    if table.reset:
+        lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
     lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
     return ["", *lines] if lines else []
 

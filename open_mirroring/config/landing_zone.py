@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, Section
+from open_mirroring.config.section import ConnectionName, PathText, Section
 from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
 from open_mirroring.landing_zone.paths import why_unsafe
 
@@ -42,6 +42,11 @@ class LandingZone(Section):
     )
     connection: ConnectionName | None = Field(
         default=None, description="For onelake: name of the connection (type open_mirroring_onelake)."
+    )
+
+    tables: PathText | None = Field(
+        default=None,
+        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back.",
     )
 
     @field_validator("path")

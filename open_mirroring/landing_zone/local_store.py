@@ -27,6 +27,8 @@ _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _COPY_BYTES = 1 << 20
+_DELETED = "_deleted-"
+"""What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""
 
 
 class LocalStore:
@@ -136,6 +138,27 @@ class LocalStore:
         with _told(self.root, path):
             _remove(local)
 
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with all it holds; nothing happens when it is not there.
+
+        It leaves its place in one step and is emptied elsewhere, so that a rename into it can only come before or too
+        late. What a crash leaves is a folder ``_deleted-…`` in the zone, which the next call of this verb removes.
+        """
+        local = self._local(folder)
+        with _told(self.root, folder):
+            if os.path.islink(local):
+                raise _unsafe(folder, "is a symbolic link")
+            if os.path.lexists(local) and not os.path.isdir(local):
+                raise _unsafe(folder, "is no folder")
+            gone = f"{self._real_root}/{_DELETED}{secrets.token_hex(8)}"
+            if _rename_no_replace(local, gone):
+                for parent in (os.path.dirname(local), self._real_root):
+                    _sync_folder(parent)
+            for entry in list(os.scandir(self._real_root)):
+                if entry.name.startswith(_DELETED) and entry.is_dir(follow_symlinks=False):
+                    # Somebody else may be emptying it as well: what is not there any more is no failure.
+                    shutil.rmtree(entry.path, onerror=_unless_gone)
+
     def _walk(self, folder: str) -> Iterator[ObjectInfo]:
         local = self._local(folder) if folder else self._real_root
         with _told(self.root, folder):
@@ -240,6 +263,11 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
+def _unless_gone(_function: object, _path: str, raised: tuple[type, BaseException, object]) -> None:
+    if not isinstance(raised[1], FileNotFoundError):
+        raise raised[1]
+
+
 def _remove(local: str) -> None:
     try:
         os.unlink(local)
@@ -265,6 +293,10 @@ def _told(root: Path, path: str) -> Iterator[None]:
             ) from error
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
             raise _unsafe(path, f"cannot be used: {what}") from error
+        if error.errno in (errno.EBUSY, errno.ETXTBSY):
+            raise TransientError(
+                "FOLDER_IN_USE", what, where=where, way_out="the call is repeated; look what uses the folder"
+            ) from error
         raise TransientError(
             "STORE_IO", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
         ) from error

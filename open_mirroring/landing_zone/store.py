@@ -1,6 +1,6 @@
 """The narrow interface to the storage that holds a landing zone.
 
-Five verbs, because the local folder and OneLake must fail alike. Paths are relative to the zone's root, with ``/``
+Few verbs, because the local folder and OneLake must fail alike. Paths are relative to the zone's root, with ``/``
 between parts, and are built by :mod:`open_mirroring.landing_zone.layout` only.
 
 Every verb may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have
@@ -72,4 +72,15 @@ class LandingZoneStore(Protocol):
 
     def delete(self, path: str) -> None:
         """Remove an object; nothing happens when it is not there."""
+        ...
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with all it holds; nothing happens when it is not there.
+
+        When this returns, nothing of the folder is visible any more, and a rename whose source or target lay in it is
+        refused (F-71). Something that is created there later, by whoever, makes another folder.
+
+        Raises:
+            TransientError: ``FOLDER_IN_USE`` while somebody uses it (F-73): part of it may be gone; repeat the call.
+        """
         ...

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from open_mirroring.complete_position import Completeness, advance
 from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.column_lists import list_digest
 from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
 from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest, SettledLetter
@@ -132,8 +133,7 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
 
 def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bool, str]]) -> None:
     for cols, whole, first_pos in lists:
-        digest = hashlib.sha256(cols.encode()).hexdigest()
-        row = {"table_id": table_id, "digest": digest, "cols": cols, "whole": whole, "first_pos": first_pos}
+        row = {"table_id": table_id, "digest": list_digest(cols), "cols": cols, "whole": whole, "first_pos": first_pos}
         upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
 
 

@@ -6,8 +6,7 @@ what and why into the ledger's audit. Nothing else in the product lifts a stop.
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -15,7 +14,8 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
-from open_mirroring.table_stops import RESET
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.table_stops import LOAD_NEEDED, RESET
 
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
@@ -24,6 +24,7 @@ NEEDS_RESET = {
     "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }
 """Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
@@ -82,7 +83,7 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> Op
             ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name.
     """
     with ledger.begin() as db:
-        row = _locked_table(db, mirror, source)
+        row = locked_table(db, mirror, source)
         if row.stop_code is None:
             raise TerminalError(
                 "NOT_STOPPED",
@@ -122,7 +123,7 @@ def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: R
     """
     epoch = epoch.strip().lower()
     with ledger.begin() as db:
-        row = _locked_table(db, mirror, source)
+        row = locked_table(db, mirror, source)
         c = t.stream_epoch.c
         known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
         logged = t.batch_table.c
@@ -174,7 +175,12 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
     return cleared
 
 
-def _locked_table(db: Connection, mirror: str, source: str) -> Any:
+def locked_table(db: Connection, mirror: str, source: str) -> Any:
+    """The row of a table, which nobody else writes until the transaction ends.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``.
+    """
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()
@@ -210,13 +216,4 @@ def _audit(
     **more: object,
 ) -> None:
     stop = None if cleared is None else {"code": cleared.code, "what": cleared.what}
-    detail = {"who": reason.who, "why": reason.why, "cleared": stop, **more}
-    db.execute(
-        t.audit.insert().values(
-            at=datetime.now(UTC),
-            mirror=mirror,
-            source=source,
-            event=event,
-            detail=json.dumps(detail, ensure_ascii=False),
-        )
-    )
+    audit(db, mirror, source, event, {"who": reason.who, "why": reason.why, "cleared": stop, **more})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.complete_position import Completeness
+from open_mirroring.errors import TerminalError
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -40,9 +41,11 @@ __all__ = [
 class ExtractLedger:
     """The ledger as the extract protocol of one mirror sees it."""
 
-    def __init__(self, engine: Engine, mirror: str) -> None:
+    def __init__(self, engine: Engine, mirror: str, keys: Mapping[str, Sequence[str]] | None = None) -> None:
+        """*keys*: those by which this run logs changes, by source table; None for what reads or writes none."""
         self._engine = engine
         self._mirror = mirror
+        self._keys = keys or {}
 
     def acquire(self) -> Owned:
         """Raise the row's version and return it: every write by an earlier owner is refused from now on."""
@@ -52,7 +55,11 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def bind(self, version: int, batch: Batch, new: Sequence[BoundRange]) -> Owned | Lost:
-        """Give the next batch number to its scope, and remember the *new* ranges of it as bound."""
+        """Give the next batch number to its scope, and remember the *new* ranges of it as bound.
+
+        Raises:
+            TerminalError: ``TABLE_REDECLARED`` when a table has another key by now than this run logs by.
+        """
         with self._engine.begin() as db:
             if not self._set(
                 db,
@@ -63,6 +70,7 @@ class ExtractLedger:
                 open_bound_at=_now(),
             ):
                 return Lost()
+            self._refuse_other_keys(db)
             upsert(
                 db,
                 t.bound_range,
@@ -73,10 +81,17 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
-        """Make *manifest* the open batch's files."""
+        """Make *manifest* the open batch's files.
+
+        Raises:
+            TerminalError: ``TABLE_REDECLARED``, as :meth:`bind`.
+        """
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
-            return Owned(self._read(db)) if self._set(db, version, unsealed, open_manifest=manifest) else Lost()
+            if not self._set(db, version, unsealed, open_manifest=manifest):
+                return Lost()
+            self._refuse_other_keys(db)
+            return Owned(self._read(db))
 
     def complete(self, version: int) -> Owned | Lost:
         """The open batch is in the log: record what it holds and free the mirror for the next."""
@@ -183,6 +198,22 @@ class ExtractLedger:
         with self._engine.begin() as db:
             manifests = [Manifest.from_json(text) for text in db.scalars(query)]
         return sorted(str(file["path"]) for manifest in manifests for file in manifest.files)
+
+    def _refuse_other_keys(self, db: Connection) -> None:
+        """Inside a transaction that locks the mirror's row: a reset that changes a key comes before it or after.
+
+        Whoever read the mirror file before that reset must not log by the old key in a batch that was bound after it.
+        """
+        c = t.mirrored_table.c
+        known = db.execute(sa.select(c.source, c["keys"]).where(c.mirror == self._mirror)).tuples()
+        changed = [s for s, keys in known if s in self._keys and tuple(json.loads(keys)) != tuple(self._keys[s])]
+        if changed:
+            raise TerminalError(
+                "TABLE_REDECLARED",
+                f"the key of {changed} changed while this run was reading",
+                where=f"mirror {self._mirror}",
+                way_out="run again: the next run reads the mirror file anew",
+            )
 
     def _row_update(self) -> sa.Update:
         return t.mirror.update().where(t.mirror.c.name == self._mirror)

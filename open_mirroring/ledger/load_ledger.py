@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.column_lists import keep_column_lists
 
 
 class LoadColumn(NamedTuple):
@@ -95,6 +97,39 @@ def chunks_of(text: str) -> tuple[int, ...]:
     return tuple(json.loads(text))
 
 
+class HandOver(NamedTuple):
+    """What the log has of a table at the moment at which its load begins.
+
+    Attributes:
+        generation: the table's life.
+        batch: the newest committed batch; all its changes are in whatever is read from the source later.
+        log_from: the batch up to which the log tells nothing of this generation's rows; 0 in most.
+        highest: the table's highest position in the newest stream incarnation; None before its first change.
+        highest_before: up to batch *log_from*, the highest position of any table in that stream: a table that was not
+            mirrored for a time lacks its own.
+    """
+
+    generation: int
+    batch: int
+    log_from: int
+    highest: str | None
+    highest_before: str | None
+
+    @property
+    def above(self) -> str | None:
+        """A text above all positions logged, to which changes compare; None in a first generation.
+
+        What is logged was committed at the source before it is read again, and so was everything before it: a change
+        at or below that is in the load, however late it arrives.
+        """
+        return None if self.generation == 1 else above(self.highest)
+
+
+def above(highest: str | None) -> str:
+    """The lowest text above a position, in the order of texts; that of no position is below all."""
+    return "" if highest is None else f"{highest}~"
+
+
 class LoadLedger:
     """The ledger as the initial load of a mirror's tables sees it."""
 
@@ -102,18 +137,43 @@ class LoadLedger:
         self._engine = engine
         self._mirror = mirror
 
-    def committed(self) -> int:
-        """The newest batch in the log: what a hand-over read now may name. 0 before the first extraction."""
+    def hand_over(self, table_id: str) -> HandOver:
+        """What the log has of a table now: to be read before anything of the source is (G-08).
+
+        Raises:
+            TransientError: ``LOG_BATCH_OPEN`` when a batch that was bound before the table's reset is not in the log
+                yet: what it holds of the table is not known.
+        """
+        c, b, e = t.mirrored_table.c, t.batch_table.c, t.stream_epoch.c
         with self._engine.connect() as db:
-            return db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
+            committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
+            row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
+            if row.log_from > committed:
+                raise TransientError(
+                    "LOG_BATCH_OPEN",
+                    f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet",
+                    where=f"mirror {self._mirror}",
+                    way_out="let the reading finish it (`open-mirroring tick`), then go on",
+                )
+            in_stream = (
+                sa.select(sa.func.max(b.max_pos))
+                .join(t.stream_epoch, (e.epoch == b.epoch) & (e.table_id == table_id))
+                .where(b.mirror == self._mirror, e.ordinal == row.stream_epoch)
+            )
+            highest = db.scalar(in_stream.where(b.source == row.source, b.batch <= committed))
+            highest_before = db.scalar(in_stream.where(b.batch <= row.log_from))
+        return HandOver(row.generation, committed, row.log_from, highest, highest_before)
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None) -> bool:
         """Bind a plan and the stream position that continues it; False when the table has a plan already.
 
+        Column lists that only changes below the hand-over carry are forgotten: they say nothing of the rows to come.
+
         Args:
             table_id: the table.
             plan: what to read; its hand-over was read before anything of the source was.
-            stream_from: changes below this ``major`` of a log position are in the load; None: all are published.
+            stream_from: changes below this text are in the load (:attr:`HandOver.above`, or the ``major`` of a log
+                position); None: all are published.
         """
         c = t.mirrored_table.c
         statement = (
@@ -122,4 +182,9 @@ class LoadLedger:
             .values(version=c.version + 1, load_plan=plan.to_json(), stream_from=stream_from)
         )
         with self._engine.begin() as db:
-            return db.execute(statement).rowcount == 1
+            if db.execute(statement).rowcount != 1:
+                return False
+            row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
+            if row.generation > 1:
+                keep_column_lists(db, row, plan.hand_over_batch)
+            return True

@@ -11,26 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.declaring import TableDeclaration, declare
+from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.ledger.upsert import upsert
 from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
-from open_mirroring.table_stops import RESET
-
-
-class TableDeclaration(NamedTuple):
-    """What a mirror file says of a table, as far as the ledger holds on to it."""
-
-    source: str
-    folder: str
-    keys: tuple[str, ...]
-    loads: bool
+from open_mirroring.resetting import Stage
 
 
 class StagedDetails(NamedTuple):
@@ -49,46 +40,8 @@ class PublishLedger:
         self._mirror = mirror
 
     def declare(self, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
-        """Register the tables of the mirror file and return their ids by source name.
-
-        Raises:
-            TerminalError: ``TABLE_REDECLARED`` when a table's key or folder changed, ``TABLE_UNDECLARED`` when one
-                was taken out of the mirror file: both need a reset of that table first.
-        """
-        with self._engine.begin() as db:
-            c = t.mirrored_table.c
-            known = {row.source: row for row in db.execute(sa.select(t.mirrored_table).where(c.mirror == self._mirror))}
-            for declared in declarations:
-                row = known.pop(declared.source, None)
-                keys = json.dumps(declared.keys, ensure_ascii=False)
-                if row is None:
-                    db.execute(
-                        t.mirrored_table.insert().values(
-                            id=str(uuid4()),
-                            mirror=self._mirror,
-                            source=declared.source,
-                            folder=declared.folder,
-                            keys=keys,
-                            incarnation=str(uuid4()),
-                            load_state="pending" if declared.loads else "none",
-                        )
-                    )
-                elif (row.folder, row.keys) != (declared.folder, keys):
-                    raise TerminalError(
-                        "TABLE_REDECLARED",
-                        f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
-                        where=f"mirror {self._mirror}",
-                        way_out=f"put target and key back as they were, or {RESET}",
-                    )
-            if known:
-                raise TerminalError(
-                    "TABLE_UNDECLARED",
-                    f"the mirror file no longer names {sorted(known)}, which the ledger mirrors",
-                    where=f"mirror {self._mirror}",
-                    way_out=f"put the table back into the mirror file, or {RESET}",
-                )
-            query = sa.select(c.source, c.id).where(c.mirror == self._mirror)
-            return {source: table_id for source, table_id in db.execute(query).tuples()}
+        """Register the tables of the mirror file; see :func:`open_mirroring.ledger.declaring.declare`."""
+        return declare(self._engine, self._mirror, declarations)
 
     def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
         """Raise the rows' versions and return them: earlier owners are fenced off."""
@@ -186,6 +139,7 @@ class PublishLedger:
 
 def table_row(row: Any) -> TableRow:
     """The protocol's view of a ledger row."""
+    reset = ResetRecord.of(row.reset)
     return TableRow(
         version=row.version,
         generation=row.generation,
@@ -197,6 +151,7 @@ def table_row(row: Any) -> TableRow:
         stop=row.stop_code,
         marker_etag=row.marker_etag,
         published_position=row.published_position,
+        resetting=reset is not None and reset.stage is not Stage.REBUILDING,
     )
 
 

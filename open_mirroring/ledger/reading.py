@@ -16,6 +16,7 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.publish_ledger import table_row
+from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.publishing import TableRow
 
 _TABLES_PER_QUERY = 200
@@ -35,8 +36,9 @@ class MirrorState(NamedTuple):
 class TableState(NamedTuple):
     """A mirrored table as the ledger knows it.
 
-    *stream_from* and *load_plan* belong to its initial load. *waiting_rows* changes of published batches wait for the
-    end of their transactions.
+    *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
+    of published batches wait for the end of their transactions. *log_from* is the batch up to which the log tells
+    nothing of this generation's rows; *reset* the reset under way.
     """
 
     id: str
@@ -51,6 +53,15 @@ class TableState(NamedTuple):
     stop_code: str | None
     stop_what: str | None
     waiting_rows: int = 0
+    stream_epoch: int = 0
+    log_from: int = 0
+    reset: ResetRecord | None = None
+
+    @property
+    def is_beginning(self) -> bool:
+        """Nothing of this generation, or only a part of its load, is published yet."""
+        loaded = self.load_state == "loaded"
+        return not (loaded or (self.load_state == "none" and (self.row.published_batch or self.row.confirmed)))
 
 
 class BatchContents(NamedTuple):
@@ -137,6 +148,9 @@ class LedgerReader:
                     row.stop_code,
                     row.stop_what,
                     row.waiting_rows or 0,
+                    row.stream_epoch,
+                    row.log_from,
+                    ResetRecord.of(row.reset),
                 )
                 for row in rows
             }

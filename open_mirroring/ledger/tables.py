@@ -165,13 +165,30 @@ mirrored_table = Table(
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),
-    # Changes below this position are in the initial load already (G-08).
+    # Changes below this position are in the initial load already (G-08): a text that orders like positions, inside the
+    # stream incarnation of ordinal *stream_epoch*; earlier incarnations are in the load altogether.
     Column("stream_from", String(200)),
+    Column("stream_epoch", Integer, nullable=False, default=0),
+    # Batches up to this one tell nothing of this generation's rows: they are keyed otherwise, or lack changes.
+    Column("log_from", BigInteger, nullable=False, default=0),
+    # The reset under way: its last record, who asked for it and why; null when there is none.
+    Column("reset", Text),
     Column("stop_code", String(64)),
     Column("stop_what", Text),
     Column("stopped_at", Moment),
     UniqueConstraint("mirror", "source"),
     UniqueConstraint("mirror", "folder"),
+)
+
+# Tables that were dropped on purpose: should one come back, it is the same table in a new generation.
+dropped_table = Table(
+    "dropped_table",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("table_id", String(36), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("dropped_at", Moment, nullable=False),
 )
 
 column_list = Table(

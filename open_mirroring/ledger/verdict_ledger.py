@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.upsert import upsert
 from open_mirroring.publishing import TableRow
@@ -74,7 +75,7 @@ def record_deep_findings(ledger: Engine, mirror: str, findings: Iterable[FoundIn
     A table that began another life since it was looked at is left alone: the finding was about the one before. A
     table that is stopped already keeps its reason.
     """
-    now, stopped = datetime.now(UTC), set[str]()
+    stopped = set[str]()
     c = t.mirrored_table.c
     with ledger.begin() as db:
         for found in findings:
@@ -86,6 +87,5 @@ def record_deep_findings(ledger: Engine, mirror: str, findings: Iterable[FoundIn
                     stop_table(db, found.table_id, found.code, found.what)
                     stopped.add(found.table_id)
             detail = {"code": found.code, "what": found.what, **found.evidence}
-            entry = {"at": now, "mirror": mirror, "source": found.source, "event": "DEEP_CHECK"}
-            db.execute(t.audit.insert().values(detail=json.dumps(detail, ensure_ascii=False), **entry))
+            audit(db, mirror, found.source, "DEEP_CHECK", detail)
     return stopped

@@ -63,6 +63,36 @@ and log, per table and batch. It changes no file. A table that does not agree is
 )
 
 
+RELOAD_APPROVAL = (
+    "Readers of the target see no table, or a part of it, until the load is complete. Its changes are read and logged "
+    "meanwhile; the other tables of the mirror go on."
+)
+
+RELOAD_TABLE = Template(
+    """
+Resets **one** table of the mirror **$mirror**: its folder is deleted, so that the target drops it; then it is built
+anew, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the way out of
+the stops that name a reset, and of a changed `key`, `target` or column type: change the mirror file first. The
+runbook's section *Resetting one table* says when.
+
+| Task | Does |
+|---|---|
+| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+| `reload` | records the request and carries the reset on; tried again every minute while it waits for the target |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and a red task before it |
+
+**Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
+
+While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others; in turns with
+`reload`, which takes the slot of `$zone_pool` for a moment at each try. A run that failed or was killed is cleared, or
+triggered again: it goes on from the ledger's last record. Where nothing tells what the target has (no
+`landing_zone.tables` in the mirror file), `reload` ends with RESET_WAITS until somebody says what is to be seen:
+`open-mirroring reload-table --target-says`.
+"""
+    + _ONE_WRITER
+)
+
+
 def text(template: Template, mirror: str, *, zone_pool: str, gate_minutes: int) -> str:
     """The Markdown of a DAG."""
     return template.substitute(mirror=mirror, zone_pool=zone_pool, gate_minutes=gate_minutes).strip()

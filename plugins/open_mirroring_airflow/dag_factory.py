@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
-from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
+from open_mirroring_airflow.operators import (
+    ExtractOperator,
+    OpenMirroringSparkOperator,
+    PublishingOperator,
+    ReloadOperator,
+)
 from open_mirroring_airflow.retry_policy import retrying
-from open_mirroring_airflow.run_params import REREAD, TABLES, reread_param, tables_param
+from open_mirroring_airflow.run_params import (
+    REASON,
+    REREAD,
+    TABLE,
+    TABLES,
+    reason_param,
+    reread_param,
+    table_param,
+    tables_param,
+)
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.verdict import ReconcileOperator
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 """Before anything there may be to backfill; with ``catchup=False`` nothing runs because of it."""
 _DEEP_CHECK = "30 2 * * *"
+_APPROVAL = timedelta(days=1)
+"""How long a reset waits for its approval; without an answer the run fails."""
+_TARGET_TRIES = 60
+"""How often a reset looks at the target again; it gives the zone's slot back in between."""
 _OWNER = "open-mirroring"
 
 
 def build_dags(mirror: Mirror) -> list[DAG]:
-    """``<mirror>__initial_load`` (by hand), ``<mirror>__replicate`` (its schedule), ``<mirror>__reconcile`` (daily)."""
-    return [_initial_load(mirror), _replicate(mirror), _reconcile(mirror)]
+    """Of a mirror: ``__replicate`` (its schedule), ``__reconcile`` (daily), ``__initial_load``, ``__reload_table``."""
+    return [_initial_load(mirror), _replicate(mirror), _reconcile(mirror), _reload_table(mirror)]
 
 
 def _replicate(mirror: Mirror) -> DAG:
@@ -63,6 +82,32 @@ def _initial_load(mirror: Mirror) -> DAG:
 def _reconcile(mirror: Mirror) -> DAG:
     with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
         OpenMirroringSparkOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+    return dag
+
+
+def _reload_table(mirror: Mirror) -> DAG:
+    """Approve → reload → reconcile."""
+    params = {
+        TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
+        REASON: reason_param(),
+    }
+    with _dag(mirror, "reload_table", dag_docs.RELOAD_TABLE, None, params, allowed_run_types=["manual"]) as dag:
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject=f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?",
+            body=f"Reason: {{{{ params.{REASON} }}}}\n\n{dag_docs.RELOAD_APPROVAL}",
+            response_timeout=_APPROVAL,
+            # Rejected is done: nothing after it has to run.
+            ignore_downstream_trigger_rules=True,
+        )
+        reload = ReloadOperator(
+            task_id="reload",
+            approval_task_id=approve.task_id,
+            pool=zone_pool(mirror.name),
+            retries=_TARGET_TRIES,
+            **_of(mirror),
+        )
+        approve >> reload >> _leaf(mirror)
     return dag
 
 

@@ -16,7 +16,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
-from open_mirroring_airflow.run_params import backfill_arguments, checked_tables, chosen_tables
+from open_mirroring_airflow.run_params import REASON, TABLE, backfill_arguments, checked_tables, chosen_tables
 from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
@@ -27,6 +27,8 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     _TRANSIENT: TransientError,
 }
 _MARKS = "confirmed_before"
+_LOOK_MINUTES = 0.2
+"""A reset looks at the target twice, and gives the slot of its pool back: other tables wait for it."""
 
 
 class OpenMirroringSparkOperator(SparkSubmitOperator):
@@ -182,7 +184,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def execute(self, context: Context) -> Any:
         """Publish, then tell of what is new in the ledger."""
         mirror = load_mirror(Path(self.mirror_file))
-        tables = self._tables(mirror, context)
+        arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
         stop = ledger.mirror()
         if stop.stop_code is not None:
@@ -193,9 +195,13 @@ class PublishingOperator(OpenMirroringSparkOperator):
                 way_out="see the runbook's section of this code",
             )
         before = self._marks_before(ledger, context)
-        report = self.run_job(mirror, _tables_argument(mirror, tables), context)
+        report = self.run_job(mirror, arguments, context)
         self._tell(mirror, ledger, before, context)
         return report
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The tables to publish."""
+        return _tables_argument(mirror, self._tables(mirror, context))
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """Say so and go on."""
@@ -226,6 +232,39 @@ class PublishingOperator(OpenMirroringSparkOperator):
         events = context["outlet_events"][asset_alias(mirror.name)]
         for published in published_since(ledger, before, assets):
             events.add(assets[published.table], extra={"mirror": mirror.name, **published._asdict()})
+
+
+class ReloadOperator(PublishingOperator):
+    """Reset the table that was chosen for the run, and build it anew; in the name of whoever approved it.
+
+    Args:
+        approval_task_id: the approval whose answer names that person.
+        kwargs: those of :class:`PublishingOperator`.
+
+    Raises:
+        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name.
+        TransientError: also ``RESET_WAITS``, while the target is waited for: another attempt goes on.
+    """
+
+    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
+        super().__init__(job="reload_table", **kwargs)
+        self.approval_task_id = approval_task_id
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The table, why, and who approved it."""
+        [table] = checked_tables(mirror, [context["params"][TABLE]])
+        answer = context["ti"].xcom_pull(task_ids=self.approval_task_id) or {}
+        by = answer.get("responded_by_user") or {}
+        name = by.get("name") or by.get("id")
+        if not name:
+            raise TerminalError(
+                "APPROVAL_MISSING",
+                f"nobody approved the reset of {table!r} by name",
+                where=f"task {self.approval_task_id}",
+                way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
+            )
+        reason = context["params"][REASON]
+        return ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--wait={_LOOK_MINUTES}"]
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:

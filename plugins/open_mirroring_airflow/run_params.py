@@ -10,6 +10,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 
 TABLES, REREAD = "tables", "reread"
+TABLE, REASON = "table", "reason"
 _BACKFILL = "backfill"
 
 
@@ -25,6 +26,16 @@ def tables_param(sources: Iterable[str], description: str) -> Param:
         title="Tables",
         description=description,
     )
+
+
+def table_param(sources: Iterable[str], description: str) -> Param:
+    """A choice of one source table; there is no default."""
+    return Param(type="string", enum=sorted(sources), title="Table", description=description)
+
+
+def reason_param() -> Param:
+    """Why; there is no default."""
+    return Param(type="string", minLength=1, maxLength=500, title="Reason", description="Kept in the ledger's audit.")
 
 
 def reread_param() -> Param:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.airflow
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "mirrors" / "shop.yaml"
-IDS = ["shop__initial_load", "shop__reconcile", "shop__replicate"]
+IDS = ["shop__initial_load", "shop__reconcile", "shop__reload_table", "shop__replicate"]
 SECOND = """
 mirror: depot
 source: {format: sqlserver-ces, transport: capture, path: capture}
@@ -50,7 +50,7 @@ def dags(mirrors: Path) -> dict:
     return bag.dags
 
 
-def test_the_ids_are_exactly_three_for_each_mirror(mirrors: Path, dags: dict) -> None:
+def test_the_ids_are_exactly_four_for_each_mirror(mirrors: Path, dags: dict) -> None:
     assert sorted(dags) == IDS
     (mirrors / "depot.yaml").write_text(SECOND)
     assert sorted(_bag().dags) == sorted([*IDS, *(i.replace("shop", "depot") for i in IDS)])
@@ -211,3 +211,19 @@ def test_the_command_line_lists_exactly_the_dags_and_no_import_error(mirrors: Pa
     # Log lines may stand around the answer.
     dags, _ = json.JSONDecoder().raw_decode(listed[listed.index("[{") :])
     assert sorted(dag["dag_id"] for dag in dags) == IDS
+
+
+def test_a_reload_is_approved_and_takes_the_zones_slot_and_its_params_have_no_default(dags: dict) -> None:
+    """AF: one slot for publishing and resets; no table is dropped by a run that names none."""
+    dag = dags["shop__reload_table"]
+    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
+        "approve": set(),
+        "reload": {"approve"},
+        "reconcile": {"reload"},
+    }
+    assert dag.get_task("reload").pool == "zone_shop"
+    assert dag.get_task("approve").response_timeout == timedelta(days=1)
+    for name, wrong in (("table", "dbo.nothing"), ("table", None), ("reason", ""), ("reason", None)):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param(name).resolve(wrong)
+    assert "zone_shop" in dag.doc_md and "RESET_OPEN" in dag.doc_md

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +127,47 @@ def test_the_deep_check_fails_naming_what_does_not_agree(home: Path, fake_spark:
     report = {"job": "reconcile_sequence", "stopped": {"dbo.orders": "CONTENT_CHANGED: x"}}
     fake_spark.answers(3, json.dumps(report))
     assert _run("reconcile") == ("failed", {"deep_check": "failed"})
+
+
+ASKED = {"table": "dbo.orders", "reason": "the key changed"}
+
+
+def _answering(monkeypatch: pytest.MonkeyPatch, choice: str, user: dict[str, str] | None) -> None:
+    """Answer every approval at once, as the API would: the run itself would wait for ever."""
+
+    def execute(self: Any, context: Any) -> Any:
+        answer = {"chosen_options": [choice], "params_input": {}, "responded_by_user": user}
+        return self.execute_complete(context, {**answer, "responded_at": datetime.now(UTC)})
+
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.HITLOperator.execute", execute)
+
+
+def test_an_approved_reload_resets_the_table_in_the_approvers_name(
+    home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answering(monkeypatch, "Approve", {"id": "7", "name": "Ada"})
+    assert _run("reload_table", **ASKED) == (
+        "success",
+        {"approve": "success", "reload": "success", "reconcile": "success"},
+    )
+    assert fake_spark.jobs() == ["reload_table"]
+    arguments = fake_spark.calls[-1]["argv"][-5:]
+    assert arguments[:4] == ["--table", "dbo.orders", "--reason=the key changed", "--approved-by=Ada"]
+
+
+def test_a_rejected_reload_touches_nothing(home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _answering(monkeypatch, "Reject", {"id": "7", "name": "Ada"})
+    assert _run("reload_table", **ASKED) == (
+        "success",
+        {"approve": "success", "reload": "skipped", "reconcile": "skipped"},
+    )
+    assert fake_spark.calls == []
+
+
+def test_a_reload_that_nobody_approved_by_name_is_refused(
+    home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answering(monkeypatch, "Approve", None)
+    state, tasks = _run("reload_table", **ASKED)
+    assert (state, tasks["reload"]) == ("failed", "failed")
+    assert fake_spark.calls == []

@@ -1,0 +1,25 @@
+"""The ledger's audit: what was decided or found, by whom, when and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from open_mirroring.ledger import tables as t
+
+
+def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
+    """Write one entry inside a running transaction. *source* is None for the mirror as a whole."""
+    db.execute(
+        t.audit.insert().values(
+            at=datetime.now(UTC),
+            mirror=mirror,
+            source=source,
+            event=event,
+            detail=json.dumps(detail, ensure_ascii=False),
+        )
+    )

@@ -1,0 +1,138 @@
+"""Registering the tables of a mirror file: the ledger holds on to what must not change without a reset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.reset_record import ResetRecord
+from open_mirroring.table_stops import DROP, LOAD_NEEDED, RESET
+
+
+class TableDeclaration(NamedTuple):
+    """What a mirror file says of a table, as far as the ledger holds on to it."""
+
+    source: str
+    folder: str
+    keys: tuple[str, ...]
+    loads: bool
+
+    @property
+    def keys_text(self) -> str:
+        """The keys as the ledger writes them."""
+        return json.dumps(self.keys, ensure_ascii=False)
+
+
+def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
+    """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
+
+    A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
+    read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
+
+    Raises:
+        TerminalError: ``TABLE_REDECLARED`` when a table's key or folder changed, ``TABLE_UNDECLARED`` when one was
+            taken out of the mirror file: both need a reset of that table first. ``TARGET_TAKEN`` when another table,
+            perhaps one that is still being dropped, has the folder.
+    """
+    with ledger.begin() as db:
+        c = t.mirrored_table.c
+        known = {row.source: row for row in db.execute(sa.select(t.mirrored_table).where(c.mirror == mirror))}
+        _refuse_undeclared(mirror, known, {declared.source for declared in declarations})
+        for declared in declarations:
+            row = known.get(declared.source)
+            if row is None:
+                refuse_taken_folder(db, mirror, declared)
+                _insert(db, mirror, declared)
+            elif (row.folder, row.keys) != (declared.folder, declared.keys_text) and not _drops(row):
+                raise TerminalError(
+                    "TABLE_REDECLARED",
+                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
+                    where=f"mirror {mirror}",
+                    way_out=f"put target and key back as they were, or {RESET}",
+                )
+        query = sa.select(c.source, c.id).where(c.mirror == mirror)
+        return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
+    """Refuse a folder that another table of the mirror has.
+
+    Raises:
+        TerminalError: ``TARGET_TAKEN``.
+    """
+    c = t.mirrored_table.c
+    query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
+    owner = db.scalar(query)
+    if owner is not None:
+        raise TerminalError(
+            "TARGET_TAKEN",
+            f"the target of {declared.source!r} is still that of {owner!r}",
+            where=f"mirror {mirror}",
+            way_out=f"let the reset of {owner!r} come to its end first, or choose another `target`",
+        )
+
+
+def newest_batch(db: Connection, mirror: str) -> int:
+    """The newest batch that is bound or committed, 0 before the first; locks out who binds the next one."""
+    c = t.mirror.c
+    row = db.execute(sa.select(c.open_number, c.committed).where(c.name == mirror).with_for_update()).one_or_none()
+    return 0 if row is None else max(row.open_number or 0, row.committed)
+
+
+def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -> None:
+    gone = sorted(source for source, row in known.items() if source not in declared and not _drops(row))
+    if gone:
+        raise TerminalError(
+            "TABLE_UNDECLARED",
+            f"the mirror file no longer names {gone}, which the ledger mirrors",
+            where=f"mirror {mirror}",
+            way_out=f"put the table back into the mirror file, or {DROP}",
+        )
+
+
+def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
+    values: dict[str, Any] = {
+        "id": str(uuid4()),
+        "mirror": mirror,
+        "source": declared.source,
+        "folder": declared.folder,
+        "keys": declared.keys_text,
+        "incarnation": str(uuid4()),
+        "load_state": "pending" if declared.loads else "none",
+    }
+    d = t.dropped_table.c
+    was_here = (d.mirror == mirror) & (d.source == declared.source)
+    dropped = db.execute(sa.select(t.dropped_table).where(was_here)).one_or_none()
+    if dropped is not None:
+        db.execute(t.dropped_table.delete().where(was_here))
+        values |= {
+            "id": dropped.table_id,
+            "generation": dropped.generation + 1,
+            "log_from": newest_batch(db, mirror),
+            "stream_epoch": newest_epoch(db, dropped.table_id),
+        }
+        if not declared.loads:
+            what = "the table was dropped and is named again: its changes in between were not read"
+            values |= {"stop_code": LOAD_NEEDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+        audit(db, mirror, declared.source, "TABLE_ADDED_AGAIN", {"generation": values["generation"]})
+    db.execute(t.mirrored_table.insert().values(values))
+
+
+def newest_epoch(db: Connection, table_id: str) -> int:
+    """The highest ordinal among the stream incarnations of a table; 0 before the first."""
+    c = t.stream_epoch.c
+    return db.scalar(sa.select(sa.func.max(c.ordinal)).where(c.table_id == table_id)) or 0
+
+
+def _drops(row: Any) -> bool:
+    reset = ResetRecord.of(row.reset)
+    return reset is not None and reset.drops

@@ -1,0 +1,282 @@
+"""The ledger transactions of resets: the request, one record per arrow, and the new generation.
+
+A request decides what the new generation can begin with. With an initial load, anything. From the log alone only what
+the log is known to hold whole: see :func:`_why_log_lacks`.
+
+*Fresh* resets are those after which the batches logged so far tell nothing of the table: they are keyed by another key,
+or lack changes. ``log_from`` is the newest batch of that kind, counted at the request under the lock that also binds
+batches; whoever binds a later one has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table
+from open_mirroring.ledger.declaring import TableDeclaration, newest_batch, newest_epoch, refuse_taken_folder
+from open_mirroring.ledger.reset_record import ResetRecord
+from open_mirroring.resetting import Lost, Owned, ResetRow, Stage
+from open_mirroring.table_stops import LOAD_NEEDED, RESET
+
+LOG_LACKS = {
+    "KEY_UNKNOWN": "a change of an unknown row is missing",
+    "CHANGES_MISSING": "changes could not be read",
+    EPOCH_UNKNOWN: "what happened between two streams is in none of them",
+    "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
+    "KEYLESS_CHANGE": "which row a change meant is not known",
+    "IDENTITY_CONFLICT": "it holds two contents of one change",
+    "PARTIAL_ROWS": "its updates carry only what changed",
+    "ROW_INCOMPLETE": "parts of a row are told by no change",
+    "LOG_MISSING_BATCH": "a batch is missing",
+    "LOG_COUNT_DIFFERS": "somebody rewrote a batch",
+}
+"""Stops after which the log does not hold every change of the table, and why: what a load brings is all that counts."""
+
+
+class ResetLedger:
+    """The ledger as the resets of a mirror's tables see it; tables are named by their source."""
+
+    def __init__(self, engine: Engine, mirror: str) -> None:
+        self._engine = engine
+        self._mirror = mirror
+
+    def request_reload(self, declared: TableDeclaration, reason: Reason) -> bool:
+        """Ask for a reset after which the table is what the mirror file declares; False when it is under way already.
+
+        It begins anew when the declaration changed meanwhile, or when what it published was stopped.
+
+        Raises:
+            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log cannot tell the table's
+                rows and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read.
+        """
+        with self._engine.begin() as db:
+            newest = newest_batch(db, self._mirror)
+            row = locked_table(db, self._mirror, declared.source)
+            open_one = ResetRecord.of(row.reset)
+            same = (row.folder, row.keys) == (declared.folder, declared.keys_text)
+            if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
+                failed = open_one.stage is Stage.REBUILDING and row.stop_code is not None
+                if not failed:
+                    return False
+            refuse_taken_folder(db, self._mirror, declared)
+            if declared.loads:
+                self._accept_epoch(db, row, reason)
+            elif lacks := _why_log_lacks(db, row, declared):
+                raise load_needed(self._mirror, declared.source, lacks)
+            fresh = row.keys != declared.keys_text or row.stop_code in LOG_LACKS
+            self._request(
+                db,
+                row,
+                reason,
+                drops=False,
+                loads=declared.loads,
+                folder=declared.folder,
+                keys=declared.keys_text,
+                log_from=newest if fresh else row.log_from,
+            )
+        return True
+
+    def request_drop(self, source: str, reason: Reason) -> bool:
+        """Ask that a table be dropped for good; False when that is under way, or done already.
+
+        Raises:
+            TerminalError: ``TABLE_UNKNOWN``.
+        """
+        with self._engine.begin() as db:
+            d = t.dropped_table.c
+            done = sa.select(d.table_id).where(d.mirror == self._mirror, d.source == source)
+            if db.scalar(done) is not None:
+                return False
+            row = locked_table(db, self._mirror, source)
+            open_one = ResetRecord.of(row.reset)
+            if open_one is not None and open_one.drops:
+                return False
+            self._request(db, row, reason, drops=True, loads=False)
+        return True
+
+    def acquire(self, source: str) -> Owned:
+        """Raise the row's version and return it; a table that was dropped has no open reset."""
+        with self._engine.begin() as db:
+            c = t.mirrored_table.c
+            this = (c.mirror == self._mirror) & (c.source == source)
+            db.execute(t.mirrored_table.update().where(this).values(version=c.version + 1))
+            return self._owned(db, source)
+
+    def version(self, source: str) -> int:
+        """The row's version as it is now; 0 without a row."""
+        c = t.mirrored_table.c
+        query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
+        with self._engine.connect() as db:
+            return db.scalar(query) or 0
+
+    def advance(self, source: str, version: int, to: Stage, *, absent: bool = False) -> Owned | Lost:
+        """The next record: in the row, and in the audit."""
+        with self._engine.begin() as db:
+            c = t.mirrored_table.c
+            query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
+            row = db.execute(query.with_for_update()).one_or_none()
+            reset = None if row is None else ResetRecord.of(row.reset)
+            if row is None or reset is None or row.version != version:
+                return Lost()
+            if to is Stage.DROPPED:
+                self._drop(db, row)
+            else:
+                record = replace(reset, stage=to, absent=absent)
+                values: dict[str, Any] = {"reset": None if to is Stage.TABLE_BACK else record.to_json()}
+                if to is Stage.REBUILDING:
+                    values |= _new_generation(db, row, reset)
+                db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=version + 1, **values))
+            if to is not reset.stage:
+                generation = row.generation + (to is Stage.REBUILDING)
+                detail = {"who": reset.who, "why": reset.why, "generation": generation}
+                audit(db, self._mirror, source, to.value, detail)
+            return self._owned(db, source)
+
+    def _request(self, db: Connection, row: Any, reason: Reason, *, drops: bool, loads: bool, **values: Any) -> None:
+        open_one = ResetRecord.of(row.reset)
+        folders = tuple(dict.fromkeys([*(() if open_one is None else open_one.folders), row.folder]))
+        since = datetime.now(UTC).isoformat()
+        record = ResetRecord(Stage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since)
+        c = t.mirrored_table.c
+        db.execute(
+            t.mirrored_table.update()
+            .where(c.id == row.id)
+            .values(
+                # Whoever is at work on the row is fenced off; what it sealed lies in the folder that is deleted.
+                version=c.version + 1,
+                intent=None,
+                stop_code=None,
+                stop_what=None,
+                stopped_at=None,
+                reset=record.to_json(),
+                **values,
+            )
+        )
+        stop = None if row.stop_code is None else {"code": row.stop_code, "what": row.stop_what}
+        detail = {"who": reason.who, "why": reason.why, "cleared": stop, "drops": drops, "loads": loads}
+        if row.intent is not None:
+            detail["abandoned"] = row.intent
+        audit(db, self._mirror, row.source, Stage.REQUESTED.value, detail)
+
+    def _accept_epoch(self, db: Connection, row: Any, reason: Reason) -> None:
+        """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between."""
+        unknown = sorted(_unknown_epochs(db, row))
+        if len(unknown) > 1:
+            raise TerminalError(
+                "EPOCH_NOT_ACCEPTED",
+                f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}",
+                where=f"mirror {self._mirror}",
+                way_out=f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}",
+            )
+        for epoch in unknown:
+            c = t.stream_epoch.c
+            some = db.scalar(sa.select(sa.func.count()).select_from(t.stream_epoch).where(c.table_id == row.id))
+            ordinal = newest_epoch(db, row.id) + 1 if some else 0
+            db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
+            detail = {"who": reason.who, "why": reason.why, "cleared": None, "epoch": epoch, "ordinal": ordinal}
+            audit(db, self._mirror, row.source, "EPOCH_ACCEPTED", detail)
+
+    def _drop(self, db: Connection, row: Any) -> None:
+        db.execute(
+            t.dropped_table.insert().values(
+                mirror=self._mirror,
+                source=row.source,
+                table_id=row.id,
+                generation=row.generation,
+                dropped_at=datetime.now(UTC),
+            )
+        )
+        db.execute(t.verdict.delete().where(t.verdict.c.table_id == row.id))
+        db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
+
+    def _owned(self, db: Connection, source: str) -> Owned:
+        c = t.mirrored_table.c
+        query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
+        row = db.execute(query).one_or_none()
+        reset = None if row is None else ResetRecord.of(row.reset)
+        if row is None or reset is None:
+            return Owned(ResetRow(0 if row is None else row.version))
+        rebuilt = row.load_state == "loaded" if reset.loads else self._is_rebuilt(db, row)
+        return Owned(
+            ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
+        )
+
+    def _is_rebuilt(self, db: Connection, row: Any) -> bool:
+        """Whether what the log holds is published once, or there is nothing in it."""
+        c = t.batch_table.c
+        logged = sa.select(c.batch).where(c.mirror == self._mirror, c.source == row.source).limit(1)
+        if not row.established or row.intent is not None:
+            return False
+        return row.published_batch > 0 or db.scalar(logged) is None
+
+
+def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
+    """The values with which a table begins again; what failed to be typed before is tried anew."""
+    db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
+    return {
+        "generation": row.generation + 1,
+        "incarnation": str(uuid4()),
+        "established": False,
+        "marker_etag": "",
+        "confirmed": 0,
+        "published_batch": 0,
+        "intent": None,
+        "columns": "[]",
+        "load_state": "pending" if reset.loads else "none",
+        "load_plan": None,
+        "stream_from": None,
+        "stream_epoch": newest_epoch(db, row.id),
+    }
+
+
+def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration) -> str:
+    """Why the log alone cannot tell the table's rows; empty when it can.
+
+    What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
+    mirrored, and are not after the reset.
+    """
+    if row.keys != declared.keys_text:
+        return f"its changes are logged by the key {row.keys}"
+    if row.stop_code in LOG_LACKS:
+        return LOG_LACKS[row.stop_code]
+    if row.stop_code == LOAD_NEEDED:
+        return row.stop_what or LOAD_NEEDED
+    if row.log_from:
+        return f"its batches up to {row.log_from} do not tell its rows"
+    p = t.publication.c
+    loaded = sa.select(p.version).where(p.table_id == row.id, p.kind == "load").limit(1)
+    if row.load_state != "none" or db.scalar(loaded) is not None:
+        return "its first rows came from a load"
+    if unknown := _unknown_epochs(db, row):
+        return f"it holds changes of unknown streams: {sorted(unknown)}"
+    b = t.log_batch.c
+    kept = db.scalar(sa.select(sa.func.count()).select_from(t.log_batch).where(b.mirror == row.mirror))
+    committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == row.mirror)) or 0
+    if kept != committed:
+        return f"it has {kept} of {committed} batches only"
+    return ""
+
+
+def _unknown_epochs(db: Connection, row: Any) -> set[str]:
+    b, e = t.batch_table.c, t.stream_epoch.c
+    logged = set(db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source)))
+    return logged - set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
+
+
+def load_needed(mirror: str, source: str, why: str) -> TerminalError:
+    """The refusal of a reset whose new generation would lack rows."""
+    return TerminalError(
+        LOAD_NEEDED,
+        f"the log does not tell every row of table {source!r}: {why}",
+        where=f"mirror {mirror}",
+        way_out=f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted",
+    )

@@ -1,0 +1,170 @@
+"""Spark job: reset one table and build it anew, while the others of its mirror go on.
+
+``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
+:func:`reload_table`. The table begins again with its initial load, or, where the log is known to hold every change of
+it, with what the log holds. Any number of runs: each goes on from the last record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fault_points import reach
+from open_mirroring.inspection import declaration
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
+from open_mirroring.reset_driver import ResetDriver, ResetOutcome, Word
+from spark_jobs.initial_load import load
+from spark_jobs.job import job_main
+from spark_jobs.planning import PlanStop
+from spark_jobs.publication import Preparation
+from spark_jobs.publish_changes import publish
+from spark_jobs.reset_arguments import add_reset_arguments
+
+log = logging.getLogger(__name__)
+
+
+class Reloaded(NamedTuple):
+    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for."""
+
+    table: str
+    generation: int
+    stage: str
+    waits_for: str
+    stopped: dict[str, str]
+
+
+def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason) -> bool:
+    """Ask for the reset of a table; False when it is under way already. Nothing is deleted yet.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``, ``TARGET_TAKEN``, ``EPOCH_NOT_ACCEPTED``; ``LOAD_NEEDED`` when the table has
+            no initial load, and the log cannot tell its rows.
+    """
+    table = declared_table(mirror, source)
+    if table.initial_load is None:
+        _check_log_tells(mirror, ledger, table)
+    requested = ResetLedger(ledger, mirror.name).request_reload(declaration(table), reason)
+    reach("reset.requested")
+    return requested
+
+
+def reload_table(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: Callable[[], SparkSession],
+    source: str,
+    *,
+    wait: timedelta = timedelta(0),
+    word: Word | None = None,
+) -> Reloaded:
+    """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        spark: gives the session; called when the table is rebuilt.
+        source: the table.
+        wait: how long to wait for the target.
+        word: what an operator says of the table at the target.
+
+    Raises:
+        TransientError: ledger, store or a source do not answer; the next run goes on.
+        TerminalError: ``TABLE_UNKNOWN``; what the source or the store refuses.
+    """
+    table = declared_table(mirror, source)
+    stopped: dict[str, str] = {}
+
+    def rebuild() -> str:
+        stopped.clear()
+        job = publish if table.initial_load is None else load
+        done = job(mirror, ledger, spark(), [source])
+        stopped.update(done.stopped)
+        return done.stopped.get(source) or done.held.get(source, "")
+
+    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, word=word).drive(wait)
+    generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
+    return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped)
+
+
+def stage_text(outcome: ResetOutcome) -> str:
+    """The last record's name; empty when the reset is over."""
+    return "" if outcome.stage is None else outcome.stage.value
+
+
+def declared_table(mirror: Mirror, source: str) -> Table:
+    """The table of the mirror file.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``.
+    """
+    declared = {table.source: table for table in mirror.tables}
+    if source not in declared:
+        raise TerminalError(
+            "TABLE_UNKNOWN",
+            f"the mirror file has no table {source!r}",
+            where=f"mirror {mirror.name}",
+            way_out=f"choose from {sorted(declared)}; to drop one that was taken out: `open-mirroring drop-table`",
+        )
+    return declared[source]
+
+
+def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
+    """What only the log itself shows: its files are there, and its columns fit one table.
+
+    Raises:
+        TerminalError: ``LOAD_NEEDED``.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    state = reader.tables().get(table.source)
+    if state is None or state.reset is not None:
+        return  # the ledger says so itself; what is under way was asked for when the log did
+    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish.max_rows_per_file)
+    try:
+        preparation.schema_from_log(state._replace(keys=tuple(table.key)))
+    except PlanStop as stop:
+        raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
+    logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
+    wanted = {file for part in logged for file in part.files}
+    root = mirror.resolve(mirror.change_log)
+    there = set[str]()
+    if wanted and DeltaTable.is_deltatable(str(root)):
+        there = {unquote(path) for path in DeltaTable(str(root)).get_add_actions().column("path").to_pylist()}
+    if missing := wanted - there:
+        raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for ``spark-submit``; exit code 4 says that the reset waits for something: run again."""
+
+    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
+        request_reload(mirror, ledger, arguments.table, Reason(arguments.approved_by, arguments.reason))
+        wait = timedelta(minutes=arguments.wait)
+        done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait)
+        if done.waits_for and not done.stopped:
+            raise TransientError(
+                "RESET_WAITS",
+                f"the reset of {done.table!r} ({done.stage}) waits for {done.waits_for}",
+                where=f"mirror {mirror.name}",
+                way_out="run again; `open-mirroring reload-table --target-says` tells what nothing else can tell",
+            )
+        return done
+
+    return job_main("reload_table", argv, work, add_reset_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
