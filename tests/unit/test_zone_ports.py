@@ -114,7 +114,7 @@ def test_metadata_are_whole_and_read_back_before_anything_is_published(tmp_path:
         asked.append(type(state.request))
         state = protocol.step(state, ports.answer(TABLE, state.request))
     assert asked == [protocol.CreateMarker, protocol.ReadMarker, protocol.CreateMetadata, protocol.ReadMetadata]
-    assert store.read(METADATA) == layout.metadata_document(("id",))
+    assert store.read(METADATA).data == layout.metadata_document(("id",))
     assert names(store) == {MARKER, METADATA}
     refused = protocol.step(protocol.State(protocol.ReadMetadata(), row=ROW), protocol.Metadata(False))
     assert isinstance(refused.request, protocol.Stop)
