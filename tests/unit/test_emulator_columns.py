@@ -46,10 +46,11 @@ def test_a_renamed_column_is_a_new_one_and_only_a_new_folder_sheds_the_old(zone:
     put(folder, 1, items([(4, 1, "a")]))
     renamed = items([(4, 2, "b")]).rename_columns(["id", "title", MARKER])
     put(folder, 2, renamed)
+    put(folder, 3, items([(4, 2, "c")]).rename_columns(renamed.column_names))
     service = zone.service()
     service.poll()
     assert error_of(service) is None
-    assert zone.rows() == [(1, "a", None), (2, None, "b")]
+    assert zone.rows() == [(1, "a", None), (2, None, "c")], "also where rows are rewritten"
     put(recreate(zone, folder), 1, renamed)
     service.poll()
     assert zone.rows() == [(2, "b")]

@@ -37,7 +37,7 @@ def test_the_events_file_at_the_root_is_no_table(zone: Zone) -> None:
     document = {"partnerName": "p", "sourceInfo": {"sourceType": "SQL", "sourceVersion": "2025"}}
     (zone.zone / "_partnerEvents.json").write_text(json.dumps(document))
     put(zone.folder(), 1, items([(4, 1, "x")]))
-    service = zone.service()
+    service = zone.service(ignore_folder_without_metadata=False)
     assert len(service.poll()) == 1
     assert list(service.status()) == ["dbo.schema/items"]
 

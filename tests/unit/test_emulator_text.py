@@ -73,6 +73,7 @@ def test_a_table_of_text_goes_the_way_of_every_table(zone: Zone) -> None:
     assert sorted(path.name for path in folder.glob("0*")) == [f"{3:020d}.tsv", f"{4:020d}.parquet"]
     assert len(list((folder / "_FilesReadyToDelete").glob("*.tsv"))) == 2
     assert zone.service().poll() == []
+    assert error_of(service) is None
 
 
 def test_parquet_needs_no_column_types_and_no_format(zone: Zone) -> None:
@@ -80,7 +81,9 @@ def test_parquet_needs_no_column_types_and_no_format(zone: Zone) -> None:
     folder = zone.folder()
     put(folder, 1, items([(4, 1, "x")]))
     _text(folder, 2, HEADER + "2\ty\t4\n")
-    assert [done.number for done in zone.service().poll()] == [1]
+    service = zone.service()
+    assert [done.number for done in service.poll()] == [1]
+    assert error_of(service) is None
 
 
 def test_defaults_are_those_of_csv(zone: Zone) -> None:
