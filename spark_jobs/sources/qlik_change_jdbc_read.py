@@ -53,9 +53,10 @@ class SliceTask:
 
 
 @dataclass(frozen=True)
-class CopyTask(SliceTask):
-    """The same with the query that asks for its rows, and the change table for errors."""
+class CopyTask:
+    """A slice that the worker asks for itself: by which query, and of which change table, for errors."""
 
+    slice: SliceTask
     query: str
     name: SourceName
 
@@ -99,7 +100,7 @@ def read_batch(
         tasks = [SliceTask(one, structure, reading, tables, to) for one, to in wanted]
         if dialect_of(connection).copies:
             name = place.change_table(source)
-            copies += [CopyTask(*vars(one).values(), table.slice_query(structure, one.bound), name) for one in tasks]
+            copies += [CopyTask(one, table.slice_query(structure, one.bound), name) for one in tasks]
         else:
             answers = table.read_slices(structure, [one for one, _ in wanted], _work(tasks))
             parts += map(_part, answers)
@@ -108,7 +109,8 @@ def read_batch(
 
 
 def _copy(connection: Connection, task: CopyTask) -> dict[str, Any]:
-    return task.log(lambda add: copy_out(connection, task.query, len(task.structure.columns), add, task.name))
+    columns = len(task.slice.structure.columns)
+    return task.slice.log(lambda add: copy_out(connection, task.query, columns, add, task.name))
 
 
 def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
@@ -117,7 +119,7 @@ def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         def read(add: Callable[[pa.RecordBatch | None], None]) -> None:
             for batch in batches:
-                add(batch)
+                add(batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])))
 
         try:
             return pickle.dumps(tasks[part].log(read))

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from spark_jobs.sources.qlik_change_table_rows import SEQUENCE, ChangeRow, Structure, header_places
 
 _MOST_TOGETHER = 100
-"""Rows of one ``change_seq`` are a few; more than so many are cut like any others, as memory has an end."""
+_MOST_BYTES = 64 * 2**20
+"""Rows of one ``change_seq`` are a few; more than so many, or so large ones, are cut like any others."""
 
 Places = npt.NDArray[np.int64]
 
@@ -63,6 +64,8 @@ def cut_blocks(
             return
         texts = batch if held is None else pa.concat_batches([held, batch])
         end = texts.num_rows if sequence is None else _end_of_whole(texts.column(sequence))
+        if texts.slice(end).nbytes > _MOST_BYTES:
+            end = texts.num_rows
         hand_on(texts.slice(0, end))
         held = pa.concat_batches([texts.slice(end)]) if end < texts.num_rows else None
 

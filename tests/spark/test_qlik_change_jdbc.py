@@ -24,6 +24,7 @@ from spark_jobs.read_task import LogTarget
 from spark_jobs.sources import postgres_client
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.jdbc_dialects import PostgreSql
 from spark_jobs.sources.postgres_client import copy_out
 from spark_jobs.sources.qlik_change_jdbc import (
     ChangeTablePlace,
@@ -237,6 +238,7 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     assert [index for _, _, index in json.loads(line["cols"])] == [0, 3]
 
 
+@pytest.mark.usefixtures("way")
 def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source: PostgresServer) -> None:
     """G-06: every value as the database's own text; T-33: a column added later is NULL in older rows."""
     column = '"' + HOSTILE_COLUMN.replace('"', '""') + '"'
@@ -375,6 +377,7 @@ def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer
     assert "told" not in str(damaged.value) and damaged.value.__context__ is None
 
 
+@pytest.mark.usefixtures("way")
 def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
     tmp_path: Path, spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +430,12 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
 def cells(row: dict[str, Any]) -> str:
     """A row to compare: a column that was added since it was written is missing in it, and NULL; guids are capitals."""
     return str(sorted((name, str(value).upper()) for name, value in row.items() if value is not None))
+
+
+@pytest.fixture(params=["copy", "jdbc"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which a database is read; the second is that of databases that are no PostgreSQL."""
+    monkeypatch.setattr(PostgreSql, "copies", request.param == "copy")
 
 
 @pytest.fixture
