@@ -18,6 +18,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import AnnouncedSchema, BoundRange, ExtractLedger, Manifest
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
+from spark_jobs.logged_loads import LoggedLoads, is_load
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
@@ -44,6 +45,7 @@ class BatchWriting:
     tables: Mapping[str, MirroredTable]
     registry: SchemaRegistry | None
     timeout: timedelta
+    loads: LoggedLoads
 
     def write(self, batch: int, ranges: Sequence[BoundRange]) -> Manifest:
         """Read the ranges into log files of a new attempt.
@@ -53,6 +55,8 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         attempt = uuid4().hex
+        if any(is_load(bound) for bound in ranges):
+            return merge(self.loads.read(batch, attempt, ranges), (), self.reading.partitions)
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         full = [bound for bound in ranges if bound.end > bound.start]
         tasks = self._cut(full)
@@ -165,6 +169,8 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         keyless_rejects=keyless,
         schemas=[AnnouncedSchema(*schema) for schema in announced],
         reloads=reloads,
+        given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
+        stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
         partitions=partitions,
         told=told,
     )

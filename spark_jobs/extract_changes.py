@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -23,9 +23,11 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
+from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.batch_writing import BatchWriting
 from spark_jobs.change_log import ChangeLog
 from spark_jobs.job import job_main
+from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.sources import qlik_change_jdbc
 from spark_jobs.sources.opening import source_of
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
@@ -52,7 +54,26 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession) -> Extracted:
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
-    run = _Extraction(mirror, ledger, spark)
+    run = _drive(_Extraction(mirror, ledger, spark), mirror)
+    return Extracted(run.completed, run.counts, run.waiting_files)
+
+
+def log_ranges(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, find: Callable[[dict[str, int]], Sequence[BoundRange]]
+) -> Manifest | None:
+    """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
+
+    A batch that another run left open is finished before, whatever it holds.
+
+    Raises:
+        TerminalError: as :func:`extract`.
+        TransientError: as :func:`extract`.
+    """
+    run = _drive(_Extraction(mirror, ledger, spark, find), mirror)
+    return run.written if run.has_bound else None
+
+
+def _drive(run: _Extraction, mirror: Mirror) -> _Extraction:
     state, unknowns = protocol.start(), 0
     while not isinstance(state.request, protocol.Finished):
         reply = run.answer(state.request)
@@ -66,23 +87,35 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession) -> Extracted:
             f"extraction of mirror {mirror.name!r} is stopped",
             way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
         )
-    return Extracted(run.completed, run.counts, run.waiting_files)
+    return run
 
 
 class _Extraction:
-    """Answers the protocol's requests with the real ledger, source, workers and log."""
+    """Answers the protocol's requests with the real ledger, source, workers and log.
 
-    def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
+    *find* names the ranges of a new batch; by default it is what is new at the source.
+    """
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        ledger: Engine,
+        spark: SparkSession,
+        find: Callable[[dict[str, int]], Sequence[BoundRange]] | None = None,
+    ) -> None:
         self._ledger = ExtractLedger(ledger, mirror.name)
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
         self._source = source_of(mirror)
         timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        self._writing = BatchWriting(spark, self._ledger, self._log.root, *self._source, timeout)
-        self._bound = False
+        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
+        self._writing = BatchWriting(spark, self._ledger, self._log.root, *self._source, timeout, loads)
+        self._find_others = find
+        self.has_bound = False
         self._current: tuple[int, Manifest] | None = None
         self.completed: int | None = None
         self.counts: Mapping[str, int] = {}
         self.waiting_files: Sequence[str] = ()
+        self.written: Manifest | None = None
 
     def answer(self, request: protocol.Request) -> protocol.Reply:
         try:
@@ -99,7 +132,7 @@ class _Extraction:
                 return self._find_ranges()
             case protocol.Bind(version, batch):
                 # One new batch per run; what an earlier run left open is finished before.
-                self._bound = True
+                self.has_bound = True
                 bound = self._ledger.bind(version, batch, _ranges_of(batch.ranges))
                 reach("extract.bound")
                 return bound
@@ -127,7 +160,7 @@ class _Extraction:
                 raise ValueError(f"{request} is no request")
 
     def _find_ranges(self) -> protocol.RangesFound:
-        if self._bound:
+        if self.has_bound:
             return protocol.RangesFound(None)
         found = self._find()
         self.waiting_files = found.waiting
@@ -139,6 +172,8 @@ class _Extraction:
 
     def _find(self) -> Found:
         place, bound = self._source.place, self._ledger.bound()
+        if self._find_others is not None:
+            return Found(list(self._find_others(bound)), [])
         if not isinstance(place, ChangeTablePlace):
             return find_ranges(place, bound)
         tables = qlik_change_jdbc.find_ranges(self._writing.spark, place, bound)
@@ -150,7 +185,7 @@ class _Extraction:
         reply = self._ledger.complete(version)
         if isinstance(reply, protocol.Owned) and self._current is not None:
             self.completed, manifest = self._current
-            self.counts = manifest.counts
+            self.counts, self.written = manifest.counts, manifest
         return reply
 
 

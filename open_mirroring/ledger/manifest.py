@@ -55,6 +55,8 @@ class Manifest:
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
         told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
+        given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
+        stops: per table the code and what was found, where reading it came to an end.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -67,6 +69,8 @@ class Manifest:
     keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+    given_back: Mapping[str, str] = field(default_factory=dict)
+    stops: Mapping[str, Sequence[str]] = field(default_factory=dict)
     partitions: int = 0
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
