@@ -19,6 +19,9 @@ from open_mirroring.errors import TerminalError
 KEY_BUCKETS = 64
 """Changes are spread over this many buckets by key, so that a large table can be published side by side."""
 
+LOAD_EPOCH, LOAD_ORDINAL = "(initial load)", -1
+"""The incarnation of loaded rows that are in the log: below every stream of their table."""
+
 
 class LogPosition(NamedTuple):
     """A change's place in the total order of its table; compares field by field."""

@@ -38,7 +38,8 @@ class Logged(NamedTuple):
     """One logged change of a key.
 
     *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
-    it removes, where the source told. *handle* is the caller's own reference to the logged row.
+    it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
+    of *after* are to be read, column by column, where a row may be put together from several changes.
     """
 
     batch: int
@@ -48,6 +49,7 @@ class Logged(NamedTuple):
     before: Row | None
     handle: int = -1
     whole: bool = True
+    types: Mapping[str, str] | None = None
 
 
 class KeyPlan(NamedTuple):
@@ -129,7 +131,8 @@ def _deciding(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> 
         elif newest.after is None or decided.after is None:
             break
         else:
-            decided = decided._replace(after={**newest.after, **decided.after}, whole=newest.whole)
+            types = {**(newest.types or {}), **(decided.types or {})}
+            decided = decided._replace(after={**newest.after, **decided.after}, whole=newest.whole, types=types)
         if decided.after is None or decided.whole:
             break
         changes = [change for change in changes if change.position < newest.position]

@@ -270,7 +270,7 @@ class _Tables:
     def _highest(self, table: TableState) -> str | None:
         seen = self._reader.highest(table.source, self._committed)
         epochs = self._epochs.get(table.id, {})
-        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epoch in epochs]
+        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
         # A stream that nobody accepted yet has no place in the order.
         return f"{max(known).epoch}:{max(known).text}" if known else None
 

@@ -28,8 +28,8 @@ WAYS_OUT = {
     "CHANGES_RECOVERED": "lift the stop: what a dead letter hid was replayed or read again, and takes its place in the "
     "order",
     "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
-    "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert on, `complete_rows: "
-    "true` in the mirror file, and lift the stop",
+    "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert or load on, "
+    "`complete_rows: true` in the mirror file, and lift the stop",
     "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
     f"1 for the table at the source, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "

@@ -26,6 +26,7 @@ from open_mirroring.ledger.extract_ledger import (
 )
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
+from spark_jobs.logged_loads import LoggedLoads, is_load
 from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.replay_task import ReplayTask, replay
@@ -57,6 +58,7 @@ class BatchWriting:
     registry: SchemaRegistry | None
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
+    loads: LoggedLoads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt.
@@ -66,6 +68,8 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         attempt = uuid4().hex
+        if any(is_load(bound) for bound in scope.ranges):
+            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         open_before = [] if scope.purpose == "new" else self.letters()
         if scope.purpose == "replay":
@@ -235,6 +239,8 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         keyless_rejects=keyless,
         schemas=[AnnouncedSchema(*schema) for schema in announced],
         reloads=reloads,
+        given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
+        stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
         partitions=partitions,
         told=told,
     )

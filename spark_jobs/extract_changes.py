@@ -23,6 +23,7 @@ from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
+from spark_jobs.logged_loads import is_load
 from spark_jobs.sources import intervals, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
@@ -108,7 +109,7 @@ class _Points:
 
     def _bound_before(self, backfill: Backfill) -> Scope:
         # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
-        bound = self._driver.ledger.bound_above(self._batch_below(backfill))
+        bound = [b for b in self._driver.ledger.bound_above(self._batch_below(backfill)) if not is_load(b)]
         chosen = intervals.bound_before(self._driver.source.place, bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:

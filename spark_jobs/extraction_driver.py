@@ -19,9 +19,11 @@ from open_mirroring import extracting as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.batch_writing import BatchWriting
 from spark_jobs.change_log import ChangeLog
+from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import read_open_letters
 from spark_jobs.sources.opening import source_of
 
@@ -51,7 +53,8 @@ class ExtractionDriver:
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
         timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         letters = partial(read_open_letters, mirror, ledger)
-        self._writing = BatchWriting(spark, self.ledger, self._log.root, *self.source, timeout, letters)
+        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
+        self._writing = BatchWriting(spark, self.ledger, self._log.root, *self.source, timeout, letters, loads)
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None
@@ -150,3 +153,25 @@ class ExtractionDriver:
             if scope == self._asked:
                 self._settle_point()  # the answer to binding it was lost
         return reply
+
+
+def log_ranges(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, find: Callable[[dict[str, int]], Sequence[BoundRange]]
+) -> Manifest | None:
+    """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
+
+    A batch that another run left open is finished before, whatever it holds.
+
+    Raises:
+        TerminalError: as :meth:`ExtractionDriver.drive`.
+        TransientError: as :meth:`ExtractionDriver.drive`.
+    """
+    driver = ExtractionDriver(mirror, ledger, spark)
+    named: list[BoundRange] = []
+
+    def point() -> Scope:
+        named[:] = sorted(find(driver.ledger.bound()))
+        return Scope("new", named)
+
+    driver.drive([point])
+    return driver.manifest if named else None

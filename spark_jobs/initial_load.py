@@ -12,6 +12,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -21,14 +22,20 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.inspection import declare_tables, inspect_mirror
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
+from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.verdicts import LOAD_PENDING, Verdict
+from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
+from spark_jobs.logged_loads import chunks_to_log, source_of_load
 from spark_jobs.publication_driver import PublicationDriver
 
 log = logging.getLogger(__name__)
+
+_CHUNKS_PER_CORE = 2
+"""Chunks of loads in one log batch, for each core: what a killed run may have to read again."""
 
 
 class Loaded(NamedTuple):
@@ -70,9 +77,12 @@ def load(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
         elif error := _bind(mirror, declared[source], before[source], LoadLedger(ledger, mirror.name), spark):
             failed[source] = error
     tables = reader.tables()
+    ready = [source for source in before if source not in {*held, *failed, *stopped}]
+    logged = [source for source in ready if declared[source].complete_rows]
     driver = PublicationDriver(mirror, ledger, LoadWork(mirror, reader, spark))
-    driver.drive([tables[source] for source in before if source not in {*held, *failed, *stopped}])
+    driver.drive([tables[source] for source in ready if source not in logged])
     failed |= driver.postponed
+    rows = _log(mirror, ledger, spark, reader, logged, held) if logged else {}
     after = reader.tables()
     files = {
         source: reader.published(state.id, after[source].row.generation, state.row.confirmed)
@@ -84,8 +94,45 @@ def load(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
     for error in failed.values():
         if isinstance(error, TransientError):
             raise error
-    rows = {source: sum(file.rows for file in found) for source, found in files.items()}
+    rows |= {source: sum(file.rows for file in found) for source, found in files.items()}
+    held = {source: why for source, why in held.items() if source not in stopped}
     return Loaded(rows, {s: [file.number for file in found] for s, found in files.items()}, held, stopped)
+
+
+def _log(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: SparkSession,
+    reader: LedgerReader,
+    sources: Sequence[str],
+    held: dict[str, str],
+) -> dict[str, int]:
+    """Carry the loads of tables whose rows are completed into the change log; how many rows of each.
+
+    *held* learns why a table's load waits for the next run.
+    """
+    at_once = _CHUNKS_PER_CORE * spark.sparkContext.defaultParallelism
+    given_back: dict[str, str] = {}
+    rows: dict[str, int] = {}
+
+    def find(bound: dict[str, int]) -> Sequence[BoundRange]:
+        now = reader.tables()
+        states = [now[source] for source in sources if now[source].stop_code is None]
+        return chunks_to_log(states, bound | dict.fromkeys(given_back, 1), at_once)
+
+    while (manifest := log_ranges(mirror, ledger, spark, find)) is not None:
+        given_back.update(manifest.given_back)
+        for file in manifest.files:
+            for source, epochs in file["tables"].items():
+                rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
+    held |= {source_of_load(name): reason for name, reason in given_back.items()}
+    loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
+    for source in sources:
+        state = now[source]
+        if state.load_plan is not None and state.stop_code is None and not chunks_to_log([state], bound, 1):
+            loads.finish(state.id, LoadPlan.from_document(state.load_plan))
+            log.info("%s: its load is in the change log, the next run publishes it", source)
+    return rows
 
 
 def _bind(
@@ -98,7 +145,9 @@ def _bind(
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
             bound = plan_load(mirror, table, state.id, ledger, spark)
-            if ledger.bind(state.id, bound.plan, bound.stream_from):
+            # What goes through the log is published from its first batch on, below every change.
+            plan = replace(bound.plan, hand_over_batch=0) if table.complete_rows else bound.plan
+            if ledger.bind(state.id, plan, bound.stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
         elif LoadPlan.from_document(state.load_plan).settings != settings_of(table):
             what = "the settings of its initial load are not those with which the load began"

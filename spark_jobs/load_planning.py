@@ -56,7 +56,8 @@ def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load
     chosen = load.model_dump(mode="json", exclude={"stream_from"}) if load is not None else {}
-    return json.dumps({"columns": table.columns, **chosen}, sort_keys=True)
+    logged = {"complete_rows": True} if table.complete_rows else {}
+    return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
 
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:

@@ -51,6 +51,11 @@ _MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_")
 """Codes (or beginnings of them) of what can be put back as it was: the load waits for it. A bad row ends the load."""
 
 
+def is_mendable(error: TerminalError) -> bool:
+    """Whether what hinders a load can be put back as it was, so that the load waits for it."""
+    return error.code.startswith(_MENDABLE)
+
+
 class LoadWork:
     """Publishing initial loads: what is next is the chunks that are not published yet."""
 
@@ -144,7 +149,7 @@ class LoadWork:
             if not files and one.is_last and not one.state.row.confirmed:
                 files = [stage_no_rows(self._zone, target)]
         except TerminalError as stop:
-            if stop.code.startswith(_MENDABLE):
+            if is_mendable(stop):
                 return stop
             return protocol.CannotStage(stop.code, f"{stop.what} ({stop.where})" if stop.where else stop.what)
         except MirroringError as later:

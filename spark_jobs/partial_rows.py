@@ -5,8 +5,9 @@ What completes a row is decided by :mod:`open_mirroring.planning`; here only log
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -22,8 +23,14 @@ def carries_all(cols: str, types: Mapping[str, str]) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def types_of(cols: str) -> Mapping[str, str]:
+    """The source type of each column in a list."""
+    return {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
+
+
+@lru_cache(maxsize=4096)
 def _names(cols: str) -> frozenset[str]:
-    return frozenset(name for name, _, _ in msgspec.json.decode(cols))
+    return frozenset(types_of(cols))
 
 
 def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
@@ -37,13 +44,21 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
     return set(changes["key"].filter(chosen).to_pylist())
 
 
-def with_rows(changes: pa.Table, completed: Mapping[int, Row], types: Mapping[str, str]) -> pa.Table:
-    """*changes* with other rows at some places, each with the list of its columns."""
+class Completed(NamedTuple):
+    """A row put together from several changes, and the source type as which each of its texts is to be read."""
+
+    row: Row
+    types: Mapping[str, str]
+
+
+def with_rows(changes: pa.Table, completed: Mapping[int, Completed], order: Iterable[str]) -> pa.Table:
+    """*changes* with other rows at some places, each with the list of its columns in the *order* of all names."""
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
-    for place, row in completed.items():
-        names = [name for name in types if name in row]
+    known = list(order)
+    for place, (row, types) in completed.items():
+        names = [name for name in known if name in row]
         rows[place] = msgspec.json.encode({name: row[name] for name in names}).decode()
         lists[place] = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(names)]).decode()
     for name, values in (("row", rows), ("cols", lists)):

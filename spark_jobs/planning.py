@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Logged, Row, plan_key
+from open_mirroring.log_position import LOAD_EPOCH, LogPosition, position_order
+from open_mirroring.planning import Logged, plan_key
 from spark_jobs.certain_keys import certain_keys
 from spark_jobs.change_log_schema import INSERT, UPDATE
-from spark_jobs.partial_rows import carries_all, partial_keys, with_rows
+from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
 from spark_jobs.transaction_cut import Cut, published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
@@ -178,7 +178,7 @@ class _Result:
             if self._is_rejected(line):
                 untypable[line["key"]].add(logged.position)
         winners: list[int] = []
-        completed: dict[int, Row] = {}
+        completed: dict[int, Completed] = {}
         counted: dict[str, Counter[str]] = {}
         for key, changes in by_key.items():
             decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
@@ -193,7 +193,7 @@ class _Result:
             )
             if decided.publish is not None:
                 if decided.publish.after is not by_handle[decided.publish.handle].after:
-                    completed[len(winners)] = decided.publish.after or {}
+                    completed[len(winners)] = Completed(decided.publish.after or {}, decided.publish.types or {})
                 winners.append(decided.publish.handle)
         rows = with_rows(chosen.take(pa.array(winners, pa.int64())), completed, self._plan.types)
         failed = {rows["key"][at].as_py() for at in self.take(rows)}
@@ -229,7 +229,8 @@ def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole)
+    types = types_of(line["cols"]) if plan.completing and after is not None else None
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types)
 
 
 def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -258,7 +259,7 @@ def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
         raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
     if not plan.keys:
         _refuse_keyless(changes)
-    names = pa.array([f"{plan.epochs.get(epoch, 0):06d}:" for epoch in spelled], pa.string())
+    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
     prefix = names.take(epochs.indices)
     changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
     if not plan.keys:
@@ -266,7 +267,8 @@ def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
         changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
     if plan.stream_from is None:
         return changes
-    return changes.filter(pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}"))
+    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
+    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
 
 
 def _refuse_keyless(changes: pa.Table) -> None:

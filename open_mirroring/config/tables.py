@@ -128,7 +128,7 @@ class Table(Section):
     complete_rows: StrictBool | None = Field(
         default=None,
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
-        "row (G-04). The log must hold the row from its insert on: not for tables with an initial load.",
+        "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
     topic: str | None = Field(
         default=None,
@@ -188,10 +188,6 @@ class Table(Section):
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
         if load is None or "key" not in info.data:
             return load
-        if info.data.get("complete_rows"):
-            what = "rows of an initial load are not in the log, so updates of them cannot be completed"
-            way_out = "send whole rows at the source (for CES @include_all_columns = 1), or leave out the initial load"
-            raise names.refusal("COMBINATION_INVALID", what, way_out)
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")

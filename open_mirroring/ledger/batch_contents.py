@@ -19,11 +19,13 @@ from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
 from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest, SettledLetter
 from open_mirroring.ledger.upsert import upsert
+from open_mirroring.log_position import LOAD_EPOCH, LOAD_ORDINAL
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
     """Record what batch *number* holds, inside the transaction that completes it."""
     _record_files(db, mirror, number, manifest)
+    _give_back(db, mirror, manifest)
     _record_fragments(db, mirror, number, bound_at, manifest)
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
@@ -54,6 +56,12 @@ def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) 
                 for (source, epoch), entry in merged.items()
             ],
         )
+
+
+def _give_back(db: Connection, mirror: str, manifest: Manifest) -> None:
+    c = t.bound_range.c
+    for name in manifest.given_back:
+        db.execute(t.bound_range.delete().where(c.mirror == mirror, c.name == name))
 
 
 def _record_fragments(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -116,13 +124,15 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
     for file in manifest.files:
         for source, seen in file["tables"].items():
             epochs.setdefault(source, set()).update(seen)
-    concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads}
+    concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads, *manifest.stops}
     c = t.mirrored_table.c
     known = db.execute(sa.select(c.id, c.source).where(c.mirror == mirror, c.source.in_(concerned))).tuples()
     for table_id, source in known:
         _record_columns(db, table_id, manifest.columns.get(source, ()))
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, table_id, manifest.reloads.get(source, {}))
+        if source in manifest.stops:
+            stop_table(db, table_id, *manifest.stops[source])
         reject = manifest.keyless_rejects.get(source)
         if reject is not None:
             healed = reject["code"] in HEALED_BY_COPY
@@ -140,7 +150,10 @@ def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bo
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
     c = t.stream_epoch.c
     known = set(db.scalars(sa.select(c.epoch).where(c.table_id == table_id)))
-    fresh = sorted(epochs - known)
+    if LOAD_EPOCH in epochs - known:
+        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=LOAD_EPOCH, ordinal=LOAD_ORDINAL))
+    known.discard(LOAD_EPOCH)
+    fresh = sorted(epochs - known - {LOAD_EPOCH})
     if not fresh:
         return
     if not known and len(fresh) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -163,6 +163,18 @@ class LoadLedger:
             highest = db.scalar(in_stream.where(b.source == row.source, b.batch <= committed))
             highest_before = db.scalar(in_stream.where(b.batch <= row.log_from))
         return HandOver(row.generation, committed, row.log_from, highest, highest_before)
+
+    def finish(self, table_id: str, plan: LoadPlan) -> bool:
+        """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
+        c = t.mirrored_table.c
+        done = replace(plan, done=frozenset(range(len(plan.chunks))))
+        statement = (
+            t.mirrored_table.update()
+            .where(c.id == table_id, c.load_state == "pending")
+            .values(version=c.version + 1, load_plan=done.to_json(), load_state="loaded")
+        )
+        with self._engine.begin() as db:
+            return db.execute(statement).rowcount == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None) -> bool:
         """Bind a plan and the stream position that continues it; False when the table has a plan already.

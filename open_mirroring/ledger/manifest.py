@@ -110,6 +110,8 @@ class Manifest:
         told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
         healed: tables of which no dead letter hides a change any more since then.
+        given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
+        stops: per table the code and what was found, where reading it came to an end.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -122,6 +124,8 @@ class Manifest:
     keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+    given_back: Mapping[str, str] = field(default_factory=dict)
+    stops: Mapping[str, Sequence[str]] = field(default_factory=dict)
     partitions: int = 0
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settled: Sequence[Sequence[Any]] = ()

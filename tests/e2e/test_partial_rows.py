@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.ces_messages import event
 from tests.pipeline import Pipeline, in_order
 
@@ -44,3 +46,106 @@ def test_partial_rows_are_completed_across_ticks_also_when_they_come_late(tmp_pa
     rows = [("1", "Late", "5.00"), ("2", "Eve", "1.00"), ("3", "Ada", "1.00")]
     found = [(str(r["id"]), r["name"], str(r["price"])) for r in in_order(pipeline.mirrored("dbo", "orders"), ["id"])]
     assert found == rows
+
+
+TYPES = {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)", "at": "datetime2(3)", "raw": "varbinary(8)"}
+EXPORT = {"format": "csv", "path": "export.csv", "stream_from": "0000002C:00000004:0001", "types": TYPES}
+
+
+def loaded(folder: Path, spark, *lines: str, **settings: str) -> Pipeline:
+    (folder / "export.csv").write_text("\n".join([",".join(TYPES), *lines]) + "\n", encoding="utf-8")
+    table = {**ORDERS, "complete_rows": True, "initial_load": {**EXPORT, **settings}}
+    return Pipeline(folder, spark, [table], source={"layout": "bare"})
+
+
+def load(pipeline: Pipeline):
+    from spark_jobs.initial_load import load as run
+
+    return run(pipeline.mirror, pipeline.ledger, pipeline._spark)
+
+
+def shown(pipeline: Pipeline) -> list[tuple[str, ...]]:
+    rows = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+    return [tuple(str(row[name]) for name in TYPES) for row in rows]
+
+
+LINES = ("1,Ada,1.00,2026-01-05 08:00:00.125,0x0A0B", "2,Eve,2.00,,", "3,Kim,3.00,2026-01-06 00:00:00,0x")
+
+
+def test_partial_updates_of_loaded_rows_are_completed_from_the_load(tmp_path: Path, spark) -> None:
+    """G-04, G-08, C-70: the loaded rows are in the log, below every change, and are published by the plan like these.
+
+    What the export holds already is dropped; a change logged while the load was under way is published over it.
+    """
+    pipeline = loaded(tmp_path, spark, *LINES)
+    pipeline.deliver("a.jsonl", bare(partly(3, "1", NAME, name="Old"), partly(5, "1", PRICE, price="5.00")))
+    pipeline.tick()
+    assert not pipeline.numbers("dbo.schema/orders"), "nothing is published before the load"
+    assert dict(load(pipeline).rows) == {"dbo.orders": 3}
+    pipeline.publish()
+    pipeline.service.poll()
+    assert shown(pipeline) == [
+        ("1", "Ada", "5.00", "2026-01-05 08:00:00.125000", "b'\\n\\x0b'"),
+        ("2", "Eve", "2.00", "None", "None"),
+        ("3", "Kim", "3.00", "2026-01-06 00:00:00", "b''"),
+    ]
+    pipeline.deliver("b.jsonl", bare(partly(6, "2", NAME, name="Liz"), event("DEL", None, {"id": "3"}, commit=7)))
+    pipeline.tick()
+    pipeline.deliver("c.jsonl", bare(partly(4, "1", NAME, name="Late")))
+    pipeline.tick()
+    assert [row[:3] for row in shown(pipeline)] == [("1", "Late", "5.00"), ("2", "Liz", "2.00")]
+    (state,) = pipeline.reader.tables().values()
+    assert (state.stop_code, state.load_state) == (None, "loaded")
+    assert dict(load(pipeline).rows) == {}, "a loaded table is left alone"
+    assert reconciled(pipeline) == {"findings": [], "stopped": {}}, "every loaded row is accounted for (I1)"
+
+
+def reconciled(pipeline: Pipeline):
+    from spark_jobs.reconcile_sequence import reconcile_deep
+
+    found = reconcile_deep(pipeline.mirror, pipeline.ledger, pipeline._spark)
+    return {"findings": [finding.what for finding in found.findings], "stopped": dict(found.stopped)}
+
+
+@pytest.mark.parametrize("fault", ["extract.bound", "extract.sealed", "extract.committed"])
+def test_a_load_killed_between_its_batches_goes_on(fault: str, tmp_path: Path, spark) -> None:
+    """I19, I29: whoever comes next finishes its batch, reading of changes too; no chunk is logged twice or left out."""
+    pipeline = loaded(tmp_path, spark, *LINES)
+    pipeline.killed("initial_load", fault)
+    if fault == "extract.bound":
+        pipeline.deliver("a.jsonl", bare(partly(6, "2", NAME, name="Liz")))
+        pipeline.extract()
+    load(pipeline)
+    pipeline.tick()
+    assert [row[1] for row in shown(pipeline)] == ["Ada", "Liz" if fault == "extract.bound" else "Eve", "Kim"]
+    assert sum(counts.get("loaded", 0) for _, counts, _ in pipeline.reader.batches()) == 3
+
+
+def test_a_bad_row_of_a_load_stops_its_table_and_not_the_reading(tmp_path: Path, spark) -> None:
+    """G-08: the batch is complete without it; mended, the next run reads it again."""
+    pipeline = loaded(tmp_path, spark, *LINES, "4,Bad,much,,")
+    found = load(pipeline)
+    assert "VALUE_INVALID" in found.stopped["dbo.orders"]
+    pipeline.deliver("a.jsonl", bare(partly(6, "2", NAME, name="Liz")))
+    assert pipeline.extract().counts["changes"] == 1
+    assert pipeline.reader.tables()["dbo.orders"].load_state == "pending"
+
+
+def test_an_export_that_is_gone_for_a_while_holds_up_its_load_only(tmp_path: Path, spark) -> None:
+    """G-08: what can be put back is waited for; reading of changes and other tables go on."""
+    pipeline = loaded(tmp_path, spark, *LINES)
+    pipeline.killed("initial_load", "extract.bound")
+    (tmp_path / "export.csv").rename(tmp_path / "away.csv")
+    pipeline.deliver("a.jsonl", bare(partly(6, "2", NAME, name="Liz")))
+    assert pipeline.extract().counts["changes"] == 1, "the load's batch was finished without its rows"
+    (tmp_path / "away.csv").rename(tmp_path / "export.csv")
+    assert dict(load(pipeline).rows) == {"dbo.orders": 3}
+    pipeline.tick()
+    assert [row[1] for row in shown(pipeline)] == ["Ada", "Liz", "Kim"]
+
+
+def test_a_key_that_a_load_holds_twice_stops_its_table(tmp_path: Path, spark) -> None:
+    """G-02, G-08: which of the two rows is true is nobody's guess."""
+    pipeline = loaded(tmp_path, spark, *LINES, "3,Kai,3.00,,")
+    stopped = load(pipeline).stopped or pipeline.publish().stopped
+    assert any(code in stopped["dbo.orders"] for code in ("KEY_DUPLICATE", "IDENTITY_CONFLICT"))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -17,14 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.landing_zone.layout import ROW_MARKER
-from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.log_position import KEY_BUCKETS, LogPosition, encode_key
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.log_position import KEY_BUCKETS, LOAD_EPOCH, LOAD_ORDINAL, LogPosition, encode_key
+from spark_jobs.base_rows import BaseTarget, base_rows
 from spark_jobs.change_log_schema import CHANGE, LogRow
 from spark_jobs.log_writing import log_table
 from spark_jobs.planning import PlanStop, TablePlan, plan_table
+from spark_jobs.read_task import LogTarget
 
 TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
 EPOCH = "e"
+ORDINALS = {EPOCH: 0, LOAD_EPOCH: LOAD_ORDINAL}
 
 
 class Change(NamedTuple):
@@ -83,8 +88,12 @@ def fold(changes: Sequence[Change]) -> dict[str, dict[str, str]]:
 class Target:
     """A target to which plans are applied one after the other."""
 
-    def __init__(self, batches: Sequence[Sequence[Change]]) -> None:
-        self._log = [log_table([change.logged() for change in batch], n) for n, batch in enumerate(batches, 1)]
+    def __init__(self, batches: Sequence[Sequence[Change]], base: Sequence[LogRow] = (), base_batch: int = 1) -> None:
+        """The *base* rows of a load are in the log with one of the batches."""
+        rows = [[change.logged() for change in batch] for batch in batches]
+        if base:
+            rows[base_batch - 1] += base
+        self._log = [log_table(of_batch, n) for n, of_batch in enumerate(rows, 1)]
         self._batches, self._published = batches, 0
         self.rows: dict[str, dict[str, str]] = {}
 
@@ -94,7 +103,7 @@ class Target:
         before = [change for batch in self._batches[: self._published] for change in batch]
         plan = TablePlan(
             table_id="t", source="t", keys=("id",), batch_from=self._published, new_files=(), history_files=(),
-            highest=max((change.position for change in before), default=None), epochs={EPOCH: 0}, stream_from=None,
+            highest=max((change.position for change in before), default=None), epochs=ORDINALS, stream_from=None,
             rejected=frozenset(), columns=tuple(LandingColumn(name, "int32") for name in TYPES), types=TYPES,
             completing=True,
         )  # fmt: skip
@@ -125,6 +134,39 @@ def test_completed_rows_are_those_of_the_source_however_changes_are_delivered(
             target.publish(up_to)
         except PlanStop as stop:
             # A row whose insert is late waits, loudly; the next run tries all of it again.
+            assert stop.code == "ROW_INCOMPLETE"
+            assert up_to < len(batches)
+    assert target.rows == fold(history)
+
+
+def base_of(rows: Mapping[str, Mapping[str, str]]) -> list[LogRow]:
+    """Rows of a load as the log has them."""
+    columns = tuple(LoadColumn(name, "int32") for name in TYPES)
+    schema = file_schema([LandingColumn(name, "int32") for name in TYPES], ["id"], marker=False)
+    typed = pa.Table.from_pylist([{name: int(row[name]) for name in TYPES} for row in rows.values()], schema)
+    log = LogTarget(Path("log"), 1, "attempt", 0)
+    return list(base_rows(typed, BaseTarget("t", ("id",), columns, schema, "(initial load) t/0", log)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(data=st.data(), history=histories())
+def test_rows_of_a_load_complete_what_comes_after_it(data: st.DataObject, history: list[Change]) -> None:
+    """G-04, G-08: the stream begins before the load, which shows the source at any later time.
+
+    What happened before the stream only the load tells; what happened since is told by both, and the stream decides.
+    """
+    begins = data.draw(st.integers(0, len(history)))
+    snapshot = fold(history[: data.draw(st.integers(begins, len(history)))])
+    stream = history[begins:]
+    delivered = data.draw(st.permutations([*stream, *stream[::3]]))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(delivered)), max_size=4)) | {len(delivered)})
+    batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
+    loaded_with = data.draw(st.integers(1, len(batches)))
+    target = Target(batches, base_of(snapshot), loaded_with)
+    for up_to in range(loaded_with, len(batches) + 1):
+        try:
+            target.publish(up_to)
+        except PlanStop as stop:
             assert stop.code == "ROW_INCOMPLETE"
             assert up_to < len(batches)
     assert target.rows == fold(history)

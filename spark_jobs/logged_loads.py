@@ -1,0 +1,151 @@
+"""Initial loads that go through the change log: of tables whose updates carry only what changed (G-04).
+
+A change that tells only some columns is completed from the rows before it, so the log must hold the loaded rows, too.
+They are read into it as batches of their own, by the protocol of every other batch, and the plan publishes them like
+changes: that is all a load is then, and the target is the fold of the log without exception. Nothing of such a table is
+published before the last of its chunks is in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.names import split_source_name
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.ledger.manifest import BoundRange
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from spark_jobs.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
+from spark_jobs.job import run_job
+from spark_jobs.load_planning import export_of, part_of, pieces_of
+from spark_jobs.load_work import is_mendable
+from spark_jobs.read_task import LogTarget
+from spark_jobs.sources.jdbc import JdbcRows, JdbcTable
+
+log = logging.getLogger(__name__)
+
+_PREFIX = "(initial load) "
+_NOTHING: dict[str, Any] = {
+    **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
+    **{"keyless_rejects": {}, "reloads": {}, "told": {}},
+}
+"""The part of a manifest that nothing was read into."""
+
+
+def is_load(bound: BoundRange) -> bool:
+    """Whether a bound range is a chunk of an initial load."""
+    return bound.name.startswith(_PREFIX)
+
+
+def source_of_load(name: str) -> str:
+    """The table of which a bound range is a chunk."""
+    return name.removeprefix(_PREFIX).rpartition("/")[0]
+
+
+def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
+    """The next chunks that no batch has bound; a range is a chunk as a whole."""
+    found = [
+        BoundRange(name, 0, 1)
+        for state in tables
+        if state.load_plan is not None
+        for chunk in range(len(LoadPlan.from_document(state.load_plan).chunks))
+        if (name := f"{_PREFIX}{state.source}/{chunk}") not in bound
+    ]
+    return found[:at_most]
+
+
+class _Chunk(NamedTuple):
+    """A bound chunk with its table."""
+
+    name: str
+    number: int
+    state: TableState
+    plan: LoadPlan
+
+
+@dataclass(frozen=True)
+class LoggedLoads:
+    """Reads chunks of initial loads into log files."""
+
+    mirror: Mirror
+    reader: LedgerReader
+    spark: SparkSession
+
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+        """The parts of the batch's manifest.
+
+        A chunk that cannot be read holds up no other and no batch: it is given back, and where nobody can mend it, its
+        table stops.
+        """
+        tables = self.reader.tables()
+        chunks = [_chunk(bound.name, tables) for bound in ranges]
+        declared = {table.source: table.initial_load for table in self.mirror.tables}
+        tasks, read = [], list[BaseChunk]()
+        for at, chunk in enumerate(chunks):
+            load, target = declared[chunk.state.source], _target(chunk, LogTarget(self._root, batch, attempt, at))
+            if isinstance(load, ExportLoad):
+                pieces = pieces_of(chunk.plan.chunks[chunk.number])
+                tasks.append(BaseTask(export_of(self.mirror, load), pieces, target))
+            elif isinstance(load, JdbcLoad):
+                read.append(self._read_jdbc(chunk, load, target))
+        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
+        sources = {chunk.name: chunk.state.source for chunk in chunks}
+        return [_part(one, sources[one.origin]) for one in read]
+
+    @property
+    def _root(self) -> Any:
+        return self.mirror.resolve(self.mirror.change_log)
+
+    def _read_jdbc(self, chunk: _Chunk, load: JdbcLoad, target: BaseTarget) -> BaseChunk:
+        column, part = part_of(chunk.plan.chunks[chunk.number])
+        try:
+            source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
+            (answer,) = source.read(chunk.plan.columns, column, [part], _work(target))
+        except MirroringError as error:
+            return BaseChunk(target.origin, {}, error)
+        found: BaseChunk = pickle.loads(answer)
+        return found
+
+
+def _work(target: BaseTarget) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """What a worker does with the texts of a chunk: a function of plain values, as it travels to the workers."""
+
+    def work(_part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        return pickle.dumps(log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target))
+
+    return work
+
+
+def _chunk(name: str, tables: Mapping[str, TableState]) -> _Chunk:
+    source, _, number = name.removeprefix(_PREFIX).rpartition("/")
+    state = tables[source]
+    if state.load_plan is None:
+        raise ValueError(f"{source} has a bound chunk and no load plan")
+    return _Chunk(name, int(number), state, LoadPlan.from_document(state.load_plan))
+
+
+def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
+    columns = [LandingColumn(column.name, column.type) for column in chunk.plan.columns]
+    schema = file_schema(columns, chunk.state.keys, marker=False)
+    return BaseTarget(chunk.state.source, chunk.state.keys, chunk.plan.columns, schema, chunk.name, target)
+
+
+def _part(read: BaseChunk, source: str) -> dict[str, Any]:
+    if read.error is None:
+        return {**_NOTHING, **read.part}
+    log.error("%s: %s", read.origin, read.error)
+    stops: dict[str, tuple[str, str]] = {}
+    if isinstance(read.error, TerminalError) and not is_mendable(read.error):
+        where = f" ({read.error.where})" if read.error.where else ""
+        stops[source] = (read.error.code, f"{read.error.what}{where}")
+    return {**_NOTHING, "given_back": {read.origin: str(read.error)}, "stops": stops}
