@@ -68,7 +68,7 @@ RELOAD_APPROVAL = (
 RELOAD_TABLE = Template(
     """
 Resets **one** table of the mirror **$mirror**: its folder is deleted, so that the target drops it; then it is built
-anew, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the way out of the
+anew, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the way out of
 stops that name a reset, and of a changed `key`, `target` or column type: change the mirror file first. The runbook's
 section *Resetting one table* says when.
 
