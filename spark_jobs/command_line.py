@@ -117,13 +117,14 @@ class _Commands:
         one.add_argument("--why", type=stated, required=True, metavar="TEXT", help="kept in the ledger's audit")
         return one
 
-    def resetting(self, name: str, about: str) -> None:
+    def resetting(self, name: str, about: str) -> argparse.ArgumentParser:
         one = self.on_file(name, f"resetting:{name.replace('-', '_')}", about)
         add_reset_arguments(one)
         one.add_argument("--request-only", action="store_true", help="record the request, and delete nothing yet")
         one.add_argument(
             "--target-says", choices=["gone", "back"], help="what you see at the target, where nothing else can tell"
         )
+        return one
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -162,7 +163,9 @@ def _parser() -> argparse.ArgumentParser:
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
-    commands.resetting("reload-table", "drop one table at the target and build it anew; goes on where it stopped")
+    about = "drop one table at the target and build it anew; goes on where it stopped"
+    again = commands.resetting("reload-table", about)
+    again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")

@@ -47,8 +47,8 @@ class Reloaded(NamedTuple):
     stopped: dict[str, str]
 
 
-def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason) -> bool:
-    """Ask for the reset of a table; False when it is under way already. Nothing is deleted yet.
+def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False) -> bool:
+    """Ask for the reset of a table; False when it is under way already, unless *again*. Nothing is deleted yet.
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``TARGET_TAKEN``, ``EPOCH_NOT_ACCEPTED``; ``LOAD_NEEDED`` when the table has
@@ -57,7 +57,7 @@ def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason) 
     table = declared_table(mirror, source)
     if table.initial_load is None:
         _check_log_tells(mirror, ledger, table)
-    requested = ResetLedger(ledger, mirror.name).request_reload(declaration(table), reason)
+    requested = ResetLedger(ledger, mirror.name).request_reload(declaration(table), reason, again=again)
     reach("reset.requested")
     return requested
 

@@ -18,6 +18,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.column_lists import keep_column_lists
+from open_mirroring.log_position import LogPosition
 
 
 class LoadColumn(NamedTuple):
@@ -117,17 +118,20 @@ class HandOver(NamedTuple):
 
     @property
     def above(self) -> str | None:
-        """A text above all positions logged, to which changes compare; None in a first generation.
+        """What changes compare to: a text above the newest transaction that was logged; None in a first generation.
 
-        What is logged was committed at the source before it is read again, and so was everything before it: a change
-        at or below that is in the load, however late it arrives.
+        What is logged was committed at the source before it is read again, and so was every transaction up to it, as a
+        whole: a change of one of them is in the load, however late it arrives.
         """
         return None if self.generation == 1 else above(self.highest)
 
 
 def above(highest: str | None) -> str:
-    """The lowest text above a position, in the order of texts; that of no position is below all."""
-    return "" if highest is None else f"{highest}~"
+    """The lowest text above all of a position's transaction, in the order of texts; that of no position is below all.
+
+    Never between two changes of one transaction: whether the half of a key change removes a row is told by the others.
+    """
+    return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"
 
 
 class LoadLedger:

@@ -49,10 +49,10 @@ class ResetLedger:
         self._engine = engine
         self._mirror = mirror
 
-    def request_reload(self, declared: TableDeclaration, reason: Reason) -> bool:
+    def request_reload(self, declared: TableDeclaration, reason: Reason, *, again: bool = False) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when it is under way already.
 
-        It begins anew when the declaration changed meanwhile, or when what it published was stopped.
+        It begins anew when the declaration changed meanwhile, when what it published was stopped, or *again* is asked.
 
         Raises:
             TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log cannot tell the table's
@@ -65,7 +65,7 @@ class ResetLedger:
             same = (row.folder, row.keys) == (declared.folder, declared.keys_text)
             if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
                 failed = open_one.stage is Stage.REBUILDING and row.stop_code is not None
-                if not failed:
+                if not (failed or again):
                     return False
             refuse_taken_folder(db, self._mirror, declared)
             if declared.loads:

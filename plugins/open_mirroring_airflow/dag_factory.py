@@ -97,6 +97,8 @@ def _reload_table(mirror: Mirror) -> DAG:
             subject=f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?",
             body=f"Reason: {{{{ params.{REASON} }}}}\n\n{dag_docs.RELOAD_APPROVAL}",
             response_timeout=_APPROVAL,
+            # Asked once: whoever let it time out is not asked again.
+            retries=0,
             # Rejected is done: nothing after it has to run.
             ignore_downstream_trigger_rules=True,
         )

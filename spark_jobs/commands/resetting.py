@@ -25,7 +25,7 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
     """Drop a table at the target and build it anew; goes on where it stopped."""
     mirror = load_mirror(arguments.file)
     ledger = open_ledger(mirror.ledger_url())
-    requested = job.request_reload(mirror, ledger, arguments.table, _reason(arguments))
+    requested = job.request_reload(mirror, ledger, arguments.table, _reason(arguments), again=arguments.again)
     print(f"{arguments.table}: the reset is {'recorded' if requested else 'under way already'}")
     if arguments.request_only:
         return Exit.DONE

@@ -25,10 +25,12 @@ from spark_jobs.exit_codes import Exit
 from tests.ces_messages import COLS, event, lsn
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline, in_order
+from tests.postgres import PostgresServer
 from workload_generator.ces import CesOptions, render
 from workload_generator.delivery import Delivery
 from workload_generator.transports import json_lines
 
+OTHER_GUID = "11111111-2222-3333-4444-555555555555"
 ORDERS = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
 OTHER = {"source": "dbo.notes", "target": "dbo/notes", "key": ["id"]}
 WATCHED = {"landing_zone": {"store": "local", "path": "zone", "tables": "tables"}}
@@ -329,3 +331,44 @@ def test_a_batch_that_was_open_at_the_request_has_to_be_in_the_log_before_the_lo
     finish(pipeline)
     pipeline.tick()
     assert [r["id"] for r in orders(pipeline)] == [1, 2]
+
+
+def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began_anew(
+    tmp_path: Path, spark, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-01, G-08, X-18: bound before the first row is read; nothing at or below what was logged is published again."""
+    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
+    database = {"password": postgres.password, "schema": postgres.database}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(content | database))
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS dbo CASCADE",
+        "CREATE SCHEMA dbo",
+        "CREATE TABLE dbo.orders (id int PRIMARY KEY, name varchar(50), price numeric(8,2))",
+        "INSERT INTO dbo.orders VALUES (1, 'Ada 2', 1), (2, 'Eve', 1)",
+    )
+    pipeline = mirror_of(tmp_path, spark, ORDERS)
+    deliver(pipeline, "a.jsonl", event("INS", row(1, "Ada"), commit=10), event("UPD", row(1, "Ada 2"), commit=20))
+    pipeline.tick()
+    other = {"replaced": {"logicalid": f"{OTHER_GUID}:{lsn(7).replace(':', '')}:{1:020d}"}}
+    deliver(pipeline, "b.jsonl", event("INS", row(2, "Eve"), commit=7, **other))
+    assert pipeline.tick()[1].stopped["dbo.orders"].startswith("EPOCH_UNKNOWN")
+    redeclare(pipeline, {**ORDERS, "initial_load": {"format": "jdbc", "connection": "shop_db"}})
+    assert ask(pipeline)
+    for _ in range(2):
+        carry_on(pipeline)
+        pipeline.service.poll()
+    # Late ones of both streams: the load has something newer of their keys, or has seen them go.
+    late = {"replaced": {"logicalid": f"{OTHER_GUID}:{lsn(6).replace(':', '')}:{1:020d}"}}
+    finish(pipeline)
+    deliver(
+        pipeline,
+        "c.jsonl",
+        event("INS", row(3, "gone since"), commit=6, **late),
+        event("UPD", row(1, "older"), commit=15),
+    )
+    pipeline.tick()
+    newer = {"replaced": {"logicalid": f"{OTHER_GUID}:{lsn(8).replace(':', '')}:{1:020d}"}}
+    deliver(pipeline, "d.jsonl", event("UPD", row(2, "Eve 2"), commit=8, **newer))
+    pipeline.tick()
+    assert [(r["id"], r["name"]) for r in orders(pipeline)] == [(1, "Ada 2"), (2, "Eve 2")]
+    assert pipeline.publish().stopped == {}

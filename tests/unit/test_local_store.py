@@ -314,3 +314,51 @@ def test_a_folder_that_goes_away_during_create_is_no_taken_name(
     monkeypatch.setattr(local_store, "_rename_no_replace", lambda *_: False)
     with pytest.raises(TransientError, match="STORE_IO: the folder went away"):
         store.create("t/x", b"")
+
+
+def test_a_deleted_folder_takes_what_was_prepared_with_it(store: LocalStore, tmp_path: Path) -> None:
+    """F-71, I12: a rename into it, or out of its staging, is refused however late it comes; nothing of it is left."""
+    staged, elsewhere = created(store, STAGED), created(store, "dbo.schema/customers/_stage-1/1.abc")
+    created(store, "dbo.schema/orders/_ProcessedFiles/00000000000000000001.parquet")
+    store.delete_folder("dbo.schema/orders")
+    assert list(store.list("dbo.schema/orders")) == []
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename(elsewhere.path, FINAL, source_etag=elsewhere.etag) is Renamed.REFUSED
+    assert [path.name for path in (tmp_path / "zone").iterdir()] == ["dbo.schema"]
+    assert store.stat(elsewhere.path) == elsewhere, "another table's folder stays"
+    store.delete_folder("dbo.schema/orders")
+    store.delete_folder("nothing/there")
+
+
+def test_what_a_killed_deletion_left_is_removed_by_the_next(store: LocalStore, tmp_path: Path) -> None:
+    """It lies under a name that the service ignores (F-05)."""
+    left = tmp_path / "zone" / "_deleted-0123456789abcdef"
+    left.mkdir()
+    (left / "00000000000000000001.parquet").write_bytes(b"x")
+    created(store, STAGED)
+    store.delete_folder("dbo.schema/orders")
+    assert not left.exists()
+
+
+def test_a_folder_in_use_is_a_transient_error(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-73."""
+    created(store, STAGED)
+
+    def busy(source: str, target: str) -> bool:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
+
+    monkeypatch.setattr(local_store, "_rename_no_replace", busy)
+    with pytest.raises(TransientError, match="FOLDER_IN_USE"):
+        store.delete_folder("dbo.schema/orders")
+    assert store.stat(STAGED) is not None
+
+
+def test_only_a_plain_folder_is_deleted(store: LocalStore, tmp_path: Path) -> None:
+    """A link could lead to anything."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "zone" / "link").symlink_to(tmp_path / "outside")
+    created(store, "file")
+    for path in ("link", "file", "../outside", ""):
+        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+            store.delete_folder(path)
+    assert (tmp_path / "outside").is_dir() and store.stat("file") is not None

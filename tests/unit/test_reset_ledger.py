@@ -1,0 +1,242 @@
+"""The ledger side of a reset: who may ask for it, what it fences, what a new generation begins with (I12, I13, D13)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.extracting import Batch
+from open_mirroring.inspection import declaration, inspect_mirror
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.declaring import TableDeclaration, declare
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
+from open_mirroring.ledger.publish_ledger import PublishLedger
+from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
+from open_mirroring.publishing import Acquire, Finished, Intent, Lost, State, Work, step
+from open_mirroring.resetting import RESET_OPEN, Owned, ResetRow, Stage
+from open_mirroring.target_watch import TablesFolder
+from open_mirroring.verdicts import Verdict
+from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
+
+ORDERS = "dbo.orders"
+ASKED = Reason("Ada", "the key changed")
+KEYED = TableDeclaration(ORDERS, "dbo.schema/orders", ("order_id",), False)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMadeMirror:
+    return HandMadeMirror(tmp_path)
+
+
+@pytest.fixture
+def resets(made: HandMadeMirror) -> ResetLedger:
+    return ResetLedger(made.ledger, "shop")
+
+
+def advance(resets: ResetLedger, *stages: Stage, source: str = ORDERS) -> ResetRow:
+    row = resets.acquire(source).row
+    for stage in stages:
+        reply = resets.advance(source, row.version, stage)
+        assert isinstance(reply, Owned)
+        row = reply.row
+    return row
+
+
+TO_NEW_GENERATION = (Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.REBUILDING)
+
+
+def test_a_request_fences_whoever_publishes_and_the_gate_holds_the_table(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """I12: an open intent is abandoned; no writer gets past the row until the new generation begins."""
+    publishing, table = PublishLedger(made.ledger, "shop"), made.ids[ORDERS]
+    version = publishing.acquire([table])[table].row.version
+    publishing.establish({table: (version, "etag")})
+    intent = Intent(1, 0, Work("changes", 1))
+    assert not isinstance(publishing.intend({table: (version + 1, intent)})[table], Lost)
+    assert resets.request_reload(KEYED, ASKED)
+    assert isinstance(publishing.seal({table: (version + 2, (), None)})[table], Lost)  # type: ignore[dict-item]
+    row = publishing.acquire([table])[table]
+    assert row.row.intent is None and row.row.resetting
+    assert step(State(Acquire()), row).request == Finished(RESET_OPEN)
+    finding = inspect_mirror(made.mirror, made.ledger)
+    assert (finding[ORDERS].verdict, finding[ORDERS].code) == (Verdict.HOLD, RESET_OPEN)
+    assert "asked for by Ada" in finding[ORDERS].what and finding[ORDERS].way_out
+    assert finding["dbo.customers"].verdict is Verdict.PASS
+    advance(resets, *TO_NEW_GENERATION)
+    row = publishing.acquire([table])[table]
+    assert not row.row.resetting and not row.row.established
+    assert (row.row.generation, row.row.confirmed, row.row.published_batch) == (2, 0, 0)
+
+
+def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """D13: a write with an older version is lost."""
+    made.stop(ORDERS, "SCHEMA_CHANGED")
+    assert resets.request_reload(KEYED, ASKED)
+    old = resets.acquire(ORDERS).row.version
+    row = advance(resets, *TO_NEW_GENERATION)
+    assert resets.advance(ORDERS, old, Stage.FOLDER_DELETED) == resets.advance(ORDERS, old, Stage.DROPPED)
+    assert advance(resets, Stage.TABLE_BACK).stage is None and row.stage is Stage.REBUILDING
+    assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code is None
+    assert [event for _, event, _ in made.audit()] == [
+        "RESET_REQUESTED",
+        "FOLDER_DELETED",
+        "TABLE_GONE",
+        "REBUILDING",
+        "TABLE_BACK",
+    ]
+    assert all((detail["who"], detail["why"]) == ASKED for _, _, detail in made.audit())
+    assert made.audit()[0][2]["cleared"]["code"] == "SCHEMA_CHANGED"
+
+
+def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMadeMirror, resets: ResetLedger) -> None:
+    assert resets.request_reload(KEYED, ASKED)
+    assert not resets.request_reload(KEYED, ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    assert not resets.request_reload(KEYED, ASKED), "a retry goes on"
+    made.stop(ORDERS, "KEY_DUPLICATE")
+    assert resets.request_reload(KEYED, ASKED), "what it published was stopped"
+    moved = KEYED._replace(folder="dbo.schema/sales")
+    assert resets.request_reload(moved, ASKED)
+    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders",), "only what was ours is deleted"
+    assert resets.request_reload(moved, ASKED, again=True)
+    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders", "dbo.schema/sales")
+
+
+@pytest.mark.parametrize("code", sorted(LOG_LACKS))
+def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirror, resets: ResetLedger) -> None:
+    made.stop(ORDERS, code)
+    with pytest.raises(TerminalError, match="LOAD_NEEDED"):
+        resets.request_reload(KEYED, ASKED)
+    assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code == code
+    made.set_mirror(committed=7, open_number=8)
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED)
+    assert made.table(ORDERS).log_from == 8, "nothing that was bound before counts"
+
+
+def test_a_loaded_table_is_not_rebuilt_from_the_log(made: HandMadeMirror, resets: ResetLedger) -> None:
+    made.set_table(ORDERS, load_state="loaded")
+    with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*came from a load"):
+        resets.request_reload(KEYED, ASKED)
+
+
+def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetLedger) -> None:
+    with pytest.raises(TerminalError, match=r"TARGET_TAKEN.*'dbo.customers'"):
+        resets.request_reload(KEYED._replace(folder="dbo.schema/customers"), ASKED)
+
+
+def test_a_stream_that_began_anew_is_accepted_with_a_load_and_several_are_not(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """G-01: a load made after its beginning covers what lies between; which of two came first nobody knows."""
+    loads = KEYED._replace(loads=True)
+    made.accept(ORDERS, GUID, 0)
+    made.commit(1, {ORDERS: (1, "0005:01:1")})
+    made.commit(2, {ORDERS: (1, "0001:01:1")}, epoch=OTHER_GUID)
+    made.commit(3, {ORDERS: (1, "0001:01:1")}, epoch="third")
+    made.stop(ORDERS, "EPOCH_UNKNOWN")
+    with pytest.raises(TerminalError, match="EPOCH_NOT_ACCEPTED"):
+        resets.request_reload(loads, ASKED)
+    made.accept(ORDERS, OTHER_GUID, 1)
+    assert resets.request_reload(loads, ASKED)
+    assert made.reader.epochs([made.ids[ORDERS]])[made.ids[ORDERS]] == {GUID: 0, OTHER_GUID: 1, "third": 2}
+    advance(resets, *TO_NEW_GENERATION)
+    hand_over = LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
+    assert (made.table(ORDERS).stream_epoch, hand_over.batch, hand_over.highest) == (2, 3, "0001:01:1")
+    assert hand_over.above == "0001~", "above every change of that transaction, below the next one"
+
+
+def test_a_load_forgets_the_column_lists_of_what_it_holds(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """I13: a list that only changes below the hand-over carried would stop the table again."""
+    table = made.ids[ORDERS]
+    made.accept(ORDERS, GUID, 0)
+    for number, cols in ((1, "old"), (2, "both"), (3, "new")):
+        made.commit(number, {ORDERS: (1, f"000{number}:01:1")})
+        lists = {ORDERS: [[cols, True, "p"], ["both", True, "p"]]}
+        with made.ledger.begin() as db:
+            manifest = json.dumps({"files": [], "counts": {}, "columns": lists})
+            db.execute(t.log_batch.update().where(t.log_batch.c.number == number).values(manifest=manifest))
+    from open_mirroring.ledger.batch_contents import _record_columns
+
+    with made.ledger.begin() as db:
+        _record_columns(db, table, [("old", True, "1"), ("both", True, "1"), ("new", True, "3")])
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))
+    assert LoadLedger(made.ledger, "shop").bind(table, plan, "0003")
+    assert [found.cols for found in made.reader.column_lists([table])[table]] == ["both", "new"]
+
+
+def test_a_batch_bound_after_a_changed_key_is_not_logged_by_the_old_one(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """I13: a run that read the mirror file before the reset may neither bind nor seal a later batch."""
+    stale = ExtractLedger(made.ledger, "shop", {ORDERS: ("order_id",)})
+    version = stale.acquire().row.version
+    assert resets.request_reload(KEYED._replace(keys=("number",), loads=True), ASKED)
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
+        stale.bind(version, Batch(1, "[]"), ())
+    assert made.reader.mirror().open_batch is None
+    fresh = ExtractLedger(made.ledger, "shop", {ORDERS: ("number",)})
+    version = fresh.acquire().row.version
+    bound = fresh.bind(version, Batch(1, "[]"), ())
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
+        stale.seal(bound.row.version, "{}")  # type: ignore[union-attr]
+    assert not isinstance(fresh.seal(bound.row.version, "{}"), Lost)  # type: ignore[union-attr]
+
+
+def test_a_batch_that_was_open_at_the_request_is_waited_for(made: HandMadeMirror, resets: ResetLedger) -> None:
+    made.set_mirror(open_number=1, open_ranges="[]")
+    assert resets.request_reload(KEYED._replace(keys=("number",), loads=True), ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    with pytest.raises(TransientError, match="LOG_BATCH_OPEN"):
+        LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
+
+
+def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """F-70, F-71: its changes in between were not read; lifting the stop would publish a log with a hole."""
+    kept = [declaration(table) for table in made.mirror.tables if table.source != ORDERS]
+    with pytest.raises(TerminalError, match=r"TABLE_UNDECLARED.*drop-table"):
+        declare(made.ledger, "shop", kept)
+    assert resets.request_drop(ORDERS, ASKED)
+    assert ORDERS in declare(made.ledger, "shop", kept), "not dropped yet, and no mistake any more"
+    advance(resets, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.DROPPED)
+    assert declare(made.ledger, "shop", kept) == {"dbo.customers": made.ids["dbo.customers"]}
+    assert not resets.request_drop(ORDERS, ASKED), "done already"
+    made.set_mirror(committed=4)
+    assert declare(made.ledger, "shop", [*kept, KEYED])[ORDERS] == made.ids[ORDERS]
+    state = made.table(ORDERS)
+    assert (state.row.generation, state.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
+    with pytest.raises(TerminalError, match="RESET_NEEDED"):
+        resume_table(made.ledger, "shop", ORDERS, ASKED)
+    with pytest.raises(TerminalError, match="LOAD_NEEDED"):
+        resets.request_reload(KEYED, ASKED)
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED)
+
+
+def test_a_target_that_another_table_still_has_is_refused(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """F-74: a rename at the source is a drop and an addition; the folder is free once the drop is done."""
+    kept = [declaration(table) for table in made.mirror.tables if table.source != ORDERS]
+    renamed = KEYED._replace(source="dbo.sales")
+    assert resets.request_drop(ORDERS, ASKED)
+    with pytest.raises(TerminalError, match=r"TARGET_TAKEN.*'dbo.orders'"):
+        declare(made.ledger, "shop", [*kept, renamed])
+    advance(resets, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.DROPPED)
+    assert declare(made.ledger, "shop", [*kept, renamed])["dbo.sales"] != made.ids[ORDERS]
+
+
+def test_the_targets_tables_show_what_is_there(tmp_path: Path) -> None:
+    """F-03: with and without schema; without the folder of all tables nobody can tell."""
+    watch = TablesFolder(tmp_path / "Tables")
+    assert watch.sees("shop.schema/orders") is None
+    for place in ("shop/orders", "dbo/plain", "bare"):
+        (tmp_path / "Tables" / place / "_delta_log").mkdir(parents=True)
+    assert [watch.sees(f) for f in ("shop.schema/orders", "plain", "bare")] == [True, True, True]
+    assert [watch.sees(f) for f in ("dbo.schema/orders", "orders")] == [False, False]
