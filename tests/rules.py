@@ -21,9 +21,9 @@ TESTS = ROOT / "tests"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_HEADING = re.compile(r"### ([CFGKT]-[0-9]{2})(°?) (\S.*)")
-_ID_IN_NAME = re.compile(r"(?<![a-z0-9])([cfgkt])_?([0-9]{2})(?![a-z0-9])")
-_ID_IN_TEXT = re.compile(r"\b([CFGKT]-[0-9]{2})\b(?: to ([CFGKT]-[0-9]{2})\b)?")
+_HEADING = re.compile(r"### ([CFGKORT]-[0-9]{2})(°?) (\S.*)")
+_ID_IN_NAME = re.compile(r"(?<![a-z0-9])([cfgkort])_?([0-9]{2})(?![a-z0-9])")
+_ID_IN_TEXT = re.compile(r"\b([CFGKORT]-[0-9]{2})\b(?: to ([CFGKORT]-[0-9]{2})\b)?")
 _SOURCE = "Source: "
 _NAMES_SHOWN = 3
 
