@@ -30,6 +30,17 @@ demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, 6 minut
 ui: setup $(DEMO_JARS) ## the demo, left running with Airflow's pages to look at; SOURCE=… likewise
 	$(RUN) -m demo.run --keep $(DEMO_SOURCE)
 
+# Compose v2 where it is, else v1.
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+.PHONY: up
+up: .env ## the development stack: Kafka, Airflow, Spark, PostgreSQL, emulator, a shop that trades; needs Docker
+	@$(PYTHON) -m tests.compose.stack up $(COMPOSE)
+
+.PHONY: down
+down: ## stop the development stack; ARGS=--volumes removes its data, too
+	$(COMPOSE) down --remove-orphans $(ARGS)
+
 ##@ Test
 
 .PHONY: test
@@ -59,6 +70,10 @@ lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on th
 format: $(VENV)/.installed ## mend what ruff can mend
 	$(VENV)/bin/ruff check --fix-only --quiet .
 	$(VENV)/bin/ruff format .
+
+.PHONY: test-compose
+test-compose: .env ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
+	@$(PYTHON) -m tests.compose.stack prove $(COMPOSE)
 
 ##@ Measure
 
@@ -140,7 +155,8 @@ uv:
 	@umask 077 && $(PYTHON) -c 'import base64, secrets; \
 		print("AIRFLOW_FERNET_KEY=" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()); \
 		[print(name + "=" + secrets.token_hex(24)) for name in \
-		("POSTGRES_PASSWORD", "AIRFLOW_JWT_SECRET", "AIRFLOW_API_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD")]' > $@
+		("POSTGRES_PASSWORD", "AIRFLOW_JWT_SECRET", "AIRFLOW_API_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD", \
+		"EMULATOR_CLIENT_SECRET")]' > $@
 	@echo ".env: secrets made; AIRFLOW_ADMIN_PASSWORD is the one to log in with"
 
 .PHONY: help

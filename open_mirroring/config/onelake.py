@@ -7,12 +7,14 @@ A connection of the type ``open_mirroring_onelake`` has in its ``extra``:
 ``fabric_endpoint``, ``authority``, ``timeout_seconds``.
 
 Addresses are https and of Microsoft's hosts, so that no connection sends a token elsewhere; a loopback address may be
-anything, for an emulator.
+anything, for an emulator. Whoever installs the product, not whoever edits connections, can trust more hosts: the
+variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` of the process lists them, with commas between.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ from open_mirroring.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
 
 CONNECTION_TYPE = "open_mirroring_onelake"
+TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
 PUBLIC_FABRIC_ENDPOINT = "https://api.fabric.microsoft.com"
 
 _OPTIONS = {"auth", "tenant_id", "dfs_endpoint", "fabric_endpoint", "authority", "timeout_seconds"}
@@ -88,8 +91,14 @@ def _endpoint(name: str, option: str, texts: dict[str, str], public: str) -> str
         raise invalid(name, f"its {option} is no address") from None
     bare = address.username is None and address.path in ("", "/") and not address.query and not address.fragment
     local = _is_loopback(host) and address.scheme in ("http", "https")
-    if not bare or not (local or (address.scheme == "https" and _HOSTS[option].fullmatch(host))):
-        raise invalid(name, f"its {option} is not https://HOST with a host of Microsoft's, nor a loopback address")
+    listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
+    trusted = _HOSTS[option].fullmatch(host) is not None or host in listed
+    if not bare or not (local or (address.scheme == "https" and trusted)):
+        raise invalid(
+            name,
+            f"its {option} is not https://HOST with a host of Microsoft's or one that {TRUSTED_HOSTS} lists, nor a "
+            "loopback address",
+        )
     at = f"[{host}]" if ":" in host else host
     return f"{address.scheme}://{at}" + (f":{port}" if port else "")
 
