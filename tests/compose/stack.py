@@ -72,7 +72,10 @@ class Stack:
         say("building the image")
         self.run("build")
         say("starting")
-        self.run("up", "--detach", "--remove-orphans")
+        try:
+            self.run("up", "--detach", "--remove-orphans")
+        except DemoFailed as failure:
+            raise DemoFailed(f"{failure.what}\n{self.run('logs', '--tail', '15', 'airflow-init')}") from failure
         give_up = time.monotonic() + _HEALTHY_LIMIT
         while unready := self._unready():
             if time.monotonic() > give_up:
