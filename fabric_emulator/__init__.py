@@ -5,6 +5,8 @@ it comes from: an id with *Microsoft Learn* (the landing zone format and its bes
 real service by one observer), or *assumed* (nobody documents it; a setting chooses otherwise where a choice makes
 sense).
 
+``fabric_emulator.web`` puts it behind OneLake's DFS endpoint and the Fabric REST API.
+
 The emulator knows nothing of the product that fills the zone but the names of the landing zone's layout.
 """
 

@@ -71,7 +71,6 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve over HTTP until SIGTERM or SIGINT."""
     if arguments.state is not None:
         raise EmulatorError("SETTING_INVALID", "serve has no --state.", way_out="leave it out: it is kept with TABLES")
-    ended = _until_told()
     try:
         server = EmulatorServer(
             arguments.landing_zone,
@@ -93,6 +92,7 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
             way_out="choose another --port, or 0 for any that is free",
         ) from error
     with server:
+        ended = _until_told()
         trusted = f" certificate={server.certificate}" if server.certificate else ""
         print(f"serving {server.url} workspace={server.workspace_id}{trusted}", flush=True)
         ended.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric_emulator.web.databases import Databases
+from fabric_emulator.web.databases import Databases, MirroredDatabase
 from fabric_emulator.web.faults import Fault, Faults
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
 
@@ -85,7 +85,7 @@ class ControlEndpoint:
         raise ApiError(404, "UnknownEndpoint", f"There is no {request.method} {request.path}.")
 
 
-def _status(database: Any) -> dict[str, Any]:
+def _status(database: MirroredDatabase) -> dict[str, Any]:
     return {"id": database.identity, "status": database.status(), "tables": database.service.status()}
 
 

@@ -34,7 +34,6 @@ class MirroredDatabase:
         landing_zone: the folder behind ``Files/LandingZone``; comes into being.
         tables: the folder behind ``Tables``; comes into being.
         settings: the switches of the service.
-        clock: of the service, in seconds since 1970.
         now: the emulator's time in seconds since 1970.
         description: of the item.
         definition: the document ``mirroring.json`` (R-05), None without one.
@@ -47,7 +46,6 @@ class MirroredDatabase:
         landing_zone: Path,
         tables: Path,
         settings: Settings,
-        clock: Callable[[], float],
         now: Callable[[], float],
         *,
         description: str,
@@ -59,7 +57,6 @@ class MirroredDatabase:
         self.description = description
         self._definition = definition
         self._settings = settings
-        self._clock = clock
         self._now = now
         self._passing: tuple[str, float] | None = None
         self.folders = ItemFolders(landing_zone, tables, tables / "_monitoring", tables / "_files")
@@ -93,12 +90,11 @@ class MirroredDatabase:
     @property
     def default_schema(self) -> str:
         """Schema of table folders without a schema level."""
-        target = (self._definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
-        return str(target.get("defaultSchema", self._settings.default_schema))
+        return default_schema_in(self._definition) or self._settings.default_schema
 
     def _new_service(self) -> MirroringService:
         settings = replace(self._settings, default_schema=self.default_schema)
-        return MirroringService(self.folders.zone, self.folders.tables, settings=settings, clock=self._clock)
+        return MirroringService(self.folders.zone, self.folders.tables, settings=settings, clock=self._now)
 
     def status(self) -> str:
         """What ``getMirroringStatus`` says: the service's status, or one that passes."""
@@ -127,7 +123,6 @@ class Databases:
         landing_zone: the folder of the first database; later ones are kept beside its tables.
         tables: likewise.
         settings: the switches of every service.
-        clock: of every service, in seconds since 1970.
         now: the emulator's time in seconds since 1970.
     """
 
@@ -137,14 +132,12 @@ class Databases:
         landing_zone: Path,
         tables: Path,
         settings: Settings,
-        clock: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
         self.workspace = workspace
         self.workspace_id = guid_of(f"workspace/{workspace}")
         self._first = _Folders(landing_zone, tables)
         self._settings = settings
-        self._clock = clock
         self._now = now
         self._lock = threading.RLock()
         self._databases: dict[str, MirroredDatabase] = {}
@@ -226,7 +219,6 @@ class Databases:
             name,
             *folders,
             self._settings,
-            self._clock,
             self._now,
             description=description,
             definition=definition,
@@ -254,6 +246,13 @@ def generic_definition(default_schema: str = "dbo") -> dict[str, Any]:
             "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
         }
     }
+
+
+def default_schema_in(definition: dict[str, Any] | None) -> str | None:
+    """The default schema that a ``mirroring.json`` asks for; None when it leaves it to the service."""
+    target = (definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
+    found = target.get("defaultSchema")
+    return None if found is None else str(found)
 
 
 def guid_of(name: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
 
+from fabric_emulator.web.blob_listing import blob_listing, folder_of
 from fabric_emulator.web.databases import Databases
 from fabric_emulator.web.item_paths import Place, is_guid, place_of, split_path
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
@@ -40,6 +41,10 @@ class DfsEndpoint:
         self._shown: dict[tuple[str, tuple[str, ...], bool], dict[str, PathEntry]] = {}
         self.delete_page: int | None = None
         """At most so many paths go in one request to delete a folder; the client follows the continuation."""
+
+    def close(self) -> None:
+        """Forget what clients have begun."""
+        self._store.close()
 
     def answer(self, request: Request) -> Response:
         """Do what one request asks for.
@@ -88,6 +93,8 @@ class DfsEndpoint:
                 return Response(200, {"x-ms-namespace-enabled": "true", **stamps})
             case "GET", "filesystem", _ if names:
                 return self._list(request, names[0])
+            case "GET", None, "container" if names and request.query["comp"] == "list":
+                return self._list_blobs(request, names[0])
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake allows HEAD and listing of a workspace only.")
 
     def _place(self, names: list[str]) -> Place:
@@ -114,7 +121,7 @@ class DfsEndpoint:
         _empty(request)
         names = split_path(unquote(urlsplit(request.headers["x-ms-rename-source"]).path))
         names = names[1:] if names and names[0] == ACCOUNT else names
-        if len(names) < 3:
+        if len(names) < 2:
             raise ApiError(400, "InvalidSourceUri", "x-ms-rename-source must be /<workspace>/<item>/<path>.")
         on_source = Conditions(
             request.headers.get("x-ms-source-if-match"), request.headers.get("x-ms-source-if-none-match")
@@ -153,9 +160,17 @@ class DfsEndpoint:
             paths = [path for path in paths for _ in range(2)]
         return json_response(200, {"paths": paths}, headers)
 
+    def _list_blobs(self, request: Request, workspace: str) -> Response:
+        try:
+            found = dict(self._found(workspace, folder_of(request), recursive=True))
+        except ApiError as error:
+            if error.code != "PathNotFound":
+                raise
+            found = {}  # to the Blob endpoint a folder that is not there is an empty one
+        return blob_listing(request, found)
+
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:
         """What a listing shows, by path below the workspace, the names of the request kept."""
-        fixed = PathEntry(True, 0, "0x1", 0)
         below: list[str] = []
         if not names:
             below = [database.store_name(guid=is_guid(workspace)) for database in self._databases.all()]
@@ -169,7 +184,10 @@ class DfsEndpoint:
             hidden = "_" if names[1:] == ["Tables"] else None  # the emulator's own folders beside the tables
             yield from ((prefix + name, entry) for name, entry in entries.items() if name[0] != hidden)
         for name in below:
-            yield prefix + name, fixed
+            place = self._place([workspace, *names, name])
+            if place.local is not None and not place.local.exists():  # a client may delete the whole landing zone
+                continue
+            yield prefix + name, self._store.properties(place, Conditions())
             if recursive:
                 yield from self._found(workspace, [*names, name], recursive=True)
 

@@ -75,7 +75,7 @@ class EmulatorServer:
         self._clock = clock
         self._ahead = 0.0
         self._ended = threading.Event()
-        self.databases = Databases(workspace, landing_zone, tables, settings or Settings(), clock, self.now)
+        self.databases = Databases(workspace, landing_zone, tables, settings or Settings(), self.now)
         if database is not None and not self.databases.all():
             self.databases.create(database, definition=generic_definition())
         self.faults = Faults(seed)
@@ -109,6 +109,7 @@ class EmulatorServer:
         for thread in self._threads:
             thread.join()
         self._server.server_close()
+        self.store.close()
 
     @property
     def url(self) -> str:
@@ -150,10 +151,8 @@ class EmulatorServer:
         return self._clock() + self._ahead
 
     def advance_clock(self, seconds: float) -> None:
-        """Let the time of tokens and of every service jump forward."""
+        """Let the time of tokens and of every service jump forward, for as long as this emulator lives."""
         self._ahead += seconds
-        for database in self.databases.all():
-            database.service.advance_clock(seconds)
 
     def poll(self) -> list[Applied]:
         """Let every service poll once."""

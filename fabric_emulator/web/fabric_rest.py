@@ -10,8 +10,7 @@ import base64
 import json
 from typing import Any
 
-from fabric_emulator.settings import Settings
-from fabric_emulator.web.databases import Databases, MirroredDatabase
+from fabric_emulator.web.databases import Databases, MirroredDatabase, default_schema_in
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
 from fabric_emulator.web.operations import Operations
 
@@ -110,7 +109,7 @@ class FabricRestEndpoint:
 
     def _update_definition(self, request: Request, database: MirroredDatabase) -> Response:
         definition = _definition(request.document().get("definition"))
-        changes_schema = _default_schema(definition) != _default_schema(database.definition)
+        changes_schema = default_schema_in(definition) != default_schema_in(database.definition)
         if changes_schema and database.status() not in ("Initialized", "Stopped"):
             # The documentation names the rule for "some properties"; which, and the code, are assumed.
             raise ApiError(400, "UpdateNotAllowed", "defaultSchema changes only while Initialized or Stopped.")
@@ -202,8 +201,3 @@ def _parts(definition: dict[str, Any] | None) -> dict[str, Any]:
         return {"parts": []}
     payload = base64.b64encode(json.dumps(definition).encode()).decode()
     return {"parts": [{"path": _PART, "payload": payload, "payloadType": "InlineBase64"}]}
-
-
-def _default_schema(definition: dict[str, Any] | None) -> str:
-    target = (definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
-    return str(target.get("defaultSchema", Settings.default_schema))

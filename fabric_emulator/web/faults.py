@@ -41,7 +41,8 @@ class Fault:
     ``dropped_before``      the connection ends without an answer, nothing done
     ``dropped_after``       the connection ends without an answer, but the request was carried out (O-08)
     ``delayed``             the connection ends without an answer, the request is carried out at ``Faults.release``
-    ``duplicated``          the request is carried out twice, the first answer is given
+    ``duplicated``          the request is carried out twice, the first answer is given; together with ``delayed``
+                            the second time is at ``Faults.release``
     ``slow``                *seconds* pass before the request is carried out
     ``stale_listing``       the listing is the one given last for the same folder (empty when there was none)
     ``repeated_listing``    every entry of the listing comes twice

@@ -91,12 +91,15 @@ class Gateway:
         def carry_out() -> Response:
             return _carried_out(request, lambda asked: self._checked(asked, endpoint), endpoint.refuse)
 
-        if "delayed" in faults:
+        def carry_out_later() -> None:
             self._faults.delay(lambda: carry_out().status)
+
+        if "delayed" in faults and "duplicated" not in faults:
+            carry_out_later()
             raise ConnectionDropped
         response = carry_out()
         if "duplicated" in faults:
-            carry_out()
+            (carry_out_later if "delayed" in faults else carry_out)()
         if "dropped_after" in faults:
             raise ConnectionDropped
         if "unavailable_after" in faults:
@@ -144,5 +147,6 @@ def _store_verb(request: Request) -> str:
         case "DELETE", _:
             return "delete"
         case "GET", _:
-            return "list" if request.query.get("resource") == "filesystem" else "read"
+            lists = request.query.get("resource") == "filesystem" or request.query.get("comp") == "list"
+            return "list" if lists else "read"
     return "properties"

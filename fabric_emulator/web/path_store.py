@@ -41,6 +41,13 @@ class PathStore:
         self._stamps = Stamps()
         self._uploads: dict[tuple[int, int], Upload] = {}
 
+    def close(self) -> None:
+        """Forget everything that was appended and not flushed."""
+        with self._lock:
+            for upload in self._uploads.values():
+                upload.close()
+            self._uploads.clear()
+
     def create_file(self, place: Place, conditions: Conditions) -> PathEntry:
         """An empty file in the place of whatever file was there; folders above it come into being."""
         target = _writable(place)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import sys
+import threading
 import traceback
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fabric_emulator.web.messages import Answer, ConnectionDropped, Request, Response
 
 
-class HttpServer(ThreadingHTTPServer):
+class HttpServer(ThreadingTCPServer):
     """Hands every request to *answer*.
 
     Args:
@@ -23,15 +26,36 @@ class HttpServer(ThreadingHTTPServer):
         tls: with it, https.
     """
 
+    allow_reuse_address = True
     daemon_threads = True
     # Connections that clients keep open must not keep the server from ending.
     block_on_close = False
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__((host, port), _Handler)
         self.answer = answer
         self.tls = tls
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        super().__init__((host, port), _Handler)
+
+    def opened(self, connection: socket.socket) -> None:
+        """Remember a connection, to end it with the server."""
+        with self._lock:
+            self._connections.add(connection)
+
+    def closed(self, connection: socket.socket) -> None:
+        """Forget a connection."""
+        with self._lock:
+            self._connections.discard(connection)
+
+    def server_close(self) -> None:
+        """Listen no more, and hang up on every client."""
+        super().server_close()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # the client was quicker
+                    connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
@@ -53,7 +77,15 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         if self.server.tls is not None:  # here and not at accept: a slow handshake must not keep others waiting
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        self.server.opened(self.request)
         super().setup()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self.server.closed(self.request)
+            self.request.close()
 
     def handle_expect_100(self) -> bool:
         done = super().handle_expect_100()
@@ -84,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         if headers.get("transfer-encoding", "").lower() == "chunked":
             body = self._chunks()
         else:
-            body = self.rfile.read(int(headers.get("content-length", 0)))
+            body = self._exactly(int(headers.get("content-length", 0)))
         return Request(
             # Java's own client knows no PATCH: the ABFS driver sends it so.
             headers.get("x-http-method-override", self.command).upper(),
@@ -95,10 +127,16 @@ class _Handler(BaseHTTPRequestHandler):
             f"{'https' if self.server.tls else 'http'}://{headers.get('host', '')}",
         )
 
+    def _exactly(self, size: int) -> bytes:
+        content = self.rfile.read(size)
+        if len(content) < size:  # what did not arrive whole did not arrive
+            raise ConnectionResetError("the client hung up in the middle of its request")
+        return content
+
     def _chunks(self) -> bytes:
         content = bytearray()
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            content += self.rfile.read(size)
+            content += self._exactly(size)
             self.rfile.readline()
         while self.rfile.readline().strip():
             pass

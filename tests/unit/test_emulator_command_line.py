@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +89,46 @@ def test_watch_applies_what_comes_and_ends_cleanly(zone: Zone, number: signal.Si
             process.kill()
     assert (process.returncode, rest, errors) == (0, "", "")
     assert zone.rows() == [(1, "x"), (2, "y")]
+
+
+def test_serve_answers_and_polls_until_it_is_told_to_end(zone: Zone) -> None:
+    put(zone.folder(), 1, items([(4, 1, "x")]))
+    command = [
+        sys.executable,
+        "-m",
+        "fabric_emulator.command_line",
+        *_arguments(zone, "serve", "--watch", "--port", "0"),
+    ]
+    with subprocess.Popen(
+        [*command, "--interval", "0.05", "--database", "shop"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        try:
+            _, url, workspace = process.stdout.readline().split()
+            assert re.fullmatch("workspace=[0-9a-f-]{36}", workspace)
+            deadline = time.monotonic() + 30
+            while not (found := _get(f"{url}/_emulator/status")["shop"])["tables"]:
+                assert time.monotonic() < deadline, found
+                time.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest, errors) == (0, "", "")
+    assert zone.rows() == [(1, "x")]
+
+
+def test_an_address_in_use_is_an_error_and_not_a_traceback(zone: Zone, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(_arguments(zone, "serve", "--port", port)) == 2
+    assert capsys.readouterr().err.startswith("ADDRESS_UNUSABLE: ")
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from fabric_emulator.web import EmulatorServer
 from fabric_emulator.web.item_paths import Place
+from fabric_emulator.web.messages import ApiError
 from fabric_emulator.web.path_conditions import Conditions
 from fabric_emulator.web.path_store import PathStore
+from fabric_emulator.web.uploads import HIDDEN
 from tests.unit.emulator_client import Client
 
 FINAL = "dbo.schema/t/00000000000000000001.parquet"
@@ -99,11 +102,30 @@ def test_create_overwrites_unless_told_otherwise(client: Client) -> None:
     assert anew.etag != etag
 
 
-def test_what_was_appended_dies_with_the_file(client: Client) -> None:
+def test_what_was_appended_dies_with_the_file(client: Client, tmp_path: Path) -> None:
     client.create(FINAL)
     client.append(FINAL, b"old")
     client.create(FINAL)
     assert client.flush(FINAL, 3).code == "InvalidFlushPosition"
+    client.append(FINAL, b"new")
+    client.delete(FINAL)
+    client.create(FINAL)
+    assert client.flush(FINAL, 3).code == "InvalidFlushPosition"
+    assert list((tmp_path / "zone" / HIDDEN).iterdir()) == []
+
+
+def test_no_etag_comes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each create and each flush gives a new one, also within one tick of a clock, whatever the content."""
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    store, place, seen = PathStore(), Place(tmp_path / "file", tmp_path, writable=True), []
+    for _ in range(20):
+        seen.append(store.create_file(place, Conditions()))
+        store.append(place, 0, b"same")
+        seen.append(store.flush(place, 4, Conditions()))
+        seen.append(store.flush(place, 4, Conditions()))
+    assert len({entry.etag for entry in seen}) == 60
+    # Inode numbers are handed out again, so the times alone have to tell contents apart.
+    assert [entry.modified for entry in seen] == [10**18 + after for after in range(60)]
 
 
 def test_a_flush_may_be_bound_to_an_etag(client: Client) -> None:
@@ -210,25 +232,42 @@ def test_no_path_leaves_the_zone(client: Client, name: str, tmp_path: Path) -> N
     assert not (tmp_path / "x").exists()
 
 
-def test_of_many_renames_to_one_name_one_wins(client: Client) -> None:
-    """O-05, with several clients at once: the target is made once, every other source stays."""
-    sources = [f"t/_{n}" for n in range(8)]
+def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-05, side by side: the target is made once, every other source stays."""
+    check = PathStore._check_target
+
+    def check_slowly(store: PathStore, target: Path, conditions: Conditions) -> None:
+        check(store, target, conditions)
+        time.sleep(0.01)  # time enough for another request between check and rename, if it were let in
+
+    monkeypatch.setattr(PathStore, "_check_target", check_slowly)
+    store, refused = PathStore(), []
+    sources = [Place(tmp_path / f"_{n}", tmp_path, writable=True) for n in range(5)]
+    target = Place(tmp_path / "final", tmp_path, writable=True)
+
+    def publish(source: Place) -> None:
+        try:
+            store.rename(source, target, Conditions(), Conditions(if_none_match="*"))
+        except ApiError as error:
+            refused.append(error.code)
+
     for source in sources:
-        client.upload(source, source.encode())
-    statuses: list[int] = []
-    clients = [threading.Thread(target=lambda s=s: statuses.append(_publish(client, s))) for s in sources]
-    for thread in clients:
+        store.create_file(source, Conditions())
+    threads = [threading.Thread(target=publish, args=(source,)) for source in sources]
+    for thread in threads:
         thread.start()
-    for thread in clients:
+    for thread in threads:
         thread.join()
-    assert sorted(statuses) == [201] + [409] * 7
-    left = {name for name in client.names("t") if "_" in name}
-    assert {client.read(FINAL_T).body.decode()} | left == set(sources)
-    assert len(left) == 7
+    assert refused == ["PathAlreadyExists"] * 4
+    assert len(store.children(Place(tmp_path, tmp_path, writable=True), recursive=False)) == 5
 
 
-FINAL_T = "t/00000000000000000001.parquet"
-
-
-def _publish(client: Client, source: str) -> int:
-    return client.rename(source, FINAL_T, If_None_Match="*").status
+def test_a_server_that_ends_hangs_up(tmp_path: Path) -> None:
+    """A connection kept open by a client is not served on."""
+    with EmulatorServer(tmp_path / "zone", tmp_path / "tables") as server:
+        connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+        connection.request("GET", "/_emulator/health")
+        connection.getresponse().read()
+        kept = connection.sock
+    assert kept.recv(1) == b""
+    connection.close()
