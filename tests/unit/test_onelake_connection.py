@@ -18,16 +18,12 @@ from open_mirroring.config.connections import Connection
 from open_mirroring.config.onelake import OneLakeConnection, onelake_connection
 from open_mirroring.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from tests.onelake import CLIENTS, SECRET, emulator, login_of, zone_of
 
+pytestmark = pytest.mark.usefixtures("without_back_off")
+
 CANARY = "hunter2canary"
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
 
 
 @pytest.fixture

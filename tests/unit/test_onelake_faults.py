@@ -16,15 +16,12 @@ from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.store import ObjectInfo, Renamed
 from tests.onelake import CLIENTS, emulator, zone_of
 
+pytestmark = pytest.mark.usefixtures("without_back_off")
+
 STAGED, FINAL = "t/_stage-1/1.abc", "t/00000000000000000001.parquet"
 LARGE = bytes(range(251)) * 52_000
 BEFORE: tuple[Kind, ...] = ("unavailable_before", "dropped_before", "throttled", "token_expired")
 AFTER: tuple[Kind, ...] = ("unavailable_after", "dropped_after")
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
 
 
 @pytest.fixture
