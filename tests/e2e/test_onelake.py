@@ -17,6 +17,7 @@ from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.errors import TransientError
 from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import opening
+from open_mirroring.ledger.tables import mirrored_table
 from spark_jobs.command_line import main
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.onelake import CLIENT, CLIENTS, SECRET, connection_variable, emulator
@@ -129,23 +130,31 @@ def test_the_login_travels_to_workers_in_memory_only(
 def test_create_loads_the_first_files_before_it_starts(
     tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """F-42, F-57: structure and first files are there when the service looks for the first time."""
-    export = tmp_path / "mirror" / "export"
+    """F-42, F-57: structure and first files are there when the service looks for the first time.
+
+    Also when the load broke off with more files than may wait for a service that applies them: this one applies
+    nothing yet, and would never begin.
+    """
     with emulator(tmp_path / "lake", clients=CLIENTS, database=None) as server:
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
         load = {"format": "parquet", "path": "export", "stream_from": "beginning"}
         tables = [{"source": "dbo.orders", "target": "shop/orders", "key": ["id"], "initial_load": load}]
         zone = {"store": "onelake", "workspace": "emulator", "item": "shop.MirroredDatabase", "connection": "lake"}
-        pipeline = Pipeline(tmp_path / "mirror", spark, tables, landing_zone=zone)
+        limits = {"gate": {"max_files": 1}, "publish": {"max_rows_per_file": 1}}
+        pipeline = Pipeline(tmp_path / "mirror", spark, tables, landing_zone=zone, **limits)
+        export = tmp_path / "mirror" / "export"
         export.mkdir()
-        pq.write_table(
-            pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]}), export / "1.parquet"
-        )
+        rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
+        pq.write_table(rows, export / "1.parquet")
+        server.faults.add(Fault("unavailable_before", "database", path="*/startMirroring"))
+        assert main(["create", str(pipeline.file)]) == 4
+        (database,) = server.databases.all()
+        assert (database.status(), pipeline.reader.tables()["dbo.orders"].load_state) == ("Initialized", "loaded")
+        with pipeline.ledger.begin() as db:  # as if the last step of the load had not come to be
+            db.execute(mirrored_table.update().values(load_state="pending"))
+        capsys.readouterr()
         assert main(["create", str(pipeline.file), "--json"]) == 0
         report = json.loads(capsys.readouterr().out)
-        assert (report["state"], report["rows"]) == ("Running", {"dbo.orders": 3})
-        (database,) = server.databases.all()
-        assert (database.folders.zone / "shop.schema" / "orders" / f"{1:020d}.parquet").is_file()
-        applied = database.service.poll()
-        assert [(one.number, one.rows) for one in applied] == [(1, 3)]
+        assert (report["state"], report["held"], report["stopped"]) == ("Running", {}, {})
+        assert [(one.number, one.rows) for one in database.service.poll()] == [(1, 1), (2, 1), (3, 1)]
     opening._onelake_store.cache_clear()

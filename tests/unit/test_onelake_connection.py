@@ -244,3 +244,12 @@ def test_no_error_and_no_log_line_shows_secret_or_token(
     text = "".join([*told, caplog.text, *(str(record.args) for record in caplog.records)])
     assert len(told) >= 3 and "SERVICE_" in text
     assert [secret for secret in (SECRET, token, rows.decode(), "Bearer") if secret in text] == []
+
+
+def test_a_token_that_is_no_header_is_not_quoted(server: EmulatorServer) -> None:
+    """I30: the library below us quotes what it refuses to send."""
+    store = OneLakeStore(zone_of(server))
+    store._calls._service._tokens._token = entra.Token(f"{CANARY}\nx", 9e12, 9e12)
+    with pytest.raises(TransientError, match="SERVICE_UNREACHABLE") as caught:
+        store.stat("t/x")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
