@@ -24,6 +24,7 @@ from open_mirroring.ledger.manifest import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.ledger.reset_record import is_dropping
 from open_mirroring.ledger.upsert import upsert
 
 __all__ = [
@@ -205,8 +206,10 @@ class ExtractLedger:
         Whoever read the mirror file before that reset must not log by the old key in a batch that was bound after it.
         """
         c = t.mirrored_table.c
-        known = db.execute(sa.select(c.source, c["keys"]).where(c.mirror == self._mirror)).tuples()
-        changed = [s for s, keys in known if s in self._keys and tuple(json.loads(keys)) != tuple(self._keys[s])]
+        rows = db.execute(sa.select(c.source, c["keys"], c.reset).where(c.mirror == self._mirror)).tuples()
+        # Of a table that is being dropped nothing that was logged will count, should it come back.
+        known = {source: json.loads(keys) for source, keys, reset in rows if not is_dropping(reset)}
+        changed = [source for source, keys in self._keys.items() if known.get(source, [*keys]) != [*keys]]
         if changed:
             raise TerminalError(
                 "TABLE_REDECLARED",
