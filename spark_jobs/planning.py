@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.log_position import LOAD_EPOCH, LogPosition, position_order
-from open_mirroring.planning import Logged, plan_key
+from open_mirroring.log_position import LOAD_EPOCH, LogPosition, not_above, position_order
+from open_mirroring.planning import Left, Logged, first_of_each, plan_key
 from spark_jobs.certain_keys import certain_keys
 from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.moved_rows import MovedRows, Read, place_of
 from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
 from spark_jobs.transaction_cut import Cut, published, take
 from spark_jobs.typed_rows import Failure, type_rows
@@ -68,9 +69,9 @@ class TablePlan:
 class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
-    *counts* add up: changes + released = published + compacted + duplicates + superseded + in_load + rejected + waiting
-    (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the ledger
-    records them.
+    *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
+    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
+    ledger records them.
     """
 
     rows: pa.Table
@@ -87,7 +88,9 @@ class PlanStop(Exception):
         self.code, self.what = code, what
 
 
-def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
+def plan_table(
+    plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table], read_any: Read | None = None
+) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
@@ -97,6 +100,8 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
         plan: the table and what is known of it.
         new: the table's changes in the new batches; where transactions are held back, those that waited too.
         read_history: given keys, their changes in *history_files*.
+        read_any: given a condition, the changes of all files, whatever their key bucket, that fulfil it; for rows that
+            carry only what changed and may have changed their keys.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
@@ -113,8 +118,13 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
         result.counts["in_load"] = _arrived(plan, new) - _arrived(plan, changes)
         changes, result.counts["released"], result.counts["waiting"] = take(plan.cut, plan.batch_from, changes)
     uncertain = {key for _, _, key in plan.rejected if key is not None}
+    renewed: set[str] = set()
     if plan.completing:
         uncertain |= partial_keys(changes, plan.types)
+        if read_any is not None:
+            result.moved = MovedRows(lambda condition: _published(plan, read_any(condition)), plan.types)
+            renewed = result.moved.destinations(_late_keys(plan, read_any, floor), plan.buckets)
+            uncertain |= renewed
     certain = certain_keys(changes, floor, uncertain)
     winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
     failed = result.take(winners)
@@ -122,7 +132,7 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     logged, repeated = (int(numbers.sum()) for numbers in counted)
     result.counts["duplicates"] += repeated
     result.counts["compacted"] += logged - repeated - len(counted[0])
-    pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
+    pending = certain.doubtful | renewed | {winners["key"][at].as_py() for at in failed}
     if pending:
         history = _eligible(plan, read_history(sorted(pending)))
         history = history if plan.cut is None else published(plan.cut, history)
@@ -143,6 +153,7 @@ class _Result:
         self._rows: list[pa.Table] = []
         self._bounds: list[str] = []
         self.counts: Counter[str] = Counter(changes=logged)
+        self.moved: MovedRows | None = None
 
     def take(self, winners: pa.Table) -> list[int]:
         """Type and keep winners; the indexes of those that could not be typed."""
@@ -169,8 +180,11 @@ class _Result:
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
-        for at, line in enumerate(chosen.to_pylist()):
-            logged = _logged(line, at, self._plan)
+        lines = chosen.to_pylist()
+        if self.moved is not None:
+            self.moved.learn(lines)
+        for at, line in enumerate(lines):
+            logged = _logged(line, at, self._plan, self.moved)
             by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
@@ -188,6 +202,7 @@ class _Result:
                 duplicates=decided.duplicates,
                 superseded=decided.superseded,
                 compacted=decided.compacted,
+                renewed=decided.renewed,
             )
             if decided.publish is not None:
                 if decided.publish.after is not by_handle[decided.publish.handle].after:
@@ -222,13 +237,22 @@ def _identity(line: Mapping[str, Any]) -> Identity:
     return (line["epoch"], line["pos"], line["key"])
 
 
-def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
+def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: MovedRows | None) -> Logged:
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
     types = types_of(line["cols"]) if plan.completing and after is not None else None
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types)
+    left = None
+    if moved is not None and not whole and place_of(line) in moved.leaving:
+        half = moved.leaving[place_of(line)]
+        told = None if half["before"] is None else msgspec.json.decode(half["before"])
+        leaving = position._replace(sub=0)
+        earlier = [
+            _logged(other, -1, plan, moved) for other in moved.lines[half["key"]] if other["order"] < half["order"]
+        ]
+        left = Left(leaving, told, first_of_each(earlier))
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
 
 
 def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -277,6 +301,24 @@ def _refuse_keyless(changes: pa.Table) -> None:
             "KEYLESS_CHANGE",
             f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
         )
+
+
+def _published(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Of any changes those in the set to publish, with their ``order``."""
+    changes = _eligible(plan, changes)
+    if plan.cut is None or plan.cut.position_to is None:
+        return changes
+    return changes.filter(pc.less_equal(changes["order"], plan.cut.position_to))
+
+
+def _late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
+    """The keys, of any bucket, with a new change that is not above everything published."""
+    if not floor:
+        return set()
+    late = pc.scalar(False)
+    for epoch, text in not_above(floor, plan.epochs).items():
+        late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
+    return set(_published(plan, read_any((pc.field("batch") > plan.batch_from) & late))["key"].to_pylist())
 
 
 def _arrived(plan: TablePlan, changes: pa.Table) -> int:
