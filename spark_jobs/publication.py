@@ -17,8 +17,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
-from open_mirroring.ledger.unpublished import Unpublished, reaching, unpublished
-from open_mirroring.log_position import LogPosition, position_order
+from open_mirroring.ledger.unpublished import Unpublished, unpublished
+from open_mirroring.log_position import LogPosition, not_below, position_order
 from open_mirroring.publishing import Intent
 from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
@@ -159,7 +159,7 @@ class Preparation:
         if not highest:
             return None, ()
         lowest = min(_transactions(new, epochs, start))
-        reached = dict.fromkeys(highest, "") if whole else reaching(lowest, epochs)
+        reached = dict.fromkeys(highest, "") if whole else not_below(lowest, epochs)
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
         history = self._reader.history(source, batch_from, reached)
         if start is not None:
