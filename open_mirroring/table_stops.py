@@ -37,6 +37,8 @@ WAYS_OUT = {
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
+    "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
+    f"happen again; whether it is still the newest of its key is not known: {RESET}",
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET}, and read the source from "
     "the first row of that load on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition
 from open_mirroring.planning import Logged, Row, plan_key
 from spark_jobs.certain_keys import certain_keys
@@ -44,6 +45,7 @@ class TablePlan:
         types: source type of every known column.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
+        horizon: the log may lack changes of this transaction and earlier ones.
     """
 
     table_id: str
@@ -60,6 +62,7 @@ class TablePlan:
     types: Mapping[str, str]
     buckets: tuple[int, int] = (-1, 64)
     completing: bool = False
+    horizon: TableHorizon | None = None
 
 
 class PlannedRows(NamedTuple):
@@ -96,11 +99,12 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04).
+            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05).
     """
     floor = "" if plan.highest is None else f"{plan.highest.epoch:06d}:{plan.highest.text}"
     result = _Result(plan, new.num_rows)
     changes = _eligible(plan, new)
+    _refuse_late(plan, changes)
     result.counts["in_load"] = new.num_rows - changes.num_rows
     uncertain = {key for _, _, key in plan.rejected if key is not None}
     if plan.completing:
@@ -253,6 +257,20 @@ def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     if plan.stream_from is None:
         return changes
     return changes.filter(pc.greater_equal(changes["order"], f"{0:06d}:{plan.stream_from}"))
+
+
+def _refuse_late(plan: TablePlan, changes: pa.Table) -> None:
+    """Stop at a new change of which the log may no longer hold what it has to be compared with (G-05)."""
+    if plan.horizon is None or not changes.num_rows:
+        return
+    oldest = pc.min(changes["order"]).as_py()
+    # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
+    if oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+        raise PlanStop(
+            "LATE_BELOW_HORIZON",
+            f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "
+            "under which the log is no longer complete",
+        )
 
 
 def _refuse_keyless(changes: pa.Table) -> None:

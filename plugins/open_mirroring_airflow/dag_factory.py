@@ -10,21 +10,37 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule
 from open_mirroring.config import Mirror
 from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
-from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
+from open_mirroring_airflow.operators import (
+    ExtractOperator,
+    OpenMirroringSparkOperator,
+    PublishingOperator,
+    ReplayOperator,
+)
 from open_mirroring_airflow.retry_policy import retrying
-from open_mirroring_airflow.run_params import REREAD, TABLES, reread_param, tables_param
+from open_mirroring_airflow.run_params import REREAD, TABLES, letter_params, reread_param, tables_param
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.verdict import ReconcileOperator
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 """Before anything there may be to backfill; with ``catchup=False`` nothing runs because of it."""
 _DEEP_CHECK = "30 2 * * *"
+_MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 
 
 def build_dags(mirror: Mirror) -> list[DAG]:
-    """``<mirror>__initial_load`` (by hand), ``<mirror>__replicate`` (its schedule), ``<mirror>__reconcile`` (daily)."""
-    return [_initial_load(mirror), _replicate(mirror), _reconcile(mirror)]
+    """The DAGs ``<mirror>__<what>``.
+
+    ``initial_load`` and ``replay_dead_letters`` run by hand, ``replicate`` by the mirror's schedule, ``reconcile`` and
+    ``maintain`` daily.
+    """
+    return [
+        _initial_load(mirror),
+        _replicate(mirror),
+        _reconcile(mirror),
+        _replay_dead_letters(mirror),
+        _maintain(mirror),
+    ]
 
 
 def _replicate(mirror: Mirror) -> DAG:
@@ -63,6 +79,24 @@ def _initial_load(mirror: Mirror) -> DAG:
 def _reconcile(mirror: Mirror) -> DAG:
     with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
         OpenMirroringSparkOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+    return dag
+
+
+def _replay_dead_letters(mirror: Mirror) -> DAG:
+    params = letter_params(_sources(mirror))
+    docs = dag_docs.REPLAY_DEAD_LETTERS
+    with _dag(mirror, "replay_dead_letters", docs, None, params, allowed_run_types=["manual"]) as dag:
+        replay = ReplayOperator(task_id="replay", job="replay_dead_letters", pool=SPARK_POOL, **_of(mirror))
+        publish = PublishingOperator(
+            task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
+        )
+        replay >> publish >> _leaf(mirror)
+    return dag
+
+
+def _maintain(mirror: Mirror) -> DAG:
+    with _dag(mirror, "maintain", dag_docs.MAINTAIN, _MAINTENANCE, {}) as dag:
+        OpenMirroringSparkOperator(task_id="maintain", job="maintain", pool=SPARK_POOL, **_of(mirror))
     return dag
 
 
