@@ -102,6 +102,18 @@ class Maintenance(Section):
     audit_days: Positive = Field(default=400, description="Days for which the audit's entries are kept.")
 
 
+class Alerts(Section):
+    """Who is told when a run fails, or is late."""
+
+    connection: ConnectionName | None = Field(
+        default=None,
+        description="Name of the scheduler's http connection that messages are posted to. Unset: only the log.",
+    )
+    deadline_minutes: Positive | None = Field(
+        default=None, description="Minutes after which a replicating run that is not done is told. Unset: never."
+    )
+
+
 class Spark(Section):
     """How the Spark application is started by the scheduler."""
 
@@ -149,6 +161,7 @@ class Mirror(Section):
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
     publish: Publish = Field(default=Publish(), description="How files are cut.")
     maintenance: Maintenance = Field(default=Maintenance(), description="What is kept, and for how long.")
+    alerts: Alerts = Field(default=Alerts(), description="Who is told when a run fails, or is late.")
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
 
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule
+from airflow.sdk import DAG, AsyncCallback, CronDataIntervalTimetable, DeadlineAlert, DeadlineReference, TriggerRule
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
+from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
     ExtractOperator,
     OpenMirroringSparkOperator,
@@ -49,7 +50,8 @@ def _replicate(mirror: Mirror) -> DAG:
         TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
         REREAD: reread_param(),
     }
-    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params) as dag:
+    deadline = _deadline(mirror)
+    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params, deadline=deadline) as dag:
         extract = ExtractOperator(task_id="extract", job="extract_changes", pool=SPARK_POOL, **_of(mirror))
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
@@ -100,6 +102,21 @@ def _maintain(mirror: Mirror) -> DAG:
     return dag
 
 
+def _deadline(mirror: Mirror) -> DeadlineAlert | None:
+    minutes = mirror.alerts.deadline_minutes
+    if minutes is None:
+        return None
+    told = {
+        "mirror": mirror.name,
+        "event": "overdue",
+        "connection": mirror.alerts.connection,
+        "about": f"a run of {mirror.name}__replicate is not done {minutes} minutes after it was queued",
+    }
+    # From being queued on: the logical date of a run by hand or of a backfill says nothing of when it should be done.
+    reference, interval = DeadlineReference.DAGRUN_QUEUED_AT, timedelta(minutes=minutes)
+    return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=told))
+
+
 def _leaf(mirror: Mirror) -> ReconcileOperator:
     return ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE)
 
@@ -115,12 +132,16 @@ def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[st
         max_active_runs=1,
         params=params,
         tags=["open-mirroring", mirror.name],
-        default_args={"owner": _OWNER, **retrying()},
+        default_args={"owner": _OWNER, **retrying(), "on_failure_callback": _notifier(mirror)},
         doc_md=dag_docs.text(
             docs, mirror.name, zone_pool=zone_pool(mirror.name), gate_minutes=mirror.gate.timeout_minutes
         ),
         **kwargs,
     )
+
+
+def _notifier(mirror: Mirror) -> MirrorNotifier:
+    return MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
 
 
 def _of(mirror: Mirror) -> dict[str, str]:
