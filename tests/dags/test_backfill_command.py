@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.backfill import Backfill
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
@@ -65,6 +66,8 @@ def execute(run_id: str) -> tuple[str, dict[str, str]]:
     dag = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"]
     with patch("airflow.models.dagrun.get_or_create_dagrun", existing):
         run = dag.test(logical_date=logical_date)
+    with create_session() as session:  # as the scheduler does when all runs of a backfill are done
+        session.execute(sa.update(Backfill).values(completed_at=datetime.now(UTC)))
     return run.state, {instance.task_id: instance.state for instance in run.get_task_instances()}
 
 
