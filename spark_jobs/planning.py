@@ -24,7 +24,7 @@ from spark_jobs.certain_keys import certain_keys
 from spark_jobs.change_log_schema import UPDATE
 from spark_jobs.moved_rows import MovedRows, Read, place_of
 from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
-from spark_jobs.table_plan import Identity, PlanStop, TablePlan, arrived, eligible, in_set, late_keys
+from spark_jobs.table_plan import Identity, PlanStop, TablePlan, arrived, eligible, in_set, late_keys, refuse_late
 from spark_jobs.transaction_cut import published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
@@ -62,10 +62,11 @@ def plan_table(
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04).
+            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05).
     """
     floor = "" if plan.highest is None else plan.highest.order
     changes = eligible(plan, new)
+    refuse_late(plan, changes)
     if plan.cut is None:
         result = _Result(plan, new.num_rows)
         result.counts["in_load"] = new.num_rows - changes.num_rows

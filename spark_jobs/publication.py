@@ -58,6 +58,7 @@ class Preparation:
         contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
         lists = self._reader.column_lists(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
+        horizons = self._reader.horizons(state for state, _ in tables)
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
             ordinals = epochs.get(state.id, {})
@@ -67,6 +68,7 @@ class Preparation:
                 schema, types = self._schema(state, lists.get(state.id, []))
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, schema, types, known)
+                plan = replace(plan, horizon=horizons.get(state.id))
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LOAD_EPOCH, LogPosition, not_above, position_order
 from spark_jobs.change_log_schema import INSERT
 from spark_jobs.moved_rows import Read
@@ -34,6 +35,7 @@ class TablePlan:
         cut: where transactions are held back, which positions are published; None: all.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
+        horizon: the log may lack changes of this transaction and earlier ones.
     """
 
     table_id: str
@@ -52,6 +54,7 @@ class TablePlan:
     completing: bool = False
     cut: Cut | None = None
     stream_epoch: int = 0
+    horizon: TableHorizon | None = None
 
 
 class PlanStop(Exception):
@@ -82,6 +85,24 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
         return changes
     since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
     return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
+
+
+def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
+    """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
+
+    Raises:
+        PlanStop: ``LATE_BELOW_HORIZON``.
+    """
+    if plan.horizon is None or not changes.num_rows:
+        return
+    oldest = pc.min(changes["order"]).as_py()
+    # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
+    if oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+        raise PlanStop(
+            "LATE_BELOW_HORIZON",
+            f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "
+            "under which the log is no longer complete",
+        )
 
 
 def _refuse_keyless(changes: pa.Table) -> None:

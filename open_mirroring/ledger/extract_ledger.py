@@ -132,6 +132,15 @@ class ExtractLedger:
                 return Lost()
             return Owned(self._read(db))
 
+    def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
+        """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
+        rows = [
+            {"mirror": self._mirror, "name": name, "first": first, "end": end, "seen_at": _now()}
+            for name, (first, end) in offsets.items()
+        ]
+        with self._engine.begin() as db:
+            upsert(db, t.source_offsets, rows, keys=["mirror", "name"], update=["first", "end", "seen_at"])
+
     def stop_table(self, source: str, code: str, what: str) -> None:
         """Stop one table whose changes cannot be read as they are; nothing if it is stopped already."""
         c = t.mirrored_table.c
