@@ -19,8 +19,8 @@ from open_mirroring.ledger.reading import BatchContents, Publication, PublishedF
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
 """What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""
-TAKEN = ("changes", "released")
-"""The changes of a publication's batches, and those that had waited for the end of their transactions."""
+TAKEN = ("changes", "released", "renewed")
+"""The changes of a publication's batches, those that had waited, and rows that are published again, completed anew."""
 
 _ROWS = {"changes": "published", "load": "loaded"}
 _PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20

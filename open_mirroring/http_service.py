@@ -201,8 +201,8 @@ class HttpService:
             if into is None:
                 return Answer(response.status, response.headers, response.data)
             return _received(response, into)
-        except urllib3.exceptions.HTTPError as error:
-            # Its text holds the address with its query: only the kind of failure is told.
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            # Its text holds the address with its query, or a header: only the kind of failure is told.
             return Said(type(error).__name__)
 
     def _said(self, outcome: Answer | Said) -> Said:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from open_mirroring import verdicts as v
@@ -72,6 +72,7 @@ class LogRecord:
         manifests: what was sealed, by committed batch.
         contents: per mirrored table what its committed batches hold.
         waiting: the batch since which each open split message waits, by its identity.
+        dropped: the log need not hold the batches up to this one any more.
     """
 
     committed: int
@@ -79,6 +80,14 @@ class LogRecord:
     manifests: Mapping[int, Manifest]
     contents: Mapping[str, Sequence[BatchContents]]
     waiting: Mapping[str, int]
+    dropped: int = 0
+
+    @property
+    def kept(self) -> LogRecord:
+        """The record of the batches that the log has to hold."""
+        manifests = {number: manifest for number, manifest in self.manifests.items() if number > self.dropped}
+        contents = {s: [part for part in parts if part.batch > self.dropped] for s, parts in self.contents.items()}
+        return replace(self, manifests=manifests, contents=contents)
 
 
 _Bounds = tuple[int, str, str]
@@ -92,7 +101,8 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
     """
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
-    _check_manifests(record, whole, tables)
+    kept = record.kept
+    _check_manifests(kept, whole, tables)
     if log.unreadable:
         whole.add(v.LOG_UNREADABLE, log.unreadable)
     else:
@@ -101,17 +111,17 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
             whole.add(
                 v.LOG_UNKNOWN_BATCH, f"the log holds the batches {unknown[:10]}, the ledger ends at {record.newest}"
             )
-        committed = [count for count in log.counts if 1 <= count.batch <= record.committed]
-        _check_changes(record, committed, whole, tables)
-        _check_other_rows(record, committed, whole)
+        committed = [count for count in log.counts if record.dropped < count.batch <= record.committed]
+        _check_changes(kept, committed, whole, tables)
+        _check_other_rows(kept, committed, whole)
         _check_pieces(record, log.pieces, whole)
-        _check_files(record, log.files, whole)
+        _check_files(kept, log.files, whole)
     return [finding for problems in (*tables.values(), whole) for finding in problems.findings()]
 
 
 def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Problems]) -> None:
     """The ledger against itself: no batch left out, messages add up, contents are those of the sealed files."""
-    missing = sorted(set(range(1, record.committed + 1)) - record.manifests.keys())
+    missing = sorted(set(range(record.dropped + 1, record.committed + 1)) - record.manifests.keys())
     if missing:
         whole.add(v.LOG_MISSING_BATCH, f"the ledger has no record of the committed batches {missing[:10]}")
     for batch, manifest in sorted(record.manifests.items()):
@@ -209,8 +219,8 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
             whole.add(v.LOG_FILES_DIFFER, f"{text} {sealed[path].rows} and {sealed[path].size}")
     for path in sorted(files.keys() - sealed.keys()):
         number = path.rpartition("/")[2].partition("-")[0]
-        # A batch that was committed after the ledger was read is not ours to judge yet.
-        if not number.isdigit() or not record.committed < int(number) <= record.newest:
+        # A batch that was committed after the ledger was read is not ours to judge yet; one that is dropped may go.
+        if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
             whole.add(v.LOG_FILES_DIFFER, f"{path} is part of the log and was never sealed")
 
 

@@ -11,7 +11,7 @@ Inside an epoch a position is written ``major:minor:sub``. Arrival, file order a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.errors import TerminalError
@@ -19,6 +19,7 @@ from open_mirroring.errors import TerminalError
 KEY_BUCKETS = 64
 """Changes are spread over this many buckets by key, so that a large table can be published side by side."""
 
+_ORDINAL_DIGITS = 6
 LOAD_EPOCH, LOAD_ORDINAL = "(initial load)", -1
 """The incarnation of loaded rows that are in the log: below every stream of their table."""
 
@@ -74,7 +75,19 @@ def position_order(epoch: int, text: str) -> str:
     *text* is a position inside its epoch, or only its ``major``: that sorts below every change of this transaction and
     above those of all before it.
     """
-    return f"{epoch:06d}:{text}"
+    return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
+
+
+def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
+    """Per incarnation the text from which on its changes are at or above a place over all of them; others are below."""
+    ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
+    return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}
+
+
+def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
+    """Per incarnation the text up to which its changes are at or below a place over all of them; None: all are."""
+    ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
+    return {epoch: text if at == ordinal else None for epoch, at in ordinals.items() if at <= ordinal}
 
 
 def encode_key(values: Sequence[str]) -> str:

@@ -19,12 +19,14 @@ at all, so the target shows no part of one (I4).
 
 Where events carry only what changed (G-04), what decides a key is a *row*: that of its newest change, completed by the
 changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
-complete another row without being the newest itself.
+complete another row without being the newest itself. A row that changed its key is completed from the changes of its
+old key, so a late one of these may show the row at its new key in another light.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.log_position import LogPosition
@@ -34,12 +36,24 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 Row = Mapping[str, str | None]
 
 
+class Left(NamedTuple):
+    """The key that a row had before a key change: its changes before that one, newest first, one for each position.
+
+    *before* is the row as the half that leaves the key tells it, *position* the place of that half.
+    """
+
+    position: LogPosition
+    before: Row | None
+    changes: Sequence[Logged]
+
+
 class Logged(NamedTuple):
     """One logged change of a key.
 
     *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
     it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
-    of *after* are to be read, column by column, where a row may be put together from several changes.
+    of *after* are to be read, column by column, where a row may be put together from several changes. *left* is the key
+    that the row had before, where this change gave it another one and tells only a part of it.
     """
 
     batch: int
@@ -50,6 +64,7 @@ class Logged(NamedTuple):
     handle: int = -1
     whole: bool = True
     types: Mapping[str, str] | None = None
+    left: Left | None = None
 
 
 class KeyPlan(NamedTuple):
@@ -62,6 +77,7 @@ class KeyPlan(NamedTuple):
         duplicates: new changes that repeat an identity already logged.
         superseded: new changes that are older than what the target has.
         compacted: new changes that are older than another one that is published now.
+        renewed: 1 if what is published is no new change, but an old one that new changes show in another light.
     """
 
     publish: Logged | None
@@ -70,6 +86,7 @@ class KeyPlan(NamedTuple):
     duplicates: int = 0
     superseded: int = 0
     compacted: int = 0
+    renewed: int = 0
 
 
 def plan_key(
@@ -81,8 +98,8 @@ def plan_key(
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
     New is what lies in batches above *published_batch* or above *published_position*; of equal positions the earliest
-    batch counts. The new changes are accounted for completely: 1 if published, plus duplicates, superseded and
-    compacted, plus the new ones among *untypable*.
+    batch counts. The new changes are accounted for completely: with renewed they are 1 if published, plus duplicates,
+    superseded and compacted, plus the new ones among *untypable*.
 
     Args:
         changes: all logged changes of the key, dead letters among them.
@@ -110,33 +127,76 @@ def plan_key(
         else:
             unique.append(change)
     fresh = sum(is_new(change) and change.position not in untypable for change in unique)
-    newest = _deciding(unique, untypable)
-    had = _deciding([change for change in unique if not is_new(change)], untypable)
+    newest = _deciding(unique, untypable, lambda _: True)
+    had = _deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
     if newest.after is not None and not newest.whole:
         return KeyPlan(None, incomplete=newest)
-    return KeyPlan(newest, duplicates=duplicates, compacted=fresh - 1)
+    return KeyPlan(newest, duplicates=duplicates, compacted=max(0, fresh - 1), renewed=int(not fresh))
 
 
-def _deciding(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
+def _deciding(
+    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
+) -> Logged | None:
     """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
-    decided: Logged | None = None
-    while (newest := newest_effective(changes)) is not None:
-        if newest.position in untypable:
-            changes = [change for change in changes if change is not newest]
-            continue
-        if decided is None:
-            decided = newest
-        elif newest.after is None or decided.after is None:
-            break
-        else:
-            types = {**(newest.types or {}), **(decided.types or {})}
-            decided = decided._replace(after={**newest.after, **decided.after}, whole=newest.whole, types=types)
-        if decided.after is None or decided.whole:
-            break
-        changes = [change for change in changes if change.position < newest.position]
-    return decided
+    if any(change.after is not None and not change.whole for change in changes):
+        changes = _with_rows(changes, untypable, is_held)
+    return _standing(changes, untypable)
+
+
+def _standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
+    while (newest := newest_effective(changes)) is not None and newest.position in untypable:
+        changes = [change for change in changes if change is not newest]
+    return newest
+
+
+def _with_rows(
+    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
+) -> Sequence[Logged]:
+    """The changes with the row that each of them leaves, as far as those before it tell.
+
+    A row that had another key before is completed from the changes of that key, as far as the set in question holds
+    them (*is_held*), and never from what stood at its new key.
+    """
+    told: deque[Logged] = deque()
+    for change in reversed(changes):
+        if change.after is not None and not change.whole:
+            row = _standing(list(told), untypable) if change.left is None else _row_that_left(change.left, is_held)
+            change = change if row is None or row.after is None else _completed(change, row)
+        told.appendleft(change)
+    return list(told)
+
+
+def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
+    """Changes newest first, of those at one position the one of the earliest batch."""
+    unique: dict[LogPosition, Logged] = {}
+    for change in sorted(changes, key=lambda change: change.batch, reverse=True):
+        unique[change.position] = change
+    return sorted(unique.values(), key=lambda change: change.position, reverse=True)
+
+
+def _completed(change: Logged, earlier: Logged) -> Logged:
+    """A change that tells a part of its row, together with an earlier one of that row."""
+    after = {**(earlier.after or {}), **(change.after or {})}
+    types = {**(earlier.types or {}), **(change.types or {})}
+    return change._replace(after=after, whole=earlier.whole, types=types)
+
+
+def _row_that_left(left: Left, is_held: Callable[[Logged], bool]) -> Logged | None:
+    """The row that a key change took along; None where nobody tells which one it was.
+
+    When two rows swap their keys, the one that leaves a key may have been there before the one that took it in the same
+    transaction (G-03): then only the old image tells them apart.
+    """
+    known = [change for change in left.changes if is_held(change)]
+    standing = [_deciding(known, (), is_held)]
+    if known and known[0].position.transaction == left.position.transaction:
+        before = [change for change in known if change.position.transaction != left.position.transaction]
+        standing.append(_deciding(before, (), is_held))
+        standing = [row for row in standing if row is not None and row.after and _is_row(left.before, row.after)]
+    rows = [row for row in standing if row is not None and row.after is not None]
+    return rows[0] if len(rows) == 1 or (rows and all(row.after == rows[0].after for row in rows)) else None
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:

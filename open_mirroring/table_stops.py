@@ -41,6 +41,8 @@ WAYS_OUT = {
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
+    "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
+    f"happen again; whether it is still the newest of its key is not known: {RESET}",
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
     "after that load ended at the source",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",

@@ -141,6 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     back.add_argument("--to", dest="end", required=True, metavar="MOMENT", help="its end, excluded")
     back.add_argument("--reread", action="store_true", help="read again what was read of it before")
     commands.working("reconcile", "working:reconcile", "check every file, row and digest")
+    about = "move the horizon, drop the log below it, sweep what nothing refers to"
+    commands.reporting("maintain", "working:maintain", about)
     commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")
     letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
     letters.add_argument("--limit", type=_positive, default=50, metavar="N", help="the newest N (default 50)")

@@ -86,6 +86,7 @@ class _Points:
 
     def _new(self) -> Scope:
         found = self._find()
+        self._driver.ledger.record_offsets(found.offsets)
         self._waiting = found.waiting
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)

@@ -24,7 +24,7 @@ from open_mirroring.inspection import declare_tables, inspect_mirror
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.verdicts import LOAD_PENDING, Verdict
+from open_mirroring.verdicts import BACKLOG, LOAD_PENDING, Verdict
 from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of
@@ -47,8 +47,12 @@ class Loaded(NamedTuple):
     stopped: Mapping[str, str]
 
 
-def load(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Loaded:
+def load(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None, *, mirroring: bool = True
+) -> Loaded:
     """Load every table (of *only*, if given) that has an initial load and is not loaded yet.
+
+    Without *mirroring* nothing is applied at the target until all is loaded (F-42), so no backlog holds a table.
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN`` for a name in *only* that the mirror does not have.
@@ -64,6 +68,7 @@ def load(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
     reader = LedgerReader(ledger, mirror.name)
     before = {s: t for s, t in reader.tables().items() if t.load_state == "pending" and (only is None or s in only)}
     findings = inspect_mirror(mirror, ledger) if before else {}
+    passed_over = {LOAD_PENDING} if mirroring else {LOAD_PENDING, BACKLOG}
     held: dict[str, str] = {}
     failed: dict[str, MirroringError] = {}
     stopped: dict[str, str] = {}
@@ -72,7 +77,7 @@ def load(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str
         finding = findings[source]
         if finding.verdict is Verdict.STOP:
             stopped[source] = f"{finding.code}: {finding.what}"
-        elif finding.verdict is Verdict.HOLD and finding.code != LOAD_PENDING:
+        elif finding.verdict is Verdict.HOLD and finding.code not in passed_over:
             held[source] = f"{finding.code}: {finding.what}"
         elif error := _bind(mirror, declared[source], before[source], LoadLedger(ledger, mirror.name), spark):
             failed[source] = error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,61 +17,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.log_position import LOAD_EPOCH, LogPosition, position_order
-from open_mirroring.planning import Logged, plan_key
+from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.log_position import LogPosition
+from open_mirroring.planning import Left, Logged, first_of_each, plan_key
 from spark_jobs.certain_keys import certain_keys
-from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.change_log_schema import UPDATE
+from spark_jobs.moved_rows import MovedRows, Read, place_of
 from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
-from spark_jobs.transaction_cut import Cut, published, take
+from spark_jobs.table_plan import Identity, PlanStop, TablePlan, arrived, eligible, in_set, late_keys, refuse_late
+from spark_jobs.transaction_cut import published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
-Identity = tuple[str, str, str | None]
-"""Epoch, position text and key of a change."""
-
-
-@dataclass(frozen=True)
-class TablePlan:
-    """What a worker must know to plan one table, or some key buckets of it.
-
-    Attributes:
-        batch_from: the batch the target has; changes of later batches are new.
-        history_files: earlier log files that may hold changes as new as the oldest new one.
-        highest: highest position among the changes up to *batch_from*; None when there is none.
-        epochs: ordinal of every stream incarnation the ledger knows.
-        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
-            ordinal *stream_epoch*, and all of earlier ones.
-        rejected: changes that are dead letters already, and so no changes.
-        types: source type of every known column.
-        cut: where transactions are held back, which positions are published; None: all.
-        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
-            *history_files* are all that hold the table.
-    """
-
-    table_id: str
-    source: str
-    keys: tuple[str, ...]
-    batch_from: int
-    new_files: tuple[str, ...]
-    history_files: tuple[str, ...]
-    highest: LogPosition | None
-    epochs: Mapping[str, int]
-    stream_from: str | None
-    rejected: frozenset[Identity]
-    columns: tuple[LandingColumn, ...]
-    types: Mapping[str, str]
-    buckets: tuple[int, int] = (-1, 64)
-    completing: bool = False
-    cut: Cut | None = None
-    stream_epoch: int = 0
+__all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
 
 
 class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
-    *counts* add up: changes + released = published + compacted + duplicates + superseded + in_load + rejected + waiting
-    (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the ledger
-    records them.
+    *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
+    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
+    ledger records them.
     """
 
     rows: pa.Table
@@ -81,15 +45,9 @@ class PlannedRows(NamedTuple):
     rejected: list[dict[str, Any]]
 
 
-class PlanStop(Exception):
-    """The table cannot be published as it is: a stable code and what was found."""
-
-    def __init__(self, code: str, what: str) -> None:
-        super().__init__(code, what)
-        self.code, self.what = code, what
-
-
-def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
+def plan_table(
+    plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table], read_any: Read | None = None
+) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
@@ -99,24 +57,32 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
         plan: the table and what is known of it.
         new: the table's changes in the new batches; where transactions are held back, those that waited too.
         read_history: given keys, their changes in *history_files*.
+        read_any: given a condition, the changes of all files, whatever their key bucket, that fulfil it; for rows that
+            carry only what changed and may have changed their keys.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04).
+            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05).
     """
     floor = "" if plan.highest is None else plan.highest.order
-    changes = _eligible(plan, new)
+    changes = eligible(plan, new)
+    refuse_late(plan, changes)
     if plan.cut is None:
         result = _Result(plan, new.num_rows)
         result.counts["in_load"] = new.num_rows - changes.num_rows
     else:
         floor = min(floor, plan.cut.position_from)
-        result = _Result(plan, _arrived(plan, new))
-        result.counts["in_load"] = _arrived(plan, new) - _arrived(plan, changes)
+        result = _Result(plan, arrived(plan, new))
+        result.counts["in_load"] = arrived(plan, new) - arrived(plan, changes)
         changes, result.counts["released"], result.counts["waiting"] = take(plan.cut, plan.batch_from, changes)
     uncertain = {key for _, _, key in plan.rejected if key is not None}
+    renewed: set[str] = set()
     if plan.completing:
         uncertain |= partial_keys(changes, plan.types)
+        if read_any is not None:
+            result.moved = MovedRows(lambda condition: in_set(plan, read_any(condition)), plan.types)
+            renewed = result.moved.destinations(late_keys(plan, read_any, floor), plan.buckets)
+            uncertain |= renewed
     certain = certain_keys(changes, floor, uncertain)
     winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
     failed = result.take(winners)
@@ -124,9 +90,9 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     logged, repeated = (int(numbers.sum()) for numbers in counted)
     result.counts["duplicates"] += repeated
     result.counts["compacted"] += logged - repeated - len(counted[0])
-    pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
+    pending = certain.doubtful | renewed | {winners["key"][at].as_py() for at in failed}
     if pending:
-        history = _eligible(plan, read_history(sorted(pending)))
+        history = eligible(plan, read_history(sorted(pending)))
         history = history if plan.cut is None else published(plan.cut, history)
         known = pa.concat_tables([_of_keys(changes, pending), history])
         while pending:
@@ -145,6 +111,7 @@ class _Result:
         self._rows: list[pa.Table] = []
         self._bounds: list[str] = []
         self.counts: Counter[str] = Counter(changes=logged)
+        self.moved: MovedRows | None = None
 
     def take(self, winners: pa.Table) -> list[int]:
         """Type and keep winners; the indexes of those that could not be typed."""
@@ -171,8 +138,11 @@ class _Result:
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
-        for at, line in enumerate(chosen.to_pylist()):
-            logged = _logged(line, at, self._plan)
+        lines = chosen.to_pylist()
+        if self.moved is not None:
+            self.moved.learn(lines)
+        for at, line in enumerate(lines):
+            logged = _logged(line, at, self._plan, self.moved)
             by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
@@ -190,6 +160,7 @@ class _Result:
                 duplicates=decided.duplicates,
                 superseded=decided.superseded,
                 compacted=decided.compacted,
+                renewed=decided.renewed,
             )
             if decided.publish is not None:
                 if decided.publish.after is not by_handle[decided.publish.handle].after:
@@ -224,13 +195,22 @@ def _identity(line: Mapping[str, Any]) -> Identity:
     return (line["epoch"], line["pos"], line["key"])
 
 
-def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
+def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: MovedRows | None) -> Logged:
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
     types = types_of(line["cols"]) if plan.completing and after is not None else None
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types)
+    left = None
+    if moved is not None and not whole and place_of(line) in moved.leaving:
+        half = moved.leaving[place_of(line)]
+        told = None if half["before"] is None else msgspec.json.decode(half["before"])
+        leaving = position._replace(sub=0)
+        earlier = [
+            _logged(other, -1, plan, moved) for other in moved.lines[half["key"]] if other["order"] < half["order"]
+        ]
+        left = Left(leaving, told, first_of_each(earlier))
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
 
 
 def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -247,42 +227,6 @@ def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
         "ROW_INCOMPLETE",
         f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
-
-
-def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
-    epochs = changes["epoch"].combine_chunks().dictionary_encode()
-    # Tables are read together and share a dictionary: it may name streams that only another one has.
-    spelled = epochs.dictionary.to_pylist()
-    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
-    if unknown:
-        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
-    if not plan.keys:
-        _refuse_keyless(changes)
-    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
-    prefix = names.take(epochs.indices)
-    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
-    if not plan.keys:
-        # Without a key every change is a row of its own: its place in the order stands for the key.
-        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
-    if plan.stream_from is None:
-        return changes
-    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
-    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
-
-
-def _refuse_keyless(changes: pa.Table) -> None:
-    other = changes.filter(pc.not_equal(changes["op"], INSERT))
-    if other.num_rows:
-        line = other.slice(0, 1).to_pylist()[0]
-        raise PlanStop(
-            "KEYLESS_CHANGE",
-            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
-        )
-
-
-def _arrived(plan: TablePlan, changes: pa.Table) -> int:
-    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
 
 
 def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:

@@ -17,8 +17,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
-from open_mirroring.ledger.unpublished import Unpublished, reaching, unpublished
-from open_mirroring.log_position import LogPosition, position_order
+from open_mirroring.ledger.unpublished import Unpublished, unpublished
+from open_mirroring.log_position import LogPosition, not_below, position_order
 from open_mirroring.publishing import Intent
 from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
@@ -58,6 +58,7 @@ class Preparation:
         contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
         lists = self._reader.column_lists(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
+        horizons = self._reader.horizons(state for state, _ in tables)
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
             ordinals = epochs.get(state.id, {})
@@ -67,6 +68,7 @@ class Preparation:
                 schema, types = self._schema(state, lists.get(state.id, []))
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, schema, types, known)
+                plan = replace(plan, horizon=horizons.get(state.id))
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue
@@ -159,7 +161,7 @@ class Preparation:
         if not highest:
             return None, ()
         lowest = min(_transactions(new, epochs, start))
-        reached = dict.fromkeys(highest, "") if whole else reaching(lowest, epochs)
+        reached = dict.fromkeys(highest, "") if whole else not_below(lowest, epochs)
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
         history = self._reader.history(source, batch_from, reached)
         if start is not None:

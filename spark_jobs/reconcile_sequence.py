@@ -30,6 +30,7 @@ from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
+from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.log_check import LogRecord, check_log
@@ -115,6 +116,7 @@ class _Known:
     manifests: Mapping[int, Manifest]
     contents: Mapping[str, Sequence[BatchContents]]
     waiting: Mapping[str, int]
+    dropped: int
 
 
 def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
@@ -126,7 +128,9 @@ def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
         records = {source: _table(mirror, reader, state, contents[source]) for source, state in states.items()}
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         waiting = {fragment.identity: fragment.since_batch for fragment in fragments}
-        known = _Known(committed, states, records, reader.manifests(), contents, waiting)
+        horizon = mirror_horizon(ledger, mirror.name)
+        dropped = 0 if horizon is None else horizon.dropped
+        known = _Known(committed, states, records, reader.manifests(), contents, waiting, dropped)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
             return known
     raise TransientError("TABLE_BUSY", "the ledger kept changing while it was read", way_out="try again")
@@ -153,7 +157,8 @@ def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known:
     # Read after the log: what it holds beyond this was never given out by this ledger.
     now = reader.mirror()
     newest = max(now.committed, now.open_batch or 0)
-    return check_log(LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting), state)
+    record = LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting, known.dropped)
+    return check_log(record, state)
 
 
 def _read_files(

@@ -84,7 +84,8 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
                     new = new.filter(rows_of(plan.cut, footer.batch_from))
                 elif pc.all(is_new).as_py() is False:
                     new = new.filter(is_new)
-                planned = plan_table(plan, new, _History(task.log_root, plan))
+                history = _History(task.log_root, plan)
+                planned = plan_table(plan, new, history, history.any)
             except PlanStop as stop:
                 staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
                 creations.append([])
@@ -105,6 +106,11 @@ class _History:
     def __init__(self, log_root: Path, plan: TablePlan) -> None:
         self._files = [str(log_root / file) for file in plan.history_files]
         self._plan = plan
+        self._all = sorted({str(log_root / file) for file in (*plan.history_files, *plan.new_files)})
+
+    def any(self, condition: pc.Expression) -> pa.Table:
+        """The changes that fulfil a condition, new ones included, whatever their key bucket."""
+        return read_history(self._all, self._plan.source, condition)
 
     def __call__(self, keys: Sequence[str]) -> pa.Table:
         if self._plan.keys:

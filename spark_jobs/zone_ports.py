@@ -55,7 +55,7 @@ class ZonePorts:
             case protocol.Probe(place, number, file):
                 return self._probe(folder, place, number, file)
             case protocol.Sweep(generation, confirmed):
-                self._sweep(folder, generation, confirmed)
+                sweep_staging(self._store, folder, generation, confirmed)
                 return protocol.Answered()
             case _:
                 raise ValueError(f"{request} is no request to a store")
@@ -92,12 +92,20 @@ class ZonePorts:
                 return None  # not a file of ours: the protocol stops with what it sees, CONFLICT
         return None if footer is None else footer.digest
 
-    def _sweep(self, folder: str, generation: int, confirmed: int) -> None:
-        for info in self._store.list(layout.staging_folder(folder, generation)):
-            # What a crash left of an object begins with the object's name, so that it is swept like the object.
-            first_number = info.path.rpartition("/")[2].partition(".")[0]
-            if first_number.isascii() and first_number.isdigit() and int(first_number) <= confirmed:
-                self._store.delete(info.path)
+
+def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirmed: int) -> int:
+    """Remove staged objects of numbers up to *confirmed*, which nobody renames again; how many there were.
+
+    Any later number may belong to an intent that is open, or is about to be.
+    """
+    swept = 0
+    for info in store.list(layout.staging_folder(folder, generation)):
+        # What a crash left of an object begins with the object's name, so that it is swept like the object.
+        first_number = info.path.rpartition("/")[2].partition(".")[0]
+        if first_number.isascii() and first_number.isdigit() and int(first_number) <= confirmed:
+            store.delete(info.path)
+            swept += 1
+    return swept
 
 
 def _names_keys(metadata: Content | None, keys: tuple[str, ...]) -> bool:

@@ -60,6 +60,29 @@ class Publish(Section):
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
 
 
+class Maintenance(Section):
+    """What is kept, and for how long."""
+
+    keep_days: Positive = Field(
+        default=30,
+        description="Days for which the change log can be compared with, and the source read again; a change that "
+        "arrives later stops its table.",
+    )
+    audit_days: Positive = Field(default=400, description="Days for which the audit's entries are kept.")
+
+
+class Alerts(Section):
+    """Who is told when a run fails, or is late."""
+
+    connection: ConnectionName | None = Field(
+        default=None,
+        description="Name of the scheduler's http connection that messages are posted to. Unset: only the log.",
+    )
+    deadline_minutes: Positive | None = Field(
+        default=None, description="Minutes after which a replicating run that is not done is told. Unset: never."
+    )
+
+
 class Spark(Section):
     """How the Spark application is started by the scheduler."""
 
@@ -112,6 +135,8 @@ class Mirror(Section):
     )
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
     publish: Publish = Field(default=Publish(), description="How files are cut.")
+    maintenance: Maintenance = Field(default=Maintenance(), description="What is kept, and for how long.")
+    alerts: Alerts = Field(default=Alerts(), description="Who is told when a run fails, or is late.")
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
 
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))

@@ -10,8 +10,8 @@ Properties; *OneLake parity and integration* (ignored headers are named in ``x-m
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -77,17 +77,25 @@ class OneLakeStore:
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
         """A copy in a temporary file, gone afterwards."""
-        descriptor, name = tempfile.mkstemp(prefix="open_mirroring-")
+        with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+            local = Path(scratch) / "fetched"
+            yield local if self._download(path, local) else None
+
+    def _download(self, path: str, local: Path) -> bool:
         try:
-            with open(descriptor, "wb") as local:
-                answer = self._calls.send("GET", path, into=local)
-            if self._calls.is_missing(answer):
-                yield None
-                return
-            self._calls.expect(answer, 200, path)
-            yield Path(name)
-        finally:
-            os.unlink(name)
+            with local.open("wb") as file:
+                answer = self._calls.send("GET", path, into=file)
+        except OSError as error:
+            raise TransientError(
+                "DISK_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "STORE_IO",
+                f"a copy cannot be written: {error.strerror or error}",
+                where=path,
+                way_out="free space where temporary files go, or set TMPDIR; the next run goes on",
+            ) from error
+        if self._calls.is_missing(answer):
+            return False
+        self._calls.expect(answer, 200, path)
+        return True
 
     def stat(self, path: str) -> ObjectInfo | None:
         """A point read: the object as it is now, None when it is not there."""

@@ -21,6 +21,7 @@ NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
     "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
     "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
+    "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
     "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.reset_record import ResetRecord
+from open_mirroring.ledger.reset_record import is_dropping
 from open_mirroring.table_stops import DROP, LOAD_NEEDED, RESET
 
 
@@ -52,7 +52,7 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             if row is None:
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
-            elif (row.folder, row.keys) != (declared.folder, declared.keys_text) and not _drops(row):
+            elif (row.folder, row.keys) != (declared.folder, declared.keys_text) and not is_dropping(row.reset):
                 raise TerminalError(
                     "TABLE_REDECLARED",
                     f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
@@ -89,7 +89,7 @@ def newest_batch(db: Connection, mirror: str) -> int:
 
 
 def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -> None:
-    gone = sorted(source for source, row in known.items() if source not in declared and not _drops(row))
+    gone = sorted(source for source, row in known.items() if source not in declared and not is_dropping(row.reset))
     if gone:
         raise TerminalError(
             "TABLE_UNDECLARED",
@@ -131,8 +131,3 @@ def newest_epoch(db: Connection, table_id: str) -> int:
     """The highest ordinal among the stream incarnations of a table; 0 before the first."""
     c = t.stream_epoch.c
     return db.scalar(sa.select(sa.func.max(c.ordinal)).where(c.table_id == table_id)) or 0
-
-
-def _drops(row: Any) -> bool:
-    reset = ResetRecord.of(row.reset)
-    return reset is not None and reset.drops

@@ -24,6 +24,7 @@ from open_mirroring.ledger.manifest import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.ledger.reset_record import is_dropping
 from open_mirroring.ledger.upsert import upsert
 
 __all__ = [
@@ -131,6 +132,15 @@ class ExtractLedger:
                 return Lost()
             return Owned(self._read(db))
 
+    def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
+        """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
+        rows = [
+            {"mirror": self._mirror, "name": name, "first": first, "end": end, "seen_at": _now()}
+            for name, (first, end) in offsets.items()
+        ]
+        with self._engine.begin() as db:
+            upsert(db, t.source_offsets, rows, keys=["mirror", "name"], update=["first", "end", "seen_at"])
+
     def stop_table(self, source: str, code: str, what: str) -> None:
         """Stop one table whose changes cannot be read as they are; nothing if it is stopped already."""
         c = t.mirrored_table.c
@@ -205,8 +215,10 @@ class ExtractLedger:
         Whoever read the mirror file before that reset must not log by the old key in a batch that was bound after it.
         """
         c = t.mirrored_table.c
-        known = db.execute(sa.select(c.source, c["keys"]).where(c.mirror == self._mirror)).tuples()
-        changed = [s for s, keys in known if s in self._keys and tuple(json.loads(keys)) != tuple(self._keys[s])]
+        rows = db.execute(sa.select(c.source, c["keys"], c.reset).where(c.mirror == self._mirror)).tuples()
+        # Of a table that is being dropped nothing that was logged will count, should it come back.
+        known = {source: json.loads(keys) for source, keys, reset in rows if not is_dropping(reset)}
+        changed = [source for source, keys in self._keys.items() if known.get(source, [*keys]) != [*keys]]
         if changed:
             raise TerminalError(
                 "TABLE_REDECLARED",

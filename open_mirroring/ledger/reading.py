@@ -15,6 +15,7 @@ from open_mirroring.complete_position import Completeness
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.ledger.horizon import TableHorizon, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.publishing import TableRow
@@ -228,6 +229,10 @@ class LedgerReader:
                 found.setdefault(row.table_id, []).append(dict(row._mapping))
         return found
 
+    def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
+        """Per table H, as far as maintenance has set it."""
+        return table_horizons(self._engine, {table.id: table.row.generation for table in tables})
+
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
         """Confirmed files of a table above a number, in order."""
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
@@ -285,6 +290,13 @@ class LedgerReader:
                 (number, json.loads(manifest)["counts"], at)
                 for number, manifest, at in db.execute(query.order_by(c.number)).tuples()
             ]
+
+    def batch_times(self) -> list[tuple[int, datetime, datetime]]:
+        """Every committed batch in order: number, when it was bound, when it was committed."""
+        c = t.log_batch.c
+        query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
+        with self._engine.connect() as db:
+            return [tuple(row) for row in db.execute(query)]
 
     def manifests(self) -> dict[int, Manifest]:
         """What was sealed for every committed batch."""

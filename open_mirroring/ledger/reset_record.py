@@ -52,3 +52,9 @@ class ResetRecord:
     def __str__(self) -> str:
         kind = "drop" if self.drops else "reload"
         return f"{kind} asked for by {self.who} at {self.begun:%Y-%m-%d %H:%M} UTC ({self.why}): {self.stage.value}"
+
+
+def is_dropping(text: str | None) -> bool:
+    """Whether the ledger's text is that of a reset after which the table does not come back."""
+    reset = ResetRecord.of(text)
+    return reset is not None and reset.drops

@@ -318,3 +318,15 @@ table_horizon = Table(
     Column("ordinal", Integer, nullable=False),
     Column("major", String(200), nullable=False),
 )
+
+# What a broker had of each partition when it was looked at last: how far reading is behind, and ahead of retention.
+source_offsets = Table(
+    "source_offsets",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("name", String(1000), primary_key=True),
+    # First offset that retention has left, and the one behind the newest message.
+    Column("first", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+)

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
-from open_mirroring.log_position import position_order
+from open_mirroring.log_position import not_below, position_order
 from open_mirroring.publishing import Work
 
 NOTHING = ""
 """Below every position."""
-_ORDINAL_DIGITS = 6
 
 
 class Unpublished(NamedTuple):
@@ -82,7 +81,7 @@ def unpublished(
     opened = {part.batch for part in contents if begins_within(part)}
     released: list[BatchContents] = []
     if start and (end is None or end > start):
-        for part in reader.history(state.source, state.row.published_batch, reaching(start, ordinals)):
+        for part in reader.history(state.source, state.row.published_batch, not_below(start, ordinals)):
             if position_order(ordinals[part.epoch], part.highest) > start and begins_within(part):
                 released.append(part)
     return Unpublished(
@@ -90,9 +89,3 @@ def unpublished(
         released,
         [part for part in contents if part.batch not in opened],
     )
-
-
-def reaching(position: str, ordinals: Mapping[str, int]) -> dict[str, str]:
-    """Per stream the text inside it from which on its changes are at or above a position over all streams."""
-    ordinal, text = int(position[:_ORDINAL_DIGITS]), position[_ORDINAL_DIGITS + 1 :]
-    return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}

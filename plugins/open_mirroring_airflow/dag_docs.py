@@ -29,6 +29,10 @@ target lags, is paused, or an initial load is not complete. Extraction went on; 
 **Red**: the message of `reconcile` names each stopped table with its code and the way out. The others were published.
 A failed `extract` does not keep `publish` from publishing what the log has.
 
+**Alerts.** A task that fails tells `alerts.connection` of the mirror file, if there is one, and the log; with
+`alerts.deadline_minutes` a run that is not done so long after it was queued is told, too. `reconcile` returns
+`metrics`: ages, lag against retention, late and superseded changes.
+
 **Params.** `tables`: publish only these (extraction always reads for all). `reread`: read again what was read of the
 run's interval before; for backfills, and for runs by hand with a logical date.
 
@@ -90,6 +94,41 @@ triggered again: it goes on from the ledger's last record. Where nothing tells w
 `open-mirroring reload-table --target-says`.
 """
     + _ONE_WRITER
+)
+
+REPLAY_DEAD_LETTERS = Template(
+    """
+Decodes the open dead letters of the mirror **$mirror** again, by the decoder and the settings of today. Only by hand:
+after an update of this product, or after a setting of the mirror file was mended.
+
+| Task | Does |
+|---|---|
+| `replay` | writes what can be decoded now into the change log, as a new batch; letters that cannot be stay open |
+| `publish` | publishes it by the usual rule: what is still the newest of its key, and nothing twice |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and red tasks before it |
+
+Changes keep the positions of their messages, so a replay in any order, any number of times, ends in the same rows. What
+`replay` returns tells how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of
+such a table is CHANGES_RECOVERED now, and `open-mirroring resume` lifts it.
+
+**Params.** `code`, `table`, `after`, `before`: which letters; none chosen means all.
+"""
+    + _ONE_WRITER
+)
+
+MAINTAIN = Template(
+    """
+Keeps the mirror **$mirror** small, daily, beside whatever runs:
+
+1. moves the **horizon** up to what is older than `maintenance.keep_days`, published, and waited for by nothing: no open
+   dead letter, no piece of a split message. A change at or below the horizon that arrives later stops its table
+   (LATE_BELOW_HORIZON), and a backfill that begins before it is refused (BELOW_HORIZON);
+2. takes whole blocks of batches below the horizon out of the change log, and removes files that are no part of it and
+   older than that; never while a batch is under way;
+3. sweeps staged objects of confirmed numbers, and forgets what the ledger needs no more.
+
+`held_by` in what `maintain` returns names what keeps the horizon from following. Nothing in the target changes.
+"""
 )
 
 

@@ -6,16 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule
+from airflow.sdk import DAG, AsyncCallback, CronDataIntervalTimetable, DeadlineAlert, DeadlineReference, TriggerRule
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
+from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
     ExtractOperator,
     OpenMirroringSparkOperator,
     PublishingOperator,
     ReloadOperator,
+    ReplayOperator,
 )
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
@@ -23,6 +25,7 @@ from open_mirroring_airflow.run_params import (
     REREAD,
     TABLE,
     TABLES,
+    letter_params,
     reason_param,
     reread_param,
     table_param,
@@ -38,12 +41,24 @@ _APPROVAL = timedelta(days=1)
 """How long a reset waits for its approval; without an answer the run fails."""
 _TARGET_TRIES = 60
 """How often a reset looks at the target again; it gives the zone's slot back in between."""
+_MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 
 
 def build_dags(mirror: Mirror) -> list[DAG]:
-    """Of a mirror: ``__replicate`` (its schedule), ``__reconcile`` (daily), ``__initial_load``, ``__reload_table``."""
-    return [_initial_load(mirror), _replicate(mirror), _reconcile(mirror), _reload_table(mirror)]
+    """The DAGs ``<mirror>__<what>``.
+
+    ``initial_load``, ``reload_table`` and ``replay_dead_letters`` run by hand, ``replicate`` by the mirror's schedule,
+    ``reconcile`` and ``maintain`` daily.
+    """
+    return [
+        _initial_load(mirror),
+        _replicate(mirror),
+        _reconcile(mirror),
+        _reload_table(mirror),
+        _replay_dead_letters(mirror),
+        _maintain(mirror),
+    ]
 
 
 def _replicate(mirror: Mirror) -> DAG:
@@ -52,7 +67,8 @@ def _replicate(mirror: Mirror) -> DAG:
         TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
         REREAD: reread_param(),
     }
-    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params) as dag:
+    deadline = _deadline(mirror)
+    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params, deadline=deadline) as dag:
         extract = ExtractOperator(task_id="extract", job="extract_changes", pool=SPARK_POOL, **_of(mirror))
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
@@ -113,6 +129,39 @@ def _reload_table(mirror: Mirror) -> DAG:
     return dag
 
 
+def _replay_dead_letters(mirror: Mirror) -> DAG:
+    params = letter_params(_sources(mirror))
+    docs = dag_docs.REPLAY_DEAD_LETTERS
+    with _dag(mirror, "replay_dead_letters", docs, None, params, allowed_run_types=["manual"]) as dag:
+        replay = ReplayOperator(task_id="replay", job="replay_dead_letters", pool=SPARK_POOL, **_of(mirror))
+        publish = PublishingOperator(
+            task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
+        )
+        replay >> publish >> _leaf(mirror)
+    return dag
+
+
+def _maintain(mirror: Mirror) -> DAG:
+    with _dag(mirror, "maintain", dag_docs.MAINTAIN, _MAINTENANCE, {}) as dag:
+        OpenMirroringSparkOperator(task_id="maintain", job="maintain", pool=SPARK_POOL, **_of(mirror))
+    return dag
+
+
+def _deadline(mirror: Mirror) -> DeadlineAlert | None:
+    minutes = mirror.alerts.deadline_minutes
+    if minutes is None:
+        return None
+    told = {
+        "mirror": mirror.name,
+        "event": "overdue",
+        "connection": mirror.alerts.connection,
+        "about": f"a run of {mirror.name}__replicate is not done {minutes} minutes after it was queued",
+    }
+    # From being queued on: the logical date of a run by hand or of a backfill says nothing of when it should be done.
+    reference, interval = DeadlineReference.DAGRUN_QUEUED_AT, timedelta(minutes=minutes)
+    return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=told))
+
+
 def _leaf(mirror: Mirror) -> ReconcileOperator:
     return ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE)
 
@@ -128,12 +177,16 @@ def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[st
         max_active_runs=1,
         params=params,
         tags=["open-mirroring", mirror.name],
-        default_args={"owner": _OWNER, **retrying()},
+        default_args={"owner": _OWNER, **retrying(), "on_failure_callback": _notifier(mirror)},
         doc_md=dag_docs.text(
             docs, mirror.name, zone_pool=zone_pool(mirror.name), gate_minutes=mirror.gate.timeout_minutes
         ),
         **kwargs,
     )
+
+
+def _notifier(mirror: Mirror) -> MirrorNotifier:
+    return MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
 
 
 def _of(mirror: Mirror) -> dict[str, str]:

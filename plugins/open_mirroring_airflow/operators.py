@@ -16,7 +16,14 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
-from open_mirroring_airflow.run_params import REASON, TABLE, backfill_arguments, checked_tables, chosen_tables
+from open_mirroring_airflow.run_params import (
+    REASON,
+    TABLE,
+    backfill_arguments,
+    checked_tables,
+    chosen_tables,
+    letter_arguments,
+)
 from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
@@ -160,6 +167,14 @@ class ExtractOperator(OpenMirroringSparkOperator):
             TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
         """
         return backfill_arguments(context)
+
+
+class ReplayOperator(OpenMirroringSparkOperator):
+    """Decode open dead letters again; what comes of them is a new batch of the change log."""
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The letters chosen for the run."""
+        return letter_arguments(context)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from airflow.sdk import Context, Param
 
@@ -47,6 +48,25 @@ def reread_param() -> Param:
         description="Read again what was read of the run's interval before. The target changes only where it lacks "
         "something. For backfills, and for runs with a logical date.",
     )
+
+
+def letter_params(sources: Iterable[str]) -> dict[str, Param]:
+    """Which dead letters a replay takes; all of them when nothing is chosen."""
+    text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
+    table: dict[str, Any] = {"type": ["null", "string"], "enum": [None, *sorted(sources)]}
+    after = "Only letters at this position of their stream or later; those without a position are left out."
+    return {
+        "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),
+        "table": Param(None, **table, title="Table", description="Only letters of this source table."),
+        "after": Param(None, **text, title="From position", description=after),
+        "before": Param(None, **text, title="To position", description="Only letters before this position."),
+    }
+
+
+def letter_arguments(context: Context) -> list[str]:
+    """The letters that a run was started for, as arguments of the replaying job."""
+    chosen = {name: context["params"].get(name) for name in ("code", "table", "after", "before")}
+    return [word for name, value in chosen.items() if value for word in (f"--{name}", str(value))]
 
 
 def chosen_tables(mirror: Mirror, context: Context) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from open_mirroring.gating import gate
 from open_mirroring.inspection import inspect_mirror
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger import open_ledger
+from open_mirroring.metrics import mirror_metrics
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.operators import stopped_text
@@ -32,7 +35,8 @@ class ReconcileOperator(BaseOperator):
         kwargs: those of any operator.
 
     Returns:
-        ``{"verdicts": {table: PASS | HOLD | STOP}, "note": "HOLD: …" or ""}``.
+        ``{"verdicts": {table: PASS | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
+        :class:`~open_mirroring.metrics.MirrorMetrics` (G-11).
 
     Raises:
         TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks.
@@ -48,7 +52,10 @@ class ReconcileOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once and judge."""
         mirror = load_mirror(Path(self.mirror_file))
-        findings = inspect_mirror(mirror, open_ledger(ledger_url(mirror)), open_store(landing_zone(mirror)))
+        ledger = open_ledger(ledger_url(mirror))
+        findings = inspect_mirror(mirror, ledger, open_store(landing_zone(mirror)))
+        metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
+        self.log.info("metrics: %s", json.dumps(metrics))
         result = gate(findings)
         note = hold_note(result.held)
         if note:
@@ -67,7 +74,8 @@ class ReconcileOperator(BaseOperator):
                 where=f"mirror {mirror.name}",
                 way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
-        return {"verdicts": {table: finding.verdict.value for table, finding in findings.items()}, "note": note}
+        verdicts = {table: finding.verdict.value for table, finding in findings.items()}
+        return {"verdicts": verdicts, "note": note, "metrics": metrics}
 
     def _red_tasks(self, context: Context) -> list[str]:
         before = sorted(self.get_flat_relative_ids(upstream=True))

@@ -15,6 +15,7 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.database_creation import find_or_create, settled, start_if_new, write_partner_events
 from open_mirroring.fabric_api import FabricApi
+from open_mirroring.fabric_status import DatabaseState
 from open_mirroring.inspection import declare_tables, zone_address
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
@@ -61,7 +62,7 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
         MirroringError: what a step raises; the next call goes on there.
     """
     database = find_or_create(mirror, api)
-    settled(api, database)
+    status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)
     address = zone_address(mirror)
     assert isinstance(address, OneLakeZone)
@@ -75,7 +76,7 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     stopped = {source: str(error) for source, error in driver.postponed.items()}
     rows, held = dict[str, int](), dict[str, str]()
     if any(table.initial_load for table in mirror.tables) and not stopped:
-        loaded = _load(mirror, ledger)
+        loaded = _load(mirror, ledger, mirroring=status.state is not DatabaseState.INITIALIZED)
         rows, held, stopped = dict(loaded.rows), dict(loaded.held), dict(loaded.stopped)
     after = reader.tables()
     stopped |= {s: f"{state.stop_code}: {state.stop_what}" for s, state in after.items() if state.stop_code}
@@ -83,12 +84,12 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     return Created(database.workspace, database.id, state, rows, held, stopped)
 
 
-def _load(mirror: Mirror, ledger: Engine) -> Any:
+def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
     # Only a mirror with first files needs a JVM here.
     from spark_jobs.initial_load import load
     from spark_jobs.session import build_session
 
-    return load(mirror, ledger, build_session(f"open-mirroring {mirror.name}"))
+    return load(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), mirroring=mirroring)
 
 
 class _NoWork:

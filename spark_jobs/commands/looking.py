@@ -20,6 +20,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.metrics import mirror_metrics
 from open_mirroring.status import mirror_status
 from open_mirroring.verdicts import Finding
 from open_mirroring.zone_check import check_landing_zone
@@ -76,7 +77,9 @@ def status(arguments: argparse.Namespace) -> Exit:
         now=datetime.now(UTC),
         inspection_failed=failed,
     )
-    print(json_text({"started": True, **state.document()}) if arguments.json else status_text(state))
+    metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
+    document = {"started": True, **state.document(), "metrics": metrics.document()}
+    print(json_text(document) if arguments.json else status_text(state))
     return Exit.TABLES_STOPPED if state.stopped else Exit.DONE
 
 

@@ -67,6 +67,14 @@ def reconcile(arguments: argparse.Namespace) -> Exit:
     return _reported(_run(run, arguments), arguments)
 
 
+def maintain(arguments: argparse.Namespace) -> Exit:
+    """Move the horizon, drop what lies below it, sweep; it needs no Spark."""
+    from spark_jobs.maintain import maintain as run
+
+    mirror = load_mirror(arguments.file)
+    return _reported(run(mirror, open_ledger(mirror.ledger_url())), arguments)
+
+
 def _run(job: Job, arguments: argparse.Namespace) -> Any:
     mirror = load_mirror(arguments.file)
     only = _chosen(mirror, arguments.tables)

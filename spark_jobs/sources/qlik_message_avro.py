@@ -171,7 +171,9 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
         if stream.tell() != len(datum):
             raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
     except UNREADABLE as error:
-        reason = f"no Avro record of a {what}: {type(error).__name__}: {error}"
+        # The library's words for a record that ends too early hold the address of its stream.
+        said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+        reason = f"no Avro record of a {what}: {said}"
         raise Refusal("AVRO_MALFORMED", reason[:300]) from error
     return record  # type: ignore[no-any-return]
 

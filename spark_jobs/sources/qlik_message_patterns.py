@@ -31,8 +31,8 @@ JSON_HEAD = re.compile(
 AVRO_HEAD = re.compile(rb"atMSG\x04DT\x00\x02\x40(?P<id>[0-9A-Za-z]{32})\x00(?P<length>[\x80-\xff]{0,3}[\x00-\x7f])")
 """A data message in an Avro envelope up to its record: the id of its structure in 32 characters (K-02), the record's
 length as Avro spells it."""
-REGISTRY_HEAD = re.compile(rb"(?P<id>\x00[\x00-\xff]{4})")
-"""The frame of a schema registry: a zero byte and the number of the schema (K-04)."""
+REGISTRY_HEAD = re.compile(rb"(?P<id>\x00[\x00-\xff]{4})(?=[\x00-\xff])")
+"""The frame of a schema registry: a zero byte and the number of the schema (K-04); an empty record is none."""
 HEADS = {ord("{"): JSON_HEAD, ord("a"): AVRO_HEAD, 0: REGISTRY_HEAD}
 """Which of them a message can have, by its first byte."""
 IS_DATA = re.compile(rb'\{"magic":"atMSG","type":"DT",|atMSG\x04DT|\x00')

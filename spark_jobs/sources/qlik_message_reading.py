@@ -256,7 +256,7 @@ class Reading:
         """What a message without id may follow; one that tells no table, only the one table announced in its topic."""
         if table is not None:
             return self._structures.of_table(table)
-        known = self._structures.oftopic_of(topic)
+        known = self._structures.of_topic(topic)
         return known if len({structure.table for structure in known}) == 1 else ()
 
     def _position(self, record: Mapping[str, Any] | None, place: int) -> str | None:

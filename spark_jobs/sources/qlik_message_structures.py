@@ -90,7 +90,8 @@ class Structure:
         """The writer schema of its data messages.
 
         Raises:
-            Refusal: ``AVRO_SCHEMA_INVALID``, also when none was announced or it has other columns.
+            Refusal: ``AVRO_SCHEMA_INVALID``, also when none was announced or it has other columns;
+                ``COLUMNS_INVALID`` for bytes in a column of no known type.
         """
         if self._avro is None:
             raise Refusal("AVRO_SCHEMA_INVALID", f"the metadata of {shown(self.table)} has no dataSchema")
@@ -99,11 +100,17 @@ class Structure:
         if unknown:
             raise Refusal("AVRO_SCHEMA_INVALID", f"dataSchema has {shown(unknown)}, which tableStructure has not")
         for field in found.fields:
-            if field.log_type.startswith("varbinary") and "binary" not in self.by_name[field.name].log_type():
+            if field.log_type.startswith("varbinary") and not self._is_binary(field.name):
                 raise Refusal(
                     "AVRO_SCHEMA_INVALID", f"dataSchema has bytes for {shown(field.name)}, tableStructure another type"
                 )
         return found
+
+    def _is_binary(self, name: str) -> bool:
+        try:
+            return "binary" in self.by_name[name].log_type()
+        except TerminalError as error:
+            raise Refusal("COLUMNS_INVALID", error.what) from error
 
     @property
     def age(self) -> tuple[int, str, str]:

@@ -27,7 +27,10 @@ pytestmark = pytest.mark.airflow
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "mirrors" / "shop.yaml"
-IDS = ["shop__initial_load", "shop__reconcile", "shop__reload_table", "shop__replicate"]
+IDS = [
+    f"shop__{what}"
+    for what in ("initial_load", "maintain", "reconcile", "reload_table", "replay_dead_letters", "replicate")
+]
 SECOND = """
 mirror: depot
 source: {format: sqlserver-ces, transport: capture, path: capture}
@@ -50,7 +53,7 @@ def dags(mirrors: Path) -> dict:
     return bag.dags
 
 
-def test_the_ids_are_exactly_four_for_each_mirror(mirrors: Path, dags: dict) -> None:
+def test_the_ids_are_exactly_these_for_each_mirror(mirrors: Path, dags: dict) -> None:
     assert sorted(dags) == IDS
     (mirrors / "depot.yaml").write_text(SECOND)
     assert sorted(_bag().dags) == sorted([*IDS, *(i.replace("shop", "depot") for i in IDS)])
@@ -114,13 +117,28 @@ def test_replicate_runs_by_the_mirrors_cron_with_data_intervals_one_at_a_time(da
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
 
 
-def test_initial_load_runs_by_hand_only_and_the_deep_check_daily(dags: dict) -> None:
-    load = dags["shop__initial_load"]
-    assert [run_type.value for run_type in load.allowed_run_types] == ["manual"]
-    assert type(load.timetable).__name__ == "NullTimetable"
-    deep = DagSerialization.to_dict(dags["shop__reconcile"])["dag"]["timetable"]["__var"]["expression"]
-    minute, hour, *days = deep.split()
-    assert minute.isdigit() and hour.isdigit() and days == ["*", "*", "*"]
+def test_loads_and_replays_run_by_hand_only_the_deep_check_and_maintenance_daily(dags: dict) -> None:
+    for by_hand in ("initial_load", "replay_dead_letters"):
+        dag = dags[f"shop__{by_hand}"]
+        assert [run_type.value for run_type in dag.allowed_run_types] == ["manual"]
+        assert type(dag.timetable).__name__ == "NullTimetable"
+    for daily in ("reconcile", "maintain"):
+        cron = DagSerialization.to_dict(dags[f"shop__{daily}"])["dag"]["timetable"]["__var"]["expression"]
+        minute, hour, *days = cron.split()
+        assert minute.isdigit() and hour.isdigit() and days == ["*", "*", "*"]
+
+
+def test_a_replay_is_published_and_looked_at(dags: dict) -> None:
+    dag = dags["shop__replay_dead_letters"]
+    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
+        "replay": set(),
+        "publish": {"replay"},
+        "reconcile": {"publish"},
+    }
+    assert [task.task_id for task in dag.leaves] == ["reconcile"]
+    assert dag.params.dump() == dict.fromkeys(("code", "table", "after", "before"))
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param("table").resolve("dbo.nothing")
 
 
 def test_pools_are_those_of_the_document_to_import(dags: dict) -> None:
@@ -144,7 +162,9 @@ def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> 
 
 def test_terminal_errors_are_not_tried_again_and_transient_ones_are(dags: dict) -> None:
     for task in (task for dag in dags.values() for task in dag.tasks):
-        assert (task.retries, task.retry_delay) == (2, timedelta(minutes=1))
+        # An approval is asked for once; a reload looks at the target every minute.
+        retries = {"approve": 0, "reload": 60}.get(task.task_id, 2)
+        assert (task.retries, task.retry_delay) == (retries, timedelta(minutes=1))
         policy = task.retry_policy
         assert policy.evaluate(TerminalError("X", "x"), 1, 3).action.value == "fail"
         assert policy.evaluate(TransientError("X", "x"), 1, 3).action.value == "retry"

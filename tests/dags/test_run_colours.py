@@ -57,6 +57,21 @@ def test_chosen_tables_reach_publishing(home: Path, fake_spark: Any) -> None:
     assert "--tables" not in fake_spark.calls[0]["argv"], "extraction is for all tables"
 
 
+def test_a_replay_takes_the_letters_it_was_started_for_and_is_published(home: Path, fake_spark: Any) -> None:
+    state, tasks = _run("replay_dead_letters", code="JSON_MALFORMED", table="dbo.orders")
+    assert (state, tasks) == ("success", {"replay": "success", "publish": "success", "reconcile": "success"})
+    assert fake_spark.jobs() == ["replay_dead_letters", "publish_changes"]
+    assert fake_spark.calls[0]["argv"][-4:] == ["--code", "JSON_MALFORMED", "--table", "dbo.orders"]
+
+
+def test_maintenance_is_one_job_and_returns_its_report(home: Path, fake_spark: Any) -> None:
+    fake_spark.answers(output=json.dumps({"job": "maintain", "horizon_batch": 7, "held_by": []}))
+    assert _run("maintain") == ("success", {"maintain": "success"})
+    assert fake_spark.jobs() == ["maintain"]
+    fake_spark.answers(1, ERROR + "LOG_PROTOCOL: somebody upgraded it")
+    assert _run("maintain") == ("failed", {"maintain": "failed"})
+
+
 def test_a_failed_extract_lets_publish_go_on_and_makes_the_run_red(home: Path, fake_spark: Any) -> None:
     fake_spark.answers(1, ERROR + "COUNTS_DIFFER: 3 were read, 2 have a disposition", only="extract_changes")
     state, tasks = _run("replicate")

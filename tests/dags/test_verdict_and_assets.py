@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,10 +41,11 @@ def _leaf(mirror: Mirror) -> ReconcileOperator:
 
 def test_a_run_where_all_is_well_ends_green(mirror: Mirror, task_context: dict[str, Any]) -> None:
     task_context["ti"].states = {"extract": "success", "gate": "success", "publish": "skipped"}
-    assert _leaf(mirror).execute(task_context) == {
-        "verdicts": {"dbo.customers": "PASS", "dbo.orders": "PASS"},
-        "note": "",
-    }
+    answer = _leaf(mirror).execute(task_context)
+    metrics = answer.pop("metrics")
+    assert answer == {"verdicts": {"dbo.customers": "PASS", "dbo.orders": "PASS"}, "note": ""}
+    assert metrics == json.loads(json.dumps(metrics)), "G-11: plain values, for whoever graphs them"
+    assert (metrics["last_commit_age"], metrics["tables"]["dbo.orders"]["superseded"]) == (None, 0)
 
 
 def test_a_table_on_hold_leaves_the_run_green_with_a_note(

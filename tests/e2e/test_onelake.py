@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
@@ -12,8 +17,10 @@ from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.errors import TransientError
 from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import opening
+from open_mirroring.ledger.tables import mirrored_table
+from spark_jobs.command_line import main
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
-from tests.onelake import CLIENTS, connection_variable, emulator
+from tests.onelake import CLIENT, CLIENTS, SECRET, connection_variable, emulator
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render
 from workload_generator.delivery import Delivery
@@ -51,7 +58,13 @@ def test_a_history_ends_exactly_and_an_idle_tick_costs_one_call(tmp_path: Path, 
     pipeline = pipeline_of(tmp_path, spark, server)
     for tick, part in enumerate(slices(messages, 3)):
         pipeline.deliver(f"{tick}.jsonl", json_lines(part, layout="wrapped"))
-        pipeline.tick()
+        server.faults.reset_calls()
+        _, published = pipeline.tick()
+    files, calls = sum(map(len, published.files.values())), server.faults.calls()
+    assert files >= len(TABLES) > 2
+    per_file = dict.fromkeys(("create", "append", "flush", "rename"), files)
+    # Read: each staged file, and the marker before the seal. Listed: the zone once, and what a table staged.
+    assert calls == {**per_file, "read": files + len(TABLES), "list": 1 + len(TABLES)}
     assert_mirrored(pipeline, made)
     pipeline.tick()
     server.faults.reset_calls()
@@ -71,7 +84,9 @@ def test_a_history_ends_exactly_whatever_the_wire_does(
     pipeline = pipeline_of(tmp_path, spark, server)
     for kind, verbs in FAULTS.items():
         for verb in verbs:
-            server.faults.add(Fault(kind, verb, times=None, probability=0.04))
+            # A token that is refused twice in a row is no accident but a refusal, and ends the run.
+            times = 1 if kind == "token_expired" else None
+            server.faults.add(Fault(kind, verb, times=times, probability=0.04))
     for tick, part in enumerate(slices(messages, 6)):
         pipeline.deliver(f"{tick}.jsonl", json_lines(part, layout="wrapped"))
         try:
@@ -81,3 +96,65 @@ def test_a_history_ends_exactly_whatever_the_wire_does(
     server.faults.clear()
     pipeline.tick()
     assert_mirrored(pipeline, made)
+
+
+def test_the_login_travels_to_workers_in_memory_only(
+    tmp_path: Path, spark, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I30: not in the data of a Spark job, which may be written to a file; nor in ledger, log, zone or messages."""
+    caplog.set_level(logging.DEBUG)
+    handed: list[bytes] = []
+    parallelize = type(spark.sparkContext).parallelize
+
+    def watched(context, data, *arguments):
+        handed.append(pickle.dumps(data))
+        return parallelize(context, data, *arguments)
+
+    monkeypatch.setattr(type(spark.sparkContext), "parallelize", watched)
+    made = history(seed=13, transactions=10)
+    pipeline = pipeline_of(tmp_path, spark, server)
+    pipeline.deliver("0.jsonl", json_lines(render(made.changes, CesOptions(), Delivery()), layout="wrapped"))
+    _, published = pipeline.tick()
+    from spark_jobs.reconcile_sequence import reconcile_deep
+
+    found = reconcile_deep(pipeline.mirror, pipeline.ledger, spark)
+    assert not found.stopped and sum(found.files.values()) >= len(published.files) > 0
+    assert len(handed) >= 3, "reading, staging, and reading back"
+    token = server.tokens.issue("https://storage.azure.com", CLIENT)[:20]
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    told = f"{published}{found}{caplog.text}".encode()
+    for secret in (SECRET.encode(), token.encode()):
+        assert not any(secret in place for place in (*handed, *kept, told))
+
+
+def test_create_loads_the_first_files_before_it_starts(
+    tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F-42, F-57: structure and first files are there when the service looks for the first time.
+
+    Also when the load broke off with more files than may wait for a service that applies them: this one applies
+    nothing yet, and would never begin.
+    """
+    with emulator(tmp_path / "lake", clients=CLIENTS, database=None) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        load = {"format": "parquet", "path": "export", "stream_from": "beginning"}
+        tables = [{"source": "dbo.orders", "target": "shop/orders", "key": ["id"], "initial_load": load}]
+        zone = {"store": "onelake", "workspace": "emulator", "item": "shop.MirroredDatabase", "connection": "lake"}
+        limits = {"gate": {"max_files": 1}, "publish": {"max_rows_per_file": 1}}
+        pipeline = Pipeline(tmp_path / "mirror", spark, tables, landing_zone=zone, **limits)
+        export = tmp_path / "mirror" / "export"
+        export.mkdir()
+        rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
+        pq.write_table(rows, export / "1.parquet")
+        server.faults.add(Fault("unavailable_before", "database", path="*/startMirroring"))
+        assert main(["create", str(pipeline.file)]) == 4
+        (database,) = server.databases.all()
+        assert (database.status(), pipeline.reader.tables()["dbo.orders"].load_state) == ("Initialized", "loaded")
+        with pipeline.ledger.begin() as db:  # as if the last step of the load had not come to be
+            db.execute(mirrored_table.update().values(load_state="pending"))
+        capsys.readouterr()
+        assert main(["create", str(pipeline.file), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["state"], report["held"], report["stopped"]) == ("Running", {}, {})
+        assert [(one.number, one.rows) for one in database.service.poll()] == [(1, 1), (2, 1), (3, 1)]
+    opening._onelake_store.cache_clear()

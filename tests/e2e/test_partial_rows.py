@@ -69,6 +69,7 @@ def shown(pipeline: Pipeline) -> list[tuple[str, ...]]:
     return [tuple(str(row[name]) for name in TYPES) for row in rows]
 
 
+AT = (("id", "int"), ("at", "datetime2(3)"))
 LINES = ("1,Ada,1.00,2026-01-05 08:00:00.125,0x0A0B", "2,Eve,2.00,,", "3,Kim,3.00,2026-01-06 00:00:00,0x")
 
 
@@ -98,6 +99,28 @@ def test_partial_updates_of_loaded_rows_are_completed_from_the_load(tmp_path: Pa
     assert (state.stop_code, state.load_state) == (None, "loaded")
     assert dict(load(pipeline).rows) == {}, "a loaded table is left alone"
     assert reconciled(pipeline) == {"findings": [], "stopped": {}}, "every loaded row is accounted for (I1)"
+
+
+def test_loaded_rows_that_change_their_keys_take_along_what_they_were(tmp_path: Path, spark) -> None:
+    """G-03, G-04, G-08: the log holds the old key's row; a late change of the old key shows at the new one."""
+    pipeline = loaded(tmp_path, spark, *LINES)
+    load(pipeline)
+    moved = event("UPD", {"id": "7", "price": "7.00"}, {"id": "1"}, cols=PRICE, commit=9)
+    again = event("UPD", {"id": "8", "name": "Bob"}, {"id": "7"}, cols=NAME, commit=10)
+    pipeline.deliver("a.jsonl", bare(moved))
+    pipeline.tick()
+    pipeline.deliver("b.jsonl", bare(again))
+    pipeline.tick()
+    assert [row[:3] for row in shown(pipeline)] == [
+        ("2", "Eve", "2.00"),
+        ("3", "Kim", "3.00"),
+        ("8", "Bob", "7.00"),
+    ]
+    late = event("UPD", {"id": "1", "at": "2026-02-02 00:00:00"}, {"id": "1"}, cols=AT, commit=6)
+    pipeline.deliver("c.jsonl", bare(late))
+    pipeline.tick()
+    assert [row[3] for row in shown(pipeline)][-1] == "2026-02-02 00:00:00"
+    assert reconciled(pipeline) == {"findings": [], "stopped": {}}
 
 
 def reconciled(pipeline: Pipeline):

@@ -372,3 +372,30 @@ def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began
     pipeline.tick()
     assert [(r["id"], r["name"]) for r in orders(pipeline)] == [(1, "Ada 2"), (2, "Eve 2")]
     assert pipeline.publish().stopped == {}
+
+
+def test_where_nothing_shows_the_target_an_operator_says_what_is_there(tmp_path: Path, spark, capsys: Any) -> None:
+    """F-75, X-20: neither gone nor back is ever guessed; the command says what it waits for."""
+    pipeline = mirror_of(tmp_path, spark, ORDERS, landing_zone={"store": "local", "path": "zone"})
+    deliver(pipeline, "a.jsonl", event("INS", row(1, "Ada"), commit=10))
+    pipeline.tick()
+
+    def run(*more: str) -> tuple[int, str]:
+        asked = ["reload-table", str(pipeline.file), "--table", "dbo.orders", "--reason", "x", "--approved-by", "Ada"]
+        return command_line([*asked, "--wait", "0", *more]), capsys.readouterr().out
+
+    assert run("--request-only") == (Exit.DONE, "dbo.orders: the reset is recorded\n")
+    assert (pipeline.zone / "dbo.schema" / "orders").exists(), "nothing is deleted yet"
+    for _ in range(2):
+        exit_code, said = run()
+        assert (exit_code, "somebody to say that the table is gone" in said) == (Exit.ON_HOLD, True)
+    command_line(["status", str(pipeline.file)])
+    assert "in a reset: reload asked for by Ada" in capsys.readouterr().out
+    exit_code, said = run("--target-says", "gone")
+    assert (exit_code, "REBUILDING" in said) == (Exit.ON_HOLD, True)
+    deliver(pipeline, "b.jsonl", event("INS", row(2, "Eve"), commit=11))
+    pipeline.extract()
+    assert pipeline.publish().held["dbo.orders"].startswith("RESET_OPEN"), "no increment before the table is back"
+    assert run("--target-says", "back")[0] == Exit.DONE
+    pipeline.tick()
+    assert [r["name"] for r in orders(pipeline)] == ["Ada", "Eve"]

@@ -18,6 +18,7 @@ from spark_jobs.sources.ces_ordinary import OrdinaryCes
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.json_lines import read_lines
 from spark_jobs.sources.line_blocks import LineBlock, read_blocks
+from spark_jobs.sources.message_blocks import Block, blocks_of
 from spark_jobs.sources.message_files import SourcePlace, find_ranges, read_range
 from tests.ces_messages import event, split
 
@@ -145,7 +146,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
     return LineBlock("in.jsonl", 100, content, np.append(0, ends[:-1] + 1), ends)
 
 
-def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: LineBlock) -> int:
+def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
     rows, lines, announces = ordinary.take(block)
     assert not announces
@@ -173,6 +174,9 @@ def test_any_messages_become_the_rows_of_the_exact_decoder(bodies: list[bytes]) 
     block = block_of([*bodies, b"", b" \t", b"{}\r"])
     assert_equal(ordinary, exact, block)
     assert_equal(ordinary, exact, block)  # what was learned the first time serves the second
+    # Messages from a broker or a captured file, which may hold any byte and lack a body.
+    for one in blocks_of(RawMessage("cdc/0", n, body) for n, body in enumerate([*bodies, None, b"", b"{\n}"])):
+        assert_equal(ordinary, exact, one)
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)

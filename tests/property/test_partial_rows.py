@@ -33,16 +33,17 @@ ORDINALS = {EPOCH: 0, LOAD_EPOCH: LOAD_ORDINAL}
 
 
 class Change(NamedTuple):
-    """A change of one key; an update tells some columns, an insert all, a delete none."""
+    """A change of one key; an update tells some columns, an insert all, a delete none; a K half has the old row."""
 
     place: int
     op: str
     key: str
     told: dict[str, str]
+    minor: int = 1
 
     @property
     def position(self) -> LogPosition:
-        return LogPosition(0, f"{self.place:020X}", f"{1:020d}", 1)
+        return LogPosition(0, f"{self.place:020X}", f"{self.minor:020d}", int(self.op != "K"))
 
     def logged(self) -> LogRow:
         key = encode_key([self.key])
@@ -51,7 +52,7 @@ class Change(NamedTuple):
         row = json.dumps({name: self.told[name] for name in columns}) if columns else None
         return LogRow(
             CHANGE, "f", self.place, "t", zlib.crc32(key.encode()) % KEY_BUCKETS, EPOCH, self.position.text, self.op,
-            key, cols, self.op == "I", row,
+            key, cols, self.op == "I", *((None, row) if self.op == "K" else (row, None)),
         )  # fmt: skip
 
 
@@ -85,6 +86,45 @@ def fold(changes: Sequence[Change]) -> dict[str, dict[str, str]]:
     return rows
 
 
+Event = tuple[Change, ...]
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
+    """What happened to rows that change their keys, also with each other, telling a part only; and how it ended."""
+    events: list[Event] = []
+    rows: dict[str, dict[str, str]] = {}
+
+    def moved(place: int, minor: int, left: str, taken: str, row: dict[str, str], whole_image: bool) -> Event:
+        told = {
+            "id": taken,
+            **{n: f"{place * 100 + minor * 10 + i}" for i, n in enumerate("abc") if draw(st.booleans())},
+        }
+        before = row if whole_image else {"id": left}
+        rows[taken] = {**row, **told}
+        return Change(place, "K", left, before, minor), Change(place, "U", taken, told, minor)
+
+    for place in range(1, draw(st.integers(3, 14))):
+        key, other = draw(st.permutations("1234"))[:2]
+        kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "delete"]))
+        if key not in rows:
+            rows[key] = {"id": key, **{name: f"{place * 100 + i}" for i, name in enumerate("abc")}}
+            events.append((Change(place, "I", key, rows[key]),))
+        elif kind == "delete":
+            del rows[key]
+            events.append((Change(place, "D", key, {}),))
+        elif kind == "move" and other not in rows:
+            events.append(moved(place, 1, key, other, rows.pop(key), draw(st.booleans())))
+        elif kind == "swap" and other in rows:
+            one, two = rows.pop(key), rows.pop(other)
+            events += [moved(place, 1, key, other, one, True), moved(place, 2, other, key, two, True)]
+        else:
+            told = {"id": key, draw(st.sampled_from("abc")): f"{place * 100 + 9}"}
+            rows[key] = {**rows[key], **told}
+            events.append((Change(place, "U", key, told),))
+    return events, rows
+
+
 class Target:
     """A target to which plans are applied one after the other."""
 
@@ -107,10 +147,14 @@ class Target:
             rejected=frozenset(), columns=tuple(LandingColumn(name, "int32") for name in TYPES), types=TYPES,
             completing=True,
         )  # fmt: skip
-        planned = plan_table(plan, new, lambda keys: history.filter(pc.is_in(history["key"], pa.array(keys))))
+        everything = pa.concat_tables([history, new])
+        planned = plan_table(
+            plan, new, lambda keys: history.filter(pc.is_in(history["key"], pa.array(keys))), everything.filter
+        )
         self._published = up_to
         counts = dict(planned.counts)
-        assert counts.pop("changes", 0) == new.num_rows == sum(counts.values()), "every change has one account (I1)"
+        assert counts.pop("changes", 0) == new.num_rows
+        assert new.num_rows + counts.pop("renewed", 0) == sum(counts.values()), "every change has one account (I1)"
         for row in planned.rows.to_pylist():
             key = str(row["id"])
             if row.pop(ROW_MARKER) == 2:
@@ -137,6 +181,26 @@ def test_completed_rows_are_those_of_the_source_however_changes_are_delivered(
             assert stop.code == "ROW_INCOMPLETE"
             assert up_to < len(batches)
     assert target.rows == fold(history)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(data=st.data(), story=moves())
+def test_rows_that_move_to_another_key_take_along_what_they_were(
+    data: st.DataObject, story: tuple[list[Event], dict[str, dict[str, str]]]
+) -> None:
+    """G-03, G-04, G-09: from the changes of the old key, late ones included, and never from the new key's old row."""
+    events, state = story
+    delivered = data.draw(st.permutations([*events, *events[::3]]))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(delivered)), max_size=4)) | {len(delivered)})
+    batches = [[c for event in delivered[a:b] for c in event] for a, b in zip([0, *cuts], cuts, strict=False)]
+    target = Target(batches)
+    for up_to in range(1, len(batches) + 1):
+        try:
+            target.publish(up_to)
+        except PlanStop as stop:
+            assert stop.code == "ROW_INCOMPLETE"
+            assert up_to < len(batches)
+    assert target.rows == state
 
 
 def base_of(rows: Mapping[str, Mapping[str, str]]) -> list[LogRow]:

@@ -1,4 +1,4 @@
-"""An empty database for a ledger, in each dialect that a ledger speaks."""
+"""An empty database for a ledger, in each dialect that a ledger speaks; services that are asked again at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import secrets
 from pathlib import Path
 
 import pytest
+
+from open_mirroring.http_service import RetryBudget
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -18,3 +20,9 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     server.execute(f"CREATE SCHEMA {name}")
     address = f"{server.user}:{server.password}@127.0.0.1:{server.port}/{server.database}"
     return f"postgresql+psycopg2://{address}?options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def without_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated calls do not wait, unless the service asks them to."""
+    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)

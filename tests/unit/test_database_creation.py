@@ -15,21 +15,17 @@ from fabric_emulator.web.faults import Fault
 from open_mirroring import database_creation
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric_api import FabricApi
-from open_mirroring.http_service import RetryBudget
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
 from tests.onelake import CLIENTS, SECRET, connection_variable, emulator, login_of
+
+pytestmark = pytest.mark.usefixtures("without_back_off")
 
 TABLES = [
     {"source": "dbo.orders", "target": "dbo/orders", "key": ["id", "line"]},
     {"source": "dbo.notes", "target": "notes", "key": []},
 ]
 NAMED = {"workspace": "emulator", "item": "shop.MirroredDatabase"}
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
 
 
 @pytest.fixture

@@ -18,16 +18,12 @@ from open_mirroring.config.connections import Connection
 from open_mirroring.config.onelake import OneLakeConnection, onelake_connection
 from open_mirroring.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from tests.onelake import CLIENTS, SECRET, emulator, login_of, zone_of
 
+pytestmark = pytest.mark.usefixtures("without_back_off")
+
 CANARY = "hunter2canary"
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
 
 
 @pytest.fixture
@@ -248,3 +244,12 @@ def test_no_error_and_no_log_line_shows_secret_or_token(
     text = "".join([*told, caplog.text, *(str(record.args) for record in caplog.records)])
     assert len(told) >= 3 and "SERVICE_" in text
     assert [secret for secret in (SECRET, token, rows.decode(), "Bearer") if secret in text] == []
+
+
+def test_a_token_that_is_no_header_is_not_quoted(server: EmulatorServer) -> None:
+    """I30: the library below us quotes what it refuses to send."""
+    store = OneLakeStore(zone_of(server))
+    store._calls._service._tokens._token = entra.Token(f"{CANARY}\nx", 9e12, 9e12)
+    with pytest.raises(TransientError, match="SERVICE_UNREACHABLE") as caught:
+        store.stat("t/x")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,12 @@ from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.store import ObjectInfo, Renamed
 from tests.onelake import CLIENTS, emulator, zone_of
 
+pytestmark = pytest.mark.usefixtures("without_back_off")
+
 STAGED, FINAL = "t/_stage-1/1.abc", "t/00000000000000000001.parquet"
 LARGE = bytes(range(251)) * 52_000
 BEFORE: tuple[Kind, ...] = ("unavailable_before", "dropped_before", "throttled", "token_expired")
 AFTER: tuple[Kind, ...] = ("unavailable_after", "dropped_after")
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
 
 
 @pytest.fixture
@@ -103,6 +102,18 @@ def test_a_listing_that_comes_twice_names_each_object_once(server: EmulatorServe
     assert list(store.list("")) == [info]
 
 
+def test_a_large_folder_is_deleted_in_as_many_calls_as_it_takes(server: EmulatorServer, store: OneLakeStore) -> None:
+    server.store.delete_page = 2
+    for number in range(7):
+        created(store, f"t/{number}")
+    kept = created(store, "tt/1")
+    server.faults.add(Fault("dropped_after", "delete", skip=1))
+    store.delete_folder("t")
+    assert list(store.list("")) == [kept]
+    assert server.faults.calls()["delete"] > 3
+    store.delete_folder("t")
+
+
 # --- what is unknown ------------------------------------------------------------------------------------------
 
 
@@ -157,6 +168,19 @@ def test_an_upload_whose_folder_goes_away_is_not_taken_for_whole(server: Emulato
     with pytest.raises(TransientError, match="STORE_CONFLICT"):
         store.create(STAGED, b"rows")
     assert list(store.list("")) == []
+
+
+def test_a_full_disk_is_told_and_not_mistaken_for_the_object(
+    server: EmulatorServer, store: OneLakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(store, STAGED)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("open_mirroring.http_service._received", full)
+    with pytest.raises(TransientError, match=r"DISK_FULL.*TMPDIR"), store.fetch(STAGED):
+        pass
 
 
 # --- what is refused for good ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Horizons, and dead letters that are settled.
+"""Horizons, dead letters that are settled, and what a broker had.
 
 Frozen: whatever the tables become later, this is what revision 0005 made of the one before it.
 """
@@ -38,4 +38,13 @@ def upgrade() -> None:
         sa.Column("ordinal", sa.Integer(), nullable=False),
         sa.Column("major", sa.String(length=200), nullable=False),
         sa.PrimaryKeyConstraint("table_id", "generation"),
+    )
+    op.create_table(
+        "source_offsets",
+        sa.Column("mirror", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=1000), nullable=False),
+        sa.Column("first", sa.BigInteger(), nullable=False),
+        sa.Column("end", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("mirror", "name"),
     )

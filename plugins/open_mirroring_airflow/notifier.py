@@ -1,0 +1,88 @@
+"""Telling somebody: that a run failed, with the way out of each stop; or that a run is not done when it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.sdk import BaseHook, BaseNotifier, Context
+
+from open_mirroring.errors import MirroringError
+
+_SECONDS = 10
+
+
+class MirrorNotifier(BaseNotifier):
+    """Post one JSON object about a run of a mirror to an HTTP connection; without one, write it into the log.
+
+    The object has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` for
+    machines. For task callbacks (``on_failure_callback``) and deadline alerts. It tells what happened and changes
+    nothing: a message that cannot be delivered is an error in the log, and the run's state stays what it was.
+
+    Args:
+        mirror: name of the mirror.
+        event: ``failed`` or ``overdue``.
+        connection: name of an Airflow connection of type ``http``; its password goes along as a bearer token.
+        about: what ``text`` says besides; for a deadline, which one it was.
+        context: that of the callback, where there is one.
+    """
+
+    template_fields = ("mirror", "event", "about")
+
+    def __init__(
+        self,
+        mirror: str,
+        event: str = "failed",
+        connection: str | None = None,
+        about: str = "",
+        context: Context | None = None,
+    ) -> None:
+        self.mirror, self.event, self.connection, self.about = mirror, event, connection, about
+        super().__init__(context)
+
+    def notify(self, context: Context) -> None:
+        """Deliver it."""
+        message = self.message(context)
+        self.log.warning("%s", message["text"])
+        if self.connection is not None:
+            self._post(BaseHook.get_connection(self.connection), message)
+
+    async def async_notify(self, context: Context) -> None:
+        """The same in the triggerer, whose event loop must not wait."""
+        message = self.message(context)
+        self.log.warning("%s", message["text"])
+        if self.connection is not None:
+            found = await BaseHook.aget_connection(self.connection)
+            await asyncio.to_thread(self._post, found, message)
+
+    def message(self, context: Context) -> dict[str, Any]:
+        """What is posted."""
+        run, dag = _named(context, "dag_run", "run_id"), _named(context, "dag", "dag_id")
+        error = context.get("exception")
+        # An error of ours repeats no secret; of any other only its kind is told.
+        said = "" if error is None else str(error) if isinstance(error, MirroringError) else type(error).__name__
+        about = "; ".join(filter(None, (self.about, said)))
+        where = f" ({dag} {run})" if dag else ""
+        text = f"Mirror {self.mirror}: {self.event}{where}" + (f": {about}" if about else "")
+        return {"text": text, "mirror": self.mirror, "event": self.event, "dag": dag, "run": run}
+
+    @staticmethod
+    def _post(connection: Any, message: dict[str, Any]) -> None:
+        address = connection.host or ""
+        headers = {"Content-Type": "application/json"}
+        if connection.password:
+            headers["Authorization"] = f"Bearer {connection.password}"
+        if urlsplit(address).scheme not in ("http", "https"):
+            raise ValueError("the connection of the notifier needs a host that begins with http:// or https://")
+        request = urllib.request.Request(address, json.dumps(message).encode(), headers)
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+            answer.read()
+
+
+def _named(context: Context, name: str, attribute: str) -> str:
+    found = context.get(name)
+    value = found.get(attribute) if isinstance(found, dict) else getattr(found, attribute, None)
+    return str(value or "")

@@ -1,0 +1,199 @@
+"""Job: move the horizon, drop what lies below it, and sweep what nothing refers to.
+
+``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent: each
+step is decided in the ledger first, and done again by the next run if it was cut short.
+
+The change log is never rewritten: workers read its files by the names that the ledger sealed, by their order and by
+the statistics in their footers, so nothing compacts them. Whole blocks of batches leave it, in one commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, Transaction, advance
+from open_mirroring.inspection import declare_tables, zone_address
+from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.horizon import mirror_horizon, move_horizon
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.retention import forget
+from spark_jobs.change_log_retention import drop_blocks, vacuum
+from spark_jobs.change_log_schema import BATCHES_PER_BLOCK
+from spark_jobs.job import job_main
+from spark_jobs.open_letters import OpenLetter, read_open_letters, untyped_letters
+from spark_jobs.sources.opening import source_of
+from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, overlapping_start
+from spark_jobs.sources.qlik_change_jdbc_table import sequence_text
+from spark_jobs.zone_ports import sweep_staging
+
+log = logging.getLogger(__name__)
+
+_TRIES = 3
+
+
+class Maintained(NamedTuple):
+    """What a run did.
+
+    Attributes:
+        horizon: the moment from which the source may be read again; None while there is no horizon.
+        horizon_batch: every batch above it lies above H of its tables.
+        moved: tables whose H moved, with its new place as ``ordinal:major``.
+        held_by: what keeps the horizon from following, empty when nothing does.
+        dropped_batch: the log's batches up to this one are gone.
+        vacuumed: files removed from the log's folder.
+        swept: staged objects removed from the landing zone.
+        forgotten: entries of the ledger removed or emptied.
+    """
+
+    horizon: datetime | None
+    horizon_batch: int
+    moved: Mapping[str, str]
+    held_by: Sequence[str]
+    dropped_batch: int
+    vacuumed: int
+    swept: int
+    forgotten: int
+
+
+def maintain(
+    mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
+) -> Maintained:
+    """Do what is due; nothing here needs Spark.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        spark: not used; jobs are all called alike.
+        now: the present time, with a zone; None for that of the clock.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED`` when the log does not take the commit; the next run goes on.
+        TerminalError: ``LOG_PROTOCOL``.
+    """
+    declare_tables(mirror, ledger)
+    moment = now or datetime.now(UTC)
+    before = moment - timedelta(days=mirror.maintenance.keep_days)
+    moved, held_by = _move(mirror, ledger, before)
+    horizon = mirror_horizon(ledger, mirror.name)
+    root, reader = mirror.resolve(mirror.change_log), LedgerReader(ledger, mirror.name)
+    dropped = 0 if horizon is None else horizon.dropped
+    drop_blocks(root, dropped)
+    vacuumed = 0
+    if reader.mirror().open_batch is None:
+        # A batch that is bound now writes files younger than any that may go; one that was bound before may not.
+        vacuumed = vacuum(root, timedelta(days=mirror.maintenance.keep_days))
+    store = open_store(zone_address(mirror))
+    swept = sum(
+        sweep_staging(store, state.folder, state.row.generation, state.row.confirmed)
+        for state in reader.tables().values()
+    )
+    audit_before = moment - timedelta(days=mirror.maintenance.audit_days)
+    return Maintained(
+        horizon=None if horizon is None else horizon.at,
+        horizon_batch=0 if horizon is None else horizon.batch,
+        moved=moved,
+        held_by=held_by,
+        dropped_batch=dropped,
+        vacuumed=vacuumed,
+        swept=swept,
+        forgotten=forget(ledger, mirror.name, dropped=dropped, audit_before=audit_before),
+    )
+
+
+def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, str], list[str]]:
+    """Move the horizon as far as it may; the tables' new H, and what holds it back."""
+    reader = LedgerReader(ledger, mirror.name)
+    for _ in range(_TRIES):
+        committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)
+        letters = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+        fragments = ExtractLedger(ledger, mirror.name).open_fragments()
+        states = reader.tables()
+        waiting = [(f.epoch, f.pos) for f in fragments]
+        found = advance(
+            [LoggedBatch(*one) for one in reader.batch_times()],
+            _tables(mirror, ledger, reader, states, letters, waiting),
+            known,
+            before=before,
+            held_from=min([x.at.batch for x in letters] + [f.since_batch for f in fragments], default=None),
+            batches_per_block=BATCHES_PER_BLOCK,
+        )
+        held_by = _held_by(letters, len(fragments))
+        if found.mirror is None or (found.mirror == known and not found.tables):
+            return {}, held_by
+        if _set(ledger, mirror.name, committed, found, states):
+            return {source: f"{h.ordinal}:{h.major}" for source, h in found.tables.items()}, held_by
+    return {}, ["batches were bound or completed meanwhile: the next run moves it"]
+
+
+def _set(ledger: Engine, mirror: str, committed: int, found: Advance, states: Mapping[str, TableState]) -> bool:
+    if found.mirror is None:
+        return True
+    tables = [(states[source].id, states[source].row.generation, h) for source, h in found.tables.items()]
+    return move_horizon(ledger, mirror, committed, found.mirror, tables)
+
+
+def _tables(
+    mirror: Mirror,
+    ledger: Engine,
+    reader: LedgerReader,
+    states: Mapping[str, TableState],
+    letters: Sequence[OpenLetter],
+    waiting: Sequence[tuple[str, str]],
+) -> dict[str, LoggedTable]:
+    contents = reader.contents(dict.fromkeys(states, 0), reader.mirror().committed)
+    epochs, horizons = reader.epochs(s.id for s in states.values()), reader.horizons(states.values())
+    completing = {table.source for table in mirror.tables if table.complete_rows}
+    bound = ExtractLedger(ledger, mirror.name).bound()
+    found = {}
+    for source, state in states.items():
+        open_here = [x for x in letters if x.table in (None, source) and x.epoch is not None and x.position is not None]
+        known = epochs.get(state.id, {})
+        found[source] = LoggedTable(
+            published_batch=state.row.published_batch,
+            epochs=known,
+            contents=contents.get(source, []),
+            waiting=[*waiting, *((x.epoch or "", x.position or "") for x in open_here)],
+            reread_from=_reread_from(mirror, source, bound, max(known.values(), default=0)),
+            completes_rows=source in completing,
+            horizon=horizons.get(state.id),
+        )
+    return found
+
+
+def _reread_from(mirror: Mirror, source: str, bound: Mapping[str, int], ordinal: int) -> Transaction | None:
+    """Where the next interval of a change table in a database begins: behind the end of the last one (T-18)."""
+    if mirror.source.transport != "jdbc" or mirror.source.partitions is not None:
+        return None
+    place = source_of(mirror).place
+    named = next(table for table in mirror.tables if table.source == source)
+    if not isinstance(place, ChangeTablePlace):
+        return None
+    end = bound.get(".".join(place.change_table(".".join(named.source_name))))
+    return None if end is None else (ordinal, sequence_text(overlapping_start(end, place.overlap_minutes)))
+
+
+def _held_by(letters: Sequence[OpenLetter], fragments: int) -> list[str]:
+    held = []
+    if letters:
+        held.append(f"{len(letters)} open dead letters, the first in batch {min(x.at.batch for x in letters)}")
+    if fragments:
+        held.append(f"{fragments} split messages that wait for pieces")
+    return held
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for ``spark-submit``."""
+    return job_main("maintain", argv, lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

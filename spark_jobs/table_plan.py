@@ -1,0 +1,138 @@
+"""What a worker must know to plan a table, and which of its logged changes a plan is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.ledger.horizon import TableHorizon
+from open_mirroring.log_position import LOAD_EPOCH, LogPosition, not_above, position_order
+from spark_jobs.change_log_schema import INSERT
+from spark_jobs.moved_rows import Read
+from spark_jobs.transaction_cut import Cut
+
+Identity = tuple[str, str, str | None]
+"""Epoch, position text and key of a change."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a worker must know to plan one table, or some key buckets of it.
+
+    Attributes:
+        batch_from: the batch the target has; changes of later batches are new.
+        history_files: earlier log files that may hold changes as new as the oldest new one.
+        highest: highest position among the changes up to *batch_from*; None when there is none.
+        epochs: ordinal of every stream incarnation the ledger knows.
+        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
+            ordinal *stream_epoch*, and all of earlier ones.
+        rejected: changes that are dead letters already, and so no changes.
+        types: source type of every known column.
+        cut: where transactions are held back, which positions are published; None: all.
+        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
+            *history_files* are all that hold the table.
+        horizon: the log may lack changes of this transaction and earlier ones.
+    """
+
+    table_id: str
+    source: str
+    keys: tuple[str, ...]
+    batch_from: int
+    new_files: tuple[str, ...]
+    history_files: tuple[str, ...]
+    highest: LogPosition | None
+    epochs: Mapping[str, int]
+    stream_from: str | None
+    rejected: frozenset[Identity]
+    columns: tuple[LandingColumn, ...]
+    types: Mapping[str, str]
+    buckets: tuple[int, int] = (-1, 64)
+    completing: bool = False
+    cut: Cut | None = None
+    stream_epoch: int = 0
+    horizon: TableHorizon | None = None
+
+
+class PlanStop(Exception):
+    """The table cannot be published as it is: a stable code and what was found."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(code, what)
+        self.code, self.what = code, what
+
+
+def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
+    epochs = changes["epoch"].combine_chunks().dictionary_encode()
+    # Tables are read together and share a dictionary: it may name streams that only another one has.
+    spelled = epochs.dictionary.to_pylist()
+    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
+    if unknown:
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+    if not plan.keys:
+        _refuse_keyless(changes)
+    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
+    prefix = names.take(epochs.indices)
+    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
+    if not plan.keys:
+        # Without a key every change is a row of its own: its place in the order stands for the key.
+        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+    if plan.stream_from is None:
+        return changes
+    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
+    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
+
+
+def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
+    """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
+
+    Raises:
+        PlanStop: ``LATE_BELOW_HORIZON``.
+    """
+    if plan.horizon is None or not changes.num_rows:
+        return
+    oldest = pc.min(changes["order"]).as_py()
+    # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
+    if oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+        raise PlanStop(
+            "LATE_BELOW_HORIZON",
+            f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "
+            "under which the log is no longer complete",
+        )
+
+
+def _refuse_keyless(changes: pa.Table) -> None:
+    other = changes.filter(pc.not_equal(changes["op"], INSERT))
+    if other.num_rows:
+        line = other.slice(0, 1).to_pylist()[0]
+        raise PlanStop(
+            "KEYLESS_CHANGE",
+            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
+        )
+
+
+def in_set(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Of any changes those in the set to publish, with their ``order``."""
+    changes = eligible(plan, changes)
+    if plan.cut is None or plan.cut.position_to is None:
+        return changes
+    return changes.filter(pc.less_equal(changes["order"], plan.cut.position_to))
+
+
+def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
+    """The keys, of any bucket, with a new change that is not above everything published."""
+    if not floor:
+        return set()
+    late = pc.scalar(False)
+    for epoch, text in not_above(floor, plan.epochs).items():
+        late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
+    return set(in_set(plan, read_any((pc.field("batch") > plan.batch_from) & late))["key"].to_pylist())
+
+
+def arrived(plan: TablePlan, changes: pa.Table) -> int:
+    """How many of the changes lie in new batches."""
+    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0

@@ -1,0 +1,66 @@
+"""What is measured of a mirror (G-11): from the ledger alone, and nothing invented where there is nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.horizon import MirrorHorizon, move_horizon
+from open_mirroring.metrics import mirror_metrics
+from tests.hand_made_mirror import HandMadeMirror
+
+COMMITTED = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
+NOW = COMMITTED + timedelta(hours=2)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMadeMirror:
+    return HandMadeMirror(tmp_path)
+
+
+def test_a_mirror_that_never_ran_has_no_ages(made: HandMadeMirror) -> None:
+    """G-11."""
+    found = mirror_metrics(made.ledger, "shop", NOW)
+    assert (found.last_commit_age, found.open_batch_age, found.oldest_fragment_age, found.horizon_age) == (None,) * 4
+    assert (found.open_fragments, found.partitions, found.settled_letters) == (0, {}, {})
+
+
+def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
+    """G-11: age of the last commit, offset lag against retention, open fragments, dead letters, late changes."""
+    made.commit(1, {"dbo.orders": (3, "1:1:1")}, at=COMMITTED)
+    assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, COMMITTED, 0), [])
+    since = COMMITTED - timedelta(hours=1)
+    made.insert(
+        t.open_fragment, mirror="shop", identity="x", epoch="e", pos="1:1:1", since_batch=1, since=since, files="[]"
+    )
+    made.insert(t.bound_range, mirror="shop", name="cdc/0", bound_to=700, batch=1)
+    ExtractLedger(made.ledger, "shop").record_offsets({"cdc/0": (600, 1000), "cdc/1": (0, 5)})
+    letter = {"mirror": "shop", "origin": "cdc/0", "outcome": "replayed", "settled_at": COMMITTED}
+    for place in (1, 2):
+        made.insert(t.settled_letter, batch=1, place=place, settled_in=1, **letter)
+    publication = {"generation": 1, "kind": "changes", "batch_from": 0, "batch_to": 1, "confirmed_at": COMMITTED}
+    for version, counts in enumerate(({"published": 1, "superseded": 2}, {"duplicates": 4, "superseded": 1})):
+        values = {"version": version, "counts": json.dumps(counts), **publication}
+        made.insert(t.publication, table_id=made.ids["dbo.orders"], **values)
+    made.set_mirror(homeless_rejects=3, open_number=2, open_bound_at=COMMITTED + timedelta(hours=1))
+    found = mirror_metrics(made.ledger, "shop", NOW)
+    assert (found.last_commit_age, found.open_batch_age, found.oldest_fragment_age) == (7200, 3600, 10_800)
+    assert (found.horizon_age, found.open_fragments, found.homeless_letters) == (7200, 1, 3)
+    assert found.settled_letters == {"replayed": 2}
+    assert {name: lag[:2] for name, lag in found.partitions.items()} == {"cdc/0": (300, 100), "cdc/1": (5, 0)}
+    assert found.tables["dbo.orders"] == {"superseded": 3, "duplicates": 4, "compacted": 0, "rejected": 0}
+    assert json.loads(json.dumps(found.document()))["partitions"]["cdc/0"]["until_loss"] == 100
+
+
+def test_the_horizon_does_not_move_past_a_batch_under_way_or_newly_committed(made: HandMadeMirror) -> None:
+    """G-05, I29: what was looked at must still be all there is."""
+    made.commit(1, {})
+    horizon = MirrorHorizon(1, COMMITTED, 0)
+    assert not move_horizon(made.ledger, "shop", 0, horizon, [])
+    made.set_mirror(open_number=2)
+    assert not move_horizon(made.ledger, "shop", 1, horizon, [])
