@@ -11,6 +11,7 @@ Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry 
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -27,6 +28,7 @@ from open_mirroring.errors import TerminalError, TransientError
 LONGEST_WAIT_SECONDS = 120.0
 """Who is asked to wait longer fails instead: the next run is the better one to go on."""
 
+CA_FILE = "OPEN_MIRRORING_CA_FILE"
 _TRIES = 4
 _BACK_OFF_SECONDS = 0.2
 _CONNECT_SECONDS = 10.0
@@ -96,7 +98,8 @@ class RetryBudget:
 class HttpService:
     """One service at one address.
 
-    Redirects are not followed: they could carry a token to another host. Proxies are those of the environment.
+    Redirects are not followed: they could carry a token to another host. Proxies are those of the environment, trusted
+    authorities those of the system, or of the PEM file that the variable ``OPEN_MIRRORING_CA_FILE`` names.
 
     Args:
         endpoint: scheme, host and port.
@@ -113,6 +116,8 @@ class HttpService:
         self.budget = budget or RetryBudget()
         timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, timeout_seconds), read=timeout_seconds)
         options: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": _CONNECTIONS}
+        if os.environ.get(CA_FILE):
+            options["ca_certs"] = os.environ[CA_FILE]
         address = urlsplit(endpoint)
         proxy = urllib.request.getproxies().get(address.scheme)
         if proxy and not urllib.request.proxy_bypass(address.hostname or ""):
