@@ -72,7 +72,7 @@ def bound_before(place: Place | ChangeTablePlace, ranges: Iterable[BoundRange], 
 
 def _of_topics(place: KafkaPlace, ranges: Sequence[BoundRange], interval: Interval) -> Chosen:
     starts, ends = (kafka_times.offsets_at(place, moment) for moment in interval)
-    first = kafka_times.first_offsets(place)
+    first = {name: kept for name, (kept, _) in kafka_times.offsets_kept(place).items()}
     chosen, gone = [], set()
     for bound in ranges:
         if bound.name not in first:
