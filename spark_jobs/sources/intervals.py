@@ -121,8 +121,12 @@ def _window(name: str) -> datetime | None:
     return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[misc]
 
 
-def _time_of_file(path: Path, name: str) -> datetime:
-    return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+def _time_of_file(path: Path, name: str) -> datetime | None:
+    """None for a file that went away since it was listed: it belongs to no interval, and the next look misses it."""
+    try:
+        return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
 
 
 def _size(path: Path) -> int:
