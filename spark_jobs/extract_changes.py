@@ -24,7 +24,7 @@ from open_mirroring.ledger.horizon import mirror_horizon
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
 from spark_jobs.logged_loads import is_load
-from spark_jobs.sources import intervals, qlik_change_jdbc
+from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.transports import Found, find_ranges
@@ -85,8 +85,11 @@ class _Points:
         return Extracted(batches[-1] if batches else None, driver.counts, self._waiting, batches, self._gone)
 
     def _new(self) -> Scope:
+        place = self._driver.source.place
+        if isinstance(place, KafkaPlace):
+            # Before anything can be found to be lost: how near it came is worth seeing then, too.
+            self._driver.ledger.record_offsets(kafka_times.offsets_kept(place))
         found = self._find()
-        self._driver.ledger.record_offsets(found.offsets)
         self._waiting = found.waiting
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)

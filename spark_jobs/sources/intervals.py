@@ -72,7 +72,7 @@ def bound_before(place: Place | ChangeTablePlace, ranges: Iterable[BoundRange], 
 
 def _of_topics(place: KafkaPlace, ranges: Sequence[BoundRange], interval: Interval) -> Chosen:
     starts, ends = (kafka_times.offsets_at(place, moment) for moment in interval)
-    first = kafka_times.first_offsets(place)
+    first = {name: kept for name, (kept, _) in kafka_times.offsets_kept(place).items()}
     chosen, gone = [], set()
     for bound in ranges:
         if bound.name not in first:
@@ -121,8 +121,12 @@ def _window(name: str) -> datetime | None:
     return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[misc]
 
 
-def _time_of_file(path: Path, name: str) -> datetime:
-    return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+def _time_of_file(path: Path, name: str) -> datetime | None:
+    """None for a file that went away since it was listed: it belongs to no interval, and the next look misses it."""
+    try:
+        return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
 
 
 def _size(path: Path) -> int:

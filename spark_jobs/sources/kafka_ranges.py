@@ -67,8 +67,7 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
     bound_now = {part.name.rpartition("/")[0] for part in ranges}
     identities = [f"{topic.name}#{topic.id}" for topic in topics if topic.id is not None and topic.name in bound_now]
     ranges += [BoundRange(name, 0, 0) for name in identities if name not in bound]
-    offsets = {f"{t.name}/{n}": (first, t.end[n]) for t in topics for n, first in t.first.items()}
-    return Found(sorted(ranges), [], offsets)
+    return Found(sorted(ranges), [])
 
 
 def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:

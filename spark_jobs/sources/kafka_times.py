@@ -6,7 +6,6 @@ the partition's end stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from confluent_kafka import TopicPartition
@@ -33,11 +32,12 @@ def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
     return {name: end if found[name] < 0 else min(end, found[name]) for name, end in ends.items()}
 
 
-def first_offsets(place: KafkaPlace) -> Mapping[str, int]:
-    """By ``topic/partition`` the first offset that retention has left.
+def offsets_kept(place: KafkaPlace) -> dict[str, tuple[int, int]]:
+    """By ``topic/partition`` the first offset that retention has left, and the one behind the newest message.
 
     Raises:
         MirroringError: see :meth:`Broker.fail`.
     """
     broker = Broker(place)
-    return {f"{t.name}/{n}": first for t in topic_states(broker, broker.admin(), place) for n, first in t.first.items()}
+    topics = topic_states(broker, broker.admin(), place)
+    return {f"{topic.name}/{n}": (first, topic.end[n]) for topic in topics for n, first in topic.first.items()}
