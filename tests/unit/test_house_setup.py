@@ -250,7 +250,8 @@ SERVICES = sorted(services())
 
 def test_the_stack_has_all_its_services() -> None:
     airflow = {f"airflow-{part}" for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")}
-    assert set(SERVICES) == {"postgres", "spark-master", "spark-worker", "emulator", *airflow}
+    ends = {"kafka", "emulator", "workload-generator"}
+    assert set(SERVICES) == {"postgres", "spark-master", "spark-worker", *ends, *airflow}
 
 
 @pytest.mark.parametrize("name", SERVICES)

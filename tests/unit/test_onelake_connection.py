@@ -18,6 +18,7 @@ from open_mirroring.config.connections import Connection
 from open_mirroring.config.onelake import OneLakeConnection, onelake_connection
 from open_mirroring.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.http_service import HttpService
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from tests.onelake import CLIENTS, SECRET, emulator, login_of, zone_of
 
@@ -109,6 +110,30 @@ def test_anything_else_is_refused_without_its_content(changed: dict[str, Any]) -
         onelake_connection(connection(**changed))
     assert caught.value.code == "CONNECTION_INVALID"
     assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_installation_can_trust_more_hosts_but_only_by_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I30: a connection alone sends no token to another host; a variable of the process does."""
+    changed = {"extra": {"dfs_endpoint": "https://emulator:10443"}}
+    with pytest.raises(TerminalError):
+        onelake_connection(connection(**changed))
+    monkeypatch.setenv("OPEN_MIRRORING_TRUSTED_HOSTS", "other, Emulator")
+    assert onelake_connection(connection(**changed)).dfs_endpoint == "https://emulator:10443"
+    for address in ("http://emulator:10443", "https://emulator.example", "https:///"):
+        with pytest.raises(TerminalError):
+            onelake_connection(connection(extra={"dfs_endpoint": address}))
+
+
+def test_a_service_is_trusted_by_the_authority_that_the_installation_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I30: a certificate that nobody vouches for ends the call before anything is sent."""
+    with EmulatorServer(tmp_path / "zone", tmp_path / "tables", tls=True) as server:
+        with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
+            HttpService(server.url, "emulator", 5).send("GET", "/_emulator/health", repeatable=False)
+        monkeypatch.setenv("OPEN_MIRRORING_CA_FILE", str(server.certificate))
+        answer = HttpService(server.url, "emulator", 5).send("GET", "/_emulator/health", repeatable=False)
+    assert answer.status == 200
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------
