@@ -30,7 +30,14 @@ MISSING = "MISSING"
 TABLE_FAILED = "TABLE_FAILED"
 """The target says that the table failed, or that it or its database was stopped (I24)."""
 
+TARGET_RESTARTED = "TARGET_RESTARTED"
+"""The target counts fewer rows than before: its database was started from scratch, or its table was lost (F-76)."""
+FOREIGN_WRITER = "FOREIGN_WRITER"
+"""Before anything of ours was in the folder, another one's marker was: another ledger publishes there (I12, I23)."""
+
 PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
+NOT_READY = "NOT_READY"
+"""The target's database is initializing or starting."""
 BACKLOG = "BACKLOG"
 """More waits for the target than the limits allow (I18)."""
 LOAD_PENDING = "LOAD_PENDING"
@@ -58,6 +65,8 @@ _RESET = table_stops.RESET
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
+    FOREIGN_WRITER: "find the other deployment that publishes there: end one of the two, give this one a landing zone "
+    f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
     FOREIGN_ITEM: f"find out who wrote it and move it away; if the service has applied it, {_RESET}",
     LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",
@@ -68,6 +77,8 @@ WAYS_OUT = {
     MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
     TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
     "for one table (F-76)",
+    TARGET_RESTARTED: "find out who stopped and started mirroring, or touched the table at the target; its rows "
+    f"are not ours any more: {_RESET}, and so every table that says so",
     CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
     AMBIGUOUS: f"nothing here tells whether the number was applied before it was lost: {_RESET}",
     FOOTER_MISMATCH: "find out who exchanged the file or edited the ledger; if the service may have applied other rows "
@@ -88,6 +99,7 @@ WAYS_OUT = {
     FILE_MOVED: "nothing: the next check looks for it again",
     PAUSED: "resume the capacity; changes are logged meanwhile",
     THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
+    NOT_READY: "wait until the database runs; changes are logged meanwhile",
     STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "

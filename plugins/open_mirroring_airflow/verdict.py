@@ -12,7 +12,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.gating import gate
 from open_mirroring.inspection import inspect_mirror
-from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger import open_ledger
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
@@ -48,7 +47,7 @@ class ReconcileOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once and judge."""
         mirror = load_mirror(Path(self.mirror_file))
-        findings = inspect_mirror(mirror, open_ledger(ledger_url(mirror)), open_store(landing_zone(mirror)))
+        findings = inspect_mirror(mirror, open_ledger(ledger_url(mirror)), landing_zone(mirror))
         result = gate(findings)
         note = hold_note(result.held)
         if note:
