@@ -46,9 +46,7 @@ def pipeline_of(folder: Path, spark, server: EmulatorServer) -> Pipeline:
     return pipeline
 
 
-def test_a_history_ends_exactly_and_an_idle_tick_is_cheap_r_04(
-    tmp_path: Path, spark, server: EmulatorServer
-) -> None:
+def test_a_history_ends_exactly_and_an_idle_tick_is_cheap_r_04(tmp_path: Path, spark, server: EmulatorServer) -> None:
     """O-02, O-04, O-05, O-10: workers create staged objects, the driver renames; nothing else lies in the zone."""
     made = history(seed=11)
     messages = render(made.changes, CesOptions(max_data_bytes=1_700, seed="a"), Delivery(partitions=3, disorder=40))
