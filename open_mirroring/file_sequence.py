@@ -47,6 +47,8 @@ class FileSequence:
     gaps: tuple[int, ...]
     missing: tuple[int, ...]
     last_missing: bool
+    lost: tuple[int, ...]
+    """Gaps, missing numbers and a missing last one together."""
     repairable: tuple[int, ...]
     waiting: tuple[int, ...]
     """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35), unless a trusted count
@@ -90,6 +92,7 @@ def file_sequence(
     applied = min(max(evidence.values()), confirmed)
     highest = max(final | moved, default=0)
     last_missing = confirmed > highest
+    lost = tuple(sorted({*absent.gaps, *absent.missing}))
     waiting = sorted(number for number in final if applied < number <= confirmed)
     if waiting == [highest] and highest < counts.first_not_applied:
         waiting = []
@@ -102,10 +105,9 @@ def file_sequence(
         gaps=tuple(absent.gaps),
         missing=tuple(n for n in absent.missing if n < confirmed or not last_missing),
         last_missing=last_missing,
+        lost=lost,
         repairable=tuple(
-            number
-            for number in sorted({*absent.gaps, *(n for n in absent.missing if n > highest)})
-            if number >= counts.first_not_applied and number in published
+            number for number in lost if number >= counts.first_not_applied and number in published and number > applied
         ),
         waiting=tuple(waiting),
     )

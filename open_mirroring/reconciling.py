@@ -136,7 +136,9 @@ def reconcile(facts: TableFacts) -> Finding:
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
     repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
-    return Finding(verdict, code, what, evidence, sequence.applied, backlog, repairs, tuple(_notes(facts, sequence)))
+    return Finding(
+        verdict, code, what, evidence, sequence.applied, backlog, repairs, sequence.lost, tuple(_notes(facts, sequence))
+    )
 
 
 class _Problem(NamedTuple):

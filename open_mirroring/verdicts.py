@@ -43,6 +43,9 @@ BACKLOG = "BACKLOG"
 LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
 
+HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, BACKLOG, RESET_OPEN, LOAD_PENDING})
+"""The codes that hold a table; every other one but OK stops it."""
+
 FOOTER_MISMATCH = "FOOTER_MISMATCH"
 """A file says of itself something else than the ledger sealed (I9)."""
 FILE_UNFIT = "FILE_UNFIT"
@@ -62,6 +65,10 @@ FILE_UNREAD, FILE_MOVED = "FILE_UNREAD", "FILE_MOVED"
 """A file could not be read this time: a fault of the store, or it was moved away twice meanwhile."""
 
 _RESET = table_stops.RESET
+_BRING_BACK = (
+    "find out who removed the file and move that very file back; if it is lost and the target has not applied it, "
+    f"publish it again (`open-mirroring repair`); else {_RESET}"
+)
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
@@ -72,9 +79,9 @@ WAYS_OUT = {
     LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",
     REAPPEARED: "find out who put the file back, compare it with the processed one, and remove it",
     CONTENT_CHANGED: f"find out who replaced the file; if the service may have applied it, {_RESET}",
-    GAP: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
-    LAST_FILE_MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
-    MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
+    GAP: _BRING_BACK,
+    LAST_FILE_MISSING: _BRING_BACK,
+    MISSING: _BRING_BACK,
     TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
     "for one table (F-76)",
     TARGET_RESTARTED: "find out who stopped and started mirroring, or touched the table at the target; its rows "
@@ -136,7 +143,8 @@ class Repair(NamedTuple):
 class Finding:
     """The verdict on a table and what it rests on.
 
-    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *notes* are worth a
+    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are the confirmed
+    numbers that are nowhere and were not purged; of these *repairs* are proved not to be applied. *notes* are worth a
     line in a report and change nothing.
     """
 
@@ -147,6 +155,7 @@ class Finding:
     applied: int
     backlog: Backlog
     repairs: tuple[Repair, ...] = ()
+    lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
