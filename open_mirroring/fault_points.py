@@ -28,6 +28,10 @@ FAULT_POINTS = (
     "reset.rebuilt",
     "reset.table_back",
     "reset.dropped",
+    "repair.requested",
+    "repair.staged",
+    "repair.sealed",
+    "repair.renamed",
 )
 _reached: dict[str, int] = {}
 

@@ -36,7 +36,7 @@ class FileSequence:
 
     *final* and *moved* are seen, in the folder and in a processed folder. Confirmed numbers that are nowhere are
     *purged* (processed long ago), *gaps* (the target waits for them, or somebody took them away), *missing* (too
-    young to be purged) or, for the last one, *last_missing*. *repairable* gaps are proved not to be applied.
+    young to be purged) or, for the last one, *last_missing*. *repairable* ones are proved not to be applied.
     """
 
     final: frozenset[int]
@@ -47,9 +47,12 @@ class FileSequence:
     gaps: tuple[int, ...]
     missing: tuple[int, ...]
     last_missing: bool
+    lost: tuple[int, ...]
+    """Gaps, missing numbers and a missing last one together."""
     repairable: tuple[int, ...]
     waiting: tuple[int, ...]
-    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35)."""
+    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35), unless a trusted count
+    of rows proves that it is not applied."""
 
     @property
     def highest(self) -> int:
@@ -87,9 +90,11 @@ def file_sequence(
         "counters": counts.applied,
     }
     applied = min(max(evidence.values()), confirmed)
-    last_missing = confirmed > max(final | moved, default=0)
+    highest = max(final | moved, default=0)
+    last_missing = confirmed > highest
+    lost = tuple(sorted({*absent.gaps, *absent.missing}))
     waiting = sorted(number for number in final if applied < number <= confirmed)
-    if waiting == [max(final | moved, default=0)]:
+    if waiting == [highest] and highest < counts.first_not_applied:
         waiting = []
     return FileSequence(
         final=final,
@@ -100,7 +105,10 @@ def file_sequence(
         gaps=tuple(absent.gaps),
         missing=tuple(n for n in absent.missing if n < confirmed or not last_missing),
         last_missing=last_missing,
-        repairable=tuple(n for n in absent.gaps if n >= counts.first_not_applied and n in published),
+        lost=lost,
+        repairable=tuple(
+            number for number in lost if number >= counts.first_not_applied and number in published and number > applied
+        ),
         waiting=tuple(waiting),
     )
 

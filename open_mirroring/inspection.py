@@ -18,6 +18,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric_target import open_target
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
@@ -26,8 +27,9 @@ from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_sto
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.verdict_ledger import metadata_evidence, record_verdicts, verified_metadata
+from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
+from open_mirroring.target_status import TargetStatus
 from open_mirroring.verdicts import Finding, Verdict
 
 _LOOKS = 5
@@ -49,7 +51,13 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
         return LocalZone(mirror.resolve(zone.path))
     onelake = onelake_connection(connection or resolve(zone.connection or ""))
     return OneLakeZone(
-        zone.workspace or "", zone.item or "", onelake.login, zone.path, onelake.dfs_endpoint, onelake.timeout_seconds
+        zone.workspace or "",
+        zone.item or "",
+        onelake.login,
+        zone.path,
+        onelake.dfs_endpoint,
+        onelake.timeout_seconds,
+        onelake.fabric_endpoint,
     )
 
 
@@ -68,23 +76,32 @@ def declaration(table: Table) -> TableDeclaration:
 
 
 def inspect_mirror(
-    mirror: Mirror, ledger: Engine, store: LandingZoneStore | None = None, *, record: bool = True
+    mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None, *, record: bool = True
 ) -> dict[str, Finding]:
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
-    The zone is listed as a whole. Beyond that a table costs a call only when its marker is not the object that it was
-    established with, or its metadata is another object than the last one that was read and found to name its keys.
+    The target is asked once for all tables (R-04), if at all, and the zone is listed as a whole. Beyond that a table
+    costs a call only when its marker is not the object that it was established with, or its metadata is another object
+    than the last one that was read and found to name its keys.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        zone: where its landing zone is, with the login; by default as the environment says.
+        record: keep the verdicts.
 
     Raises:
+        TerminalError: ledger and mirror file do not agree; store or status calls refuse the login.
         TransientError: ``TABLE_BUSY`` when a table's row kept moving while it was looked at; ledger or store do not
             answer.
     """
     declare_tables(mirror, ledger)
-    zone = store or open_store(zone_address(mirror))
+    address = zone or zone_address(mirror)
     reader = LedgerReader(ledger, mirror.name)
-    looking = _Looking(mirror, ledger, reader, zone)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
+    targets = _targets(mirror, address, [state.folder for state in waiting.values()])
+    looking = _Looking(mirror, ledger, reader, open_store(address), targets)
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -103,14 +120,28 @@ def inspect_mirror(
     return findings
 
 
+def _targets(mirror: Mirror, zone: ZoneAddress, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
+    """How the target's tables are, by folder; empty where it is not asked."""
+    if not isinstance(zone, OneLakeZone) or not mirror.asks_status:
+        return {}
+    return open_target(zone).statuses(folders, trust_counters=mirror.gate.trust_counters)
+
+
 class _Looking:
     """Looks at a zone, with few calls for all tables together."""
 
-    def __init__(self, mirror: Mirror, ledger: Engine, reader: LedgerReader, store: LandingZoneStore) -> None:
-        self._reader, self._store = reader, store
+    def __init__(
+        self,
+        mirror: Mirror,
+        ledger: Engine,
+        reader: LedgerReader,
+        store: LandingZoneStore,
+        targets: Mapping[str, TargetStatus],
+    ) -> None:
+        self._reader, self._store, self._targets = reader, store, targets
         gate = mirror.gate
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
-        self._verified = verified_metadata(ledger, mirror.name)
+        self._remembered = remembered(ledger, mirror.name)
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
@@ -136,7 +167,7 @@ class _Looking:
             owned = dict(zip(tables, own_files, strict=True))
         findings: dict[str, Finding] = {}
         for source, state in tables.items():
-            own = owned[source]
+            own, before = owned[source], self._remembered.get(state.id, Remembered())
             facts = TableFacts(
                 row=state.row,
                 published={file.number: file for file in published.get(state.id, [])},
@@ -148,12 +179,17 @@ class _Looking:
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
                 first_files_pending=state.is_beginning,
+                target=self._targets.get(state.folder),
+                counted_before=before.counted(state.row.generation),
                 limits=self._limits,
                 stop_what=state.stop_what or "",
                 reset="" if state.reset is None else str(state.reset),
             )
             found = reconcile(facts)
-            findings[source] = replace(found, evidence={**found.evidence, **metadata_evidence(own.metadata_etag)})
+            # Nothing of a table in a reset is remembered: the target may still count the one before.
+            counted = 0 if state.reset or facts.target is None else facts.target.counted_rows or 0
+            kept = Remembered(own.metadata_etag, state.row.generation, max(facts.counted_before, counted))
+            findings[source] = replace(found, evidence={**found.evidence, **kept.evidence()})
         return findings
 
     def _own_files(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> _OwnFiles:
@@ -165,7 +201,7 @@ class _Looking:
             marker = read_marker(self._store, state.folder)
         path = f"{state.folder}/{layout.METADATA_FILE}"
         listed = objects.get(path)
-        if listed is not None and listed.etag == self._verified.get(state.id):
+        if listed is not None and listed.etag == self._remembered.get(state.id, Remembered()).metadata_etag:
             return _OwnFiles(marker, True, listed.etag)
         content = self._store.read(path)
         if content is None:

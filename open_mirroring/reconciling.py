@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import NamedTuple
 
 from open_mirroring import verdicts as v
@@ -24,6 +23,7 @@ from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import ListedItem, Stage
 from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
 from open_mirroring.resetting import RESET_OPEN
+from open_mirroring.target_status import TargetState, TargetStatus
 from open_mirroring.verdicts import Backlog, Finding, Repair, Verdict
 
 __all__ = [
@@ -43,28 +43,6 @@ PURGED_AFTER = timedelta(days=7)
 """The service keeps a processed file for seven days (F-36)."""
 
 _SHOWN_NAMES, _SHOWN_RANGES, _SHOWN_CHARACTERS = 5, 10, 80
-
-
-class TargetState(Enum):
-    """What the target's status call says of the table or its database (I24).
-
-    ``UNKNOWN`` means that two calls in a row gave no answer that we understand (R-02).
-    """
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    THROTTLED = "throttled"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    UNKNOWN = "unknown"
-
-
-class TargetStatus(NamedTuple):
-    """The target's answer. *processed_rows* counts over the table's life; None unless the counters are trusted."""
-
-    state: TargetState
-    detail: str = ""
-    processed_rows: int | None = None
 
 
 class Limits(NamedTuple):
@@ -99,6 +77,7 @@ class TableFacts:
         marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
         reset: the reset that the table is in, in words; empty when it is in none.
         first_files_pending: the files that the table begins with are not all published.
+        counted_before: the most rows that the target ever said it processed of this generation.
     """
 
     row: TableRow
@@ -116,15 +95,17 @@ class TableFacts:
     marker_etag: str = ""
     reset: str = ""
     first_files_pending: bool = False
+    counted_before: int = 0
 
 
 def reconcile(facts: TableFacts) -> Finding:
     """The verdict on one table; total: it never raises, whatever the facts.
 
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
-    METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING, MISSING,
-    TABLE_FAILED; then, holding, PAUSED, THROTTLED, STATUS_UNKNOWN, BACKLOG, RESET_OPEN, LOAD_PENDING. The evidence
-    names the others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
+    FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING,
+    MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, BACKLOG,
+    RESET_OPEN, LOAD_PENDING. The evidence names the others under ``also``. Numbers of an open intent are left to the
+    publisher, who knows what it sealed.
 
     A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
@@ -147,6 +128,7 @@ def reconcile(facts: TableFacts) -> Finding:
         "final": _ranges(sequence.final),
         "processed": _ranges(sequence.moved),
         "applied_by": list(sequence.applied_by),
+        "target": _told(facts.target),
     }
     verdict, code, what = Verdict.PASS, v.OK, "ledger, folder and target agree"
     if found:
@@ -154,7 +136,9 @@ def reconcile(facts: TableFacts) -> Finding:
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
     repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
-    return Finding(verdict, code, what, evidence, sequence.applied, backlog, repairs, tuple(_notes(facts, sequence)))
+    return Finding(
+        verdict, code, what, evidence, sequence.applied, backlog, repairs, sequence.lost, tuple(_notes(facts, sequence))
+    )
 
 
 class _Problem(NamedTuple):
@@ -186,17 +170,28 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     if sequence.missing:
         shown = _ranges(sequence.missing)
         yield _stop(v.MISSING, f"{shown} nowhere, and not provably purged", missing=shown)
-    if facts.target and facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
+    if facts.target is None:
+        return
+    if facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
         yield _stop(v.TABLE_FAILED, f"the target says {facts.target.state.value}: {_shown(facts.target.detail)}")
+    counted = facts.target.counted_rows
+    if counted is not None and counted < facts.counted_before:
+        yield _stop(
+            v.TARGET_RESTARTED,
+            f"the target has processed {counted} rows of the table, after it had told of {facts.counted_before}",
+        )
 
 
 def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
     row = facts.row
     # Before the table is established its marker and metadata may still be missing, but never be others.
     if facts.marker != row.incarnation and (row.established or facts.marker is not None):
+        what = f"the folder's {INCARNATION_FILE} is missing or not ours"
+        if not row.established:
+            what = f"the folder has another owner's {INCARNATION_FILE}, and nothing of ours was there yet"
         yield _stop(
-            INCARNATION_CHANGED,
-            f"the folder's {INCARNATION_FILE} is missing or not ours",
+            INCARNATION_CHANGED if row.established else v.FOREIGN_WRITER,
+            what,
             marker=None if facts.marker is None else _shown(facts.marker),
             expected=row.incarnation,
         )
@@ -256,9 +251,11 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
                 yield _hold(v.PAUSED, f"the target is paused: {detail}")
             case TargetState.THROTTLED:
                 yield _hold(v.THROTTLED, f"the target is throttled: {detail}")
+            case TargetState.NOT_READY:
+                yield _hold(v.NOT_READY, f"the target is not ready: {detail}")
             case TargetState.UNKNOWN:
                 yield _hold(v.STATUS_UNKNOWN, f"the target's status is unknown: {detail}")
-            case TargetState.RUNNING | TargetState.FAILED | TargetState.STOPPED:
+            case TargetState.RUNNING | TargetState.NOT_STARTED | TargetState.FAILED | TargetState.STOPPED:
                 pass
     age = facts.now - backlog.oldest if backlog.oldest else timedelta(0)
     over = []
@@ -293,11 +290,26 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
         yield f"LAST_NOT_KEPT: number {confirmed} left the folder although it is the last (F-35)"
     if behind := [number for number in sequence.final if number < max(sequence.moved, default=0)]:
         yield f"LEFT_BEHIND: {_ranges(behind)} in the folder although a higher number was processed"
+    if facts.target and facts.target.state is TargetState.NOT_STARTED:
+        yield "NOT_STARTED: the target was never started; structure and first files come before (F-42)"
     if sequence.purged:
         yield f"PURGED: {_ranges(sequence.purged)}"
     if intent is not None:
         state = "unsealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
         yield f"INTENT_OPEN: from number {intent.first_number}, {state}; the publisher finishes it"
+
+
+def _told(target: TargetStatus | None) -> dict[str, object] | None:
+    """What the target said, and whether its counter was taken for evidence."""
+    if target is None:
+        return None
+    return {
+        "state": target.state.value,
+        "said": _shown(target.detail),
+        "processed_rows": target.counted_rows,
+        "counter_trusted": target.processed_rows is not None,
+        "last_sync": _shown(target.last_sync),
+    }
 
 
 def _ranges(numbers: Iterable[int]) -> str:

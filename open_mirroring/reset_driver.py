@@ -75,8 +75,9 @@ class ResetDriver:
         self._source = source
         self._ledger = ResetLedger(ledger, mirror.name)
         self._reader = LedgerReader(ledger, mirror.name)
-        self._store = store or open_store(zone_address(mirror))
-        self._watch = watch or target_watch(mirror)
+        zone = zone_address(mirror)
+        self._store = store or open_store(zone)
+        self._watch = watch or target_watch(mirror, zone)
         self._rebuild = rebuild
         self._word = word
 

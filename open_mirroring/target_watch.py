@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Protocol
 
 from open_mirroring.config import Mirror
+from open_mirroring.fabric_target import open_target
+from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
+from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.landing_zone.opening import ZoneAddress
 
-_DEFAULT_SCHEMA = "dbo"
 _DELTA_LOG = "_delta_log"
 
 
@@ -32,9 +35,9 @@ class TablesFolder:
         """Whether there is a Delta table; None when the folder of all tables is not there."""
         if not self._root.is_dir():
             return None
-        schema, _, table = folder.rpartition("/")
+        schema, table = split_table_folder(folder)
         # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
-        places = [schema.removesuffix(".schema")] if schema else [_DEFAULT_SCHEMA, "."]
+        places = [DEFAULT_SCHEMA, "."] if schema is None else [schema]
         return any((self._root / place / table / _DELTA_LOG).is_dir() for place in places)
 
 
@@ -46,7 +49,9 @@ class NoWatch:
         return None
 
 
-def target_watch(mirror: Mirror) -> TargetWatch:
-    """What the mirror file says can be looked at."""
+def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
+    """What can be looked at: the tables where the mirror file names their place, else the target's status calls."""
     tables = mirror.landing_zone.tables
-    return NoWatch() if tables is None else TablesFolder(mirror.resolve(tables))
+    if tables is not None:
+        return TablesFolder(mirror.resolve(tables))
+    return open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else NoWatch()

@@ -30,11 +30,21 @@ MISSING = "MISSING"
 TABLE_FAILED = "TABLE_FAILED"
 """The target says that the table failed, or that it or its database was stopped (I24)."""
 
+TARGET_RESTARTED = "TARGET_RESTARTED"
+"""The target counts fewer rows than before: its database was started from scratch, or its table was lost (F-76)."""
+FOREIGN_WRITER = "FOREIGN_WRITER"
+"""Before anything of ours was in the folder, another one's marker was: another ledger publishes there (I12, I23)."""
+
 PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
+NOT_READY = "NOT_READY"
+"""The target's database is initializing or starting."""
 BACKLOG = "BACKLOG"
 """More waits for the target than the limits allow (I18)."""
 LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
+
+HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, BACKLOG, RESET_OPEN, LOAD_PENDING})
+"""The codes that hold a table; every other one but OK stops it."""
 
 FOOTER_MISMATCH = "FOOTER_MISMATCH"
 """A file says of itself something else than the ledger sealed (I9)."""
@@ -55,19 +65,27 @@ FILE_UNREAD, FILE_MOVED = "FILE_UNREAD", "FILE_MOVED"
 """A file could not be read this time: a fault of the store, or it was moved away twice meanwhile."""
 
 _RESET = table_stops.RESET
+_BRING_BACK = (
+    "find out who removed the file and move that very file back; if it is lost and the target has not applied it, "
+    f"publish it again (`open-mirroring repair`); else {_RESET}"
+)
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
+    FOREIGN_WRITER: "find the other deployment that publishes there: end one of the two, give this one a landing zone "
+    f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
     FOREIGN_ITEM: f"find out who wrote it and move it away; if the service has applied it, {_RESET}",
     LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",
     REAPPEARED: "find out who put the file back, compare it with the processed one, and remove it",
     CONTENT_CHANGED: f"find out who replaced the file; if the service may have applied it, {_RESET}",
-    GAP: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
-    LAST_FILE_MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
-    MISSING: f"find out who removed the file and move that very file back; if it is lost, {_RESET}",
+    GAP: _BRING_BACK,
+    LAST_FILE_MISSING: _BRING_BACK,
+    MISSING: _BRING_BACK,
     TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
     "for one table (F-76)",
+    TARGET_RESTARTED: "find out who stopped and started mirroring, or touched the table at the target; its rows "
+    f"are not ours any more: {_RESET}, and so every table that says so",
     CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
     AMBIGUOUS: f"nothing here tells whether the number was applied before it was lost: {_RESET}",
     FOOTER_MISMATCH: "find out who exchanged the file or edited the ledger; if the service may have applied other rows "
@@ -88,6 +106,7 @@ WAYS_OUT = {
     FILE_MOVED: "nothing: the next check looks for it again",
     PAUSED: "resume the capacity; changes are logged meanwhile",
     THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
+    NOT_READY: "wait until the database runs; changes are logged meanwhile",
     STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
@@ -124,7 +143,8 @@ class Repair(NamedTuple):
 class Finding:
     """The verdict on a table and what it rests on.
 
-    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *notes* are worth a
+    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are the confirmed
+    numbers that are nowhere and were not purged; of these *repairs* are proved not to be applied. *notes* are worth a
     line in a report and change nothing.
     """
 
@@ -135,6 +155,7 @@ class Finding:
     applied: int
     backlog: Backlog
     repairs: tuple[Repair, ...] = ()
+    lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_jobs.reset_arguments import add_reset_arguments, stated
+from spark_jobs.reset_arguments import add_decision_arguments, add_reset_arguments, stated
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
@@ -169,6 +169,13 @@ def _parser() -> argparse.ArgumentParser:
     again = commands.resetting("reload-table", about)
     again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
+    about = "publish a lost number again that the target has not applied; goes on where it stopped"
+    mend = commands.on_file("repair", "repairing:repair", about)
+    add_decision_arguments(mend)
+    mend.add_argument("--number", type=_positive, required=True, metavar="N", help="the lost file number")
+    mend.add_argument(
+        "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
+    )
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")

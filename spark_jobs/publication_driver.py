@@ -27,6 +27,8 @@ from spark_jobs.zone_ports import ZonePorts
 
 log = logging.getLogger(__name__)
 
+OVERTAKEN = "OVERTAKEN"
+"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
 _MAX_UNKNOWN = 5
 _REQUESTS_AT_ONCE = 32
 
@@ -61,6 +63,7 @@ class PublicationDriver:
 
     Attributes:
         postponed: by source name, the error that kept a table from being finished; its intent stays open.
+        overtaken: source names of tables that another run took over under this one (I20); both went on from there.
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork) -> None:
@@ -70,6 +73,7 @@ class PublicationDriver:
         self._tables: Mapping[str, TableState] = {}
         self._details: dict[str, StagedDetails] = {}
         self.postponed: dict[str, MirroringError] = {}
+        self.overtaken: set[str] = set()
 
     def drive(self, tables: Sequence[TableState]) -> None:
         """Run every table's protocol to its end.
@@ -82,11 +86,19 @@ class PublicationDriver:
         unknowns = 0
         while states:
             replies = self._round({table_id: state.request for table_id, state in states.items()})
+            self._say_overtaken(replies)
             unknowns += any(isinstance(reply, protocol.Unknown) for reply in replies.values())
             if unknowns > _MAX_UNKNOWN:
                 raise TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later")
             stepped = {table_id: protocol.step(states[table_id], reply) for table_id, reply in replies.items()}
             states = {t: s for t, s in stepped.items() if not self._is_over(t, s.request)}
+
+    def _say_overtaken(self, replies: Mapping[str, protocol.Reply]) -> None:
+        for table_id, reply in replies.items():
+            if isinstance(reply, protocol.Lost):
+                source = self._tables[table_id].source
+                self.overtaken.add(source)
+                log.warning("%s: %s: another run owns the table now; this one goes on from its row", source, OVERTAKEN)
 
     def _is_over(self, table_id: str, request: protocol.Request) -> bool:
         if isinstance(request, protocol.Stage):

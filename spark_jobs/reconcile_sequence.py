@@ -226,7 +226,11 @@ def _record(
         before = verdicts[source]
         if before.verdict is not Verdict.STOP:
             decided[source] = replace(
-                before, verdict=Verdict.STOP, code=finding.code, what=finding.what, evidence=finding.evidence
+                before,
+                verdict=Verdict.STOP,
+                code=finding.code,
+                what=finding.what,
+                evidence={**before.evidence, **finding.evidence},  # the next look remembers what this one saw
             )
     record_verdicts(ledger, {known.states[s].id: (finding, known.states[s].row) for s, finding in decided.items()})
     return decided

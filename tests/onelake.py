@@ -28,7 +28,8 @@ def login_of(server: EmulatorServer, **options: Any) -> EntraLogin:
 
 
 def zone_of(server: EmulatorServer, **options: Any) -> OneLakeZone:
-    described = {"login": login_of(server), "endpoint": server.url, "timeout_seconds": 10.0}
+    endpoints = {"endpoint": server.url, "fabric_endpoint": server.url}
+    described = {"login": login_of(server), "timeout_seconds": 10.0, **endpoints}
     return OneLakeZone(server.workspace_id, server.database_id, **{**described, **options})
 
 

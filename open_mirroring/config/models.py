@@ -52,6 +52,16 @@ class Gate(Section):
     timeout_minutes: Positive = Field(
         default=10, description="Minutes a run waits for the gate; keep it below the schedule."
     )
+    status: Literal["none", "rest"] | None = Field(
+        default=None,
+        description="Whether the target is asked how it and its tables are. rest: by the Fabric REST API, the default "
+        "for onelake. none: never, the only choice for local.",
+    )
+    trust_counters: bool = Field(
+        default=False,
+        description="Whether the target's count of processed rows proves what was applied. Nobody promises that it "
+        "counts what our files hold, so it does not unless you have compared the two.",
+    )
 
 
 class Publish(Section):
@@ -149,6 +159,15 @@ class Mirror(Section):
             check_complete_position(source)
         return consistency
 
+    @field_validator("gate")
+    @classmethod
+    def _status_of_the_zone(cls, gate: Gate, info: ValidationInfo) -> Gate:
+        zone = info.data.get("landing_zone")
+        if isinstance(zone, LandingZone) and zone.store == "local" and gate.status == "rest":
+            what = "a local landing zone belongs to no database that could be asked"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `gate.status` out")
+        return gate
+
     @field_validator("tables")
     @classmethod
     def _collisions(cls, tables: tuple[Table, ...]) -> tuple[Table, ...]:
@@ -184,6 +203,11 @@ class Mirror(Section):
     def name(self) -> str:
         """The mirror's name."""
         return self.mirror
+
+    @property
+    def asks_status(self) -> bool:
+        """Whether the target is asked how it is (``gate.status``)."""
+        return self.landing_zone.store == "onelake" and self.gate.status != "none"
 
     @property
     def file(self) -> Path:

@@ -21,11 +21,10 @@ from urllib.parse import urlsplit
 
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
-from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
+from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT, PUBLIC_FABRIC_ENDPOINT
 
 CONNECTION_TYPE = "open_mirroring_onelake"
 TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
-PUBLIC_FABRIC_ENDPOINT = "https://api.fabric.microsoft.com"
 
 _OPTIONS = {"auth", "tenant_id", "dfs_endpoint", "fabric_endpoint", "authority", "timeout_seconds"}
 _HOSTS = {

@@ -20,6 +20,8 @@ PARTNER_EVENTS_FILE = "_partnerEvents.json"
 PARTNER_NAME = "open_mirroring"
 """The same for all mirrored databases (F-06)."""
 INCARNATION_FILE = "_incarnation.json"
+DEFAULT_SCHEMA = "dbo"
+"""Where a table folder without schema becomes a table (F-03)."""
 SCRATCH_FOLDER = "_scratchPad"
 """Reserved for staging, no table (F-05)."""
 PROCESSED_FOLDER = "_ProcessedFiles"
@@ -56,6 +58,12 @@ def table_folder(schema: str | None, table: str) -> str:
         return table
     check_name(schema)
     return f"{schema}.schema/{table}"
+
+
+def split_table_folder(folder: str) -> tuple[str | None, str]:
+    """Schema and table of a table's folder; the schema is None where the folder names none (F-03)."""
+    schema, _, table = folder.rpartition("/")
+    return schema.removesuffix(".schema") or None, table
 
 
 def staging_folder(folder: str, generation: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from open_mirroring.entra import EntraLogin
 
 PUBLIC_ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
+PUBLIC_FABRIC_ENDPOINT = "https://api.fabric.microsoft.com"
 DEFAULT_PATH = "Files/LandingZone"
 
 
@@ -28,6 +29,7 @@ class OneLakeZone:
         path: the zone's folder in the item.
         endpoint: scheme and host of the DFS endpoint.
         timeout_seconds: after so long without an answer the outcome of a call counts as unknown.
+        fabric_endpoint: scheme and host of the Fabric API, which tells how the item is.
     """
 
     workspace: str
@@ -36,3 +38,4 @@ class OneLakeZone:
     path: str = DEFAULT_PATH
     endpoint: str = PUBLIC_ENDPOINT
     timeout_seconds: float = 60.0
+    fabric_endpoint: str = PUBLIC_FABRIC_ENDPOINT

@@ -13,7 +13,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.gating import gate
 from open_mirroring.inspection import inspect_mirror
-from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
 
 
@@ -44,7 +44,7 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
     """
     engine = open_ledger(ledger_url)
     try:
-        findings = inspect_mirror(mirror, engine, None if zone is None else open_store(zone))
+        findings = inspect_mirror(mirror, engine, zone)
     finally:
         engine.dispose()
     result = gate({table: finding for table, finding in findings.items() if table in set(tables)})

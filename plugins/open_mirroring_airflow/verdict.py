@@ -14,7 +14,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.gating import gate
 from open_mirroring.inspection import inspect_mirror
-from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger import open_ledger
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring_airflow.connections import landing_zone, ledger_url
@@ -53,7 +52,7 @@ class ReconcileOperator(BaseOperator):
         """Look once and judge."""
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
-        findings = inspect_mirror(mirror, ledger, open_store(landing_zone(mirror)))
+        findings = inspect_mirror(mirror, ledger, landing_zone(mirror))
         metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
         self.log.info("metrics: %s", json.dumps(metrics))
         result = gate(findings)

@@ -16,7 +16,8 @@ from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.database_creation import find_or_create, settled, start_if_new, write_partner_events
 from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_status import DatabaseState
-from open_mirroring.inspection import declare_tables, zone_address
+from open_mirroring.gating import gate
+from open_mirroring.inspection import inspect_mirror, zone_address
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.ledger import open_ledger
@@ -66,10 +67,13 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     log.info("the mirrored database %s is there", database.name)
     address = zone_address(mirror)
     assert isinstance(address, OneLakeZone)
+    # Looked at before anything is written: what is there may be another deployment's.
+    found = inspect_mirror(mirror, ledger, address)
+    if stopped := gate(found).stopped:
+        return Created(database.workspace, database.id, settled(api, database).said, {}, {}, stopped)
     store = OneLakeStore(address)
     prove_conformance(store)
     write_partner_events(mirror, store)
-    declare_tables(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     driver = PublicationDriver(mirror, ledger, _NoWork())
     driver.drive([state for state in reader.tables().values() if not state.row.established])

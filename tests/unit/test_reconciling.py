@@ -147,6 +147,29 @@ def test_every_combination_of_three_numbers_is_decided_as_the_rules_say() -> Non
             json.dumps(finding.evidence)
 
 
+def test_every_combination_with_what_the_target_says_has_one_verdict() -> None:
+    """Exhaustive: state × counter × place of the middle number; STOP before HOLD before PASS, and never an error."""
+    stops = {TargetState.FAILED, TargetState.STOPPED}
+    holds = {TargetState.PAUSED, TargetState.THROTTLED, TargetState.NOT_READY, TargetState.UNKNOWN}
+    for state, counted, trusted, place in product(TargetState, (None, 0, 10, 20, 30), (True, False), (F, P, NOWHERE)):
+        items = [item(1, P), *([] if place is NOWHERE else [item(2, place)]), item(3, F)]
+        status = TargetStatus(state, "said", counted if trusted else None, counted)
+        finding = reconcile(replace(facts(3, *items), target=status, counted_before=10))
+        want = set()
+        if place is NOWHERE and not (trusted and counted is not None and counted >= 20):
+            want.add("GAP")
+        if state in stops:
+            want.add("TABLE_FAILED")
+        if counted == 0:
+            want.add("TARGET_RESTARTED")
+        severity = Verdict.STOP if want else Verdict.HOLD if state in holds else Verdict.PASS
+        assert finding.verdict is severity, (state, counted, trusted, place)
+        assert want <= codes(finding) and (codes(finding) == want or state in holds)
+        proved = place is NOWHERE and trusted and counted in (0, 10)
+        assert [repair.number for repair in finding.repairs] == ([2] if proved else []), "F-40: only what is proved"
+        json.dumps(finding.evidence)
+
+
 # --- single rules ---------------------------------------------------------------------------------------------
 
 
@@ -155,7 +178,7 @@ def test_a_table_that_was_never_established_may_have_no_folder() -> None:
     fresh = replace(fresh, row=replace(fresh.row, established=False), marker=None, metadata_matches=None)
     assert reconcile(fresh).code == "OK"
     assert reconcile(replace(fresh, marker="g1", metadata_matches=True)).code == "OK", "crash before it was recorded"
-    assert reconcile(replace(fresh, marker="g0")).code == "INCARNATION_CHANGED"
+    assert reconcile(replace(fresh, marker="g0")).code == "FOREIGN_WRITER", "another ledger was here first"
     assert reconcile(replace(fresh, metadata_matches=False)).code == "METADATA_CHANGED"
     assert reconcile(replace(fresh, items=(item(1, F),))).code == "LEDGER_BEHIND"
     assert reconcile(replace(fresh, items=(ListedItem("x", Stage.FOREIGN, 1, "e"),))).code == "FOREIGN_ITEM"
@@ -323,6 +346,8 @@ def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
         (TargetState.RUNNING, Verdict.PASS, "OK"),
         (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
         (TargetState.THROTTLED, Verdict.HOLD, "THROTTLED"),
+        (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
+        (TargetState.NOT_READY, Verdict.HOLD, "NOT_READY"),
         (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
         (TargetState.FAILED, Verdict.STOP, "TABLE_FAILED"),
         (TargetState.STOPPED, Verdict.STOP, "TABLE_FAILED"),
@@ -333,6 +358,43 @@ def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: s
     finding = reconcile(replace(facts(1, item(1, F)), target=TargetStatus(state, "because\n")))
     assert (finding.verdict, finding.code) == (verdict, code)
     assert code == "OK" or "'because\\n'" in finding.what
+    told = finding.evidence["target"]
+    assert isinstance(told, dict)
+    assert (told["state"], told["said"]) == (state.value, "'because\\n'"), "which evidence was used is recorded"
+
+
+@pytest.mark.parametrize(("before", "now", "stops"), [(0, 0, False), (9, 9, False), (9, None, False), (9, 8, True)])
+def test_a_target_that_counts_fewer_rows_than_before_lost_some_f_76(before: int, now: int | None, stops: bool) -> None:
+    """F-76: no listing shows it; the counter, trusted or not, only ever grows over a table's life."""
+    status = TargetStatus(TargetState.RUNNING, counted_rows=now)
+    finding = reconcile(replace(facts(1, item(1, F)), target=status, counted_before=before))
+    assert (finding.verdict, finding.code) == ((Verdict.STOP, "TARGET_RESTARTED") if stops else (Verdict.PASS, "OK"))
+
+
+def test_a_trusted_count_tells_the_last_file_that_waits_from_one_that_was_kept_f_35() -> None:
+    """F-35, X-03: alone in the folder it counts for nothing, unless it is proved not to be applied."""
+    known = replace(facts(3, item(1, P), item(2, P), item(3, F)), limits=Limits(max_age=timedelta(hours=1)))
+    for rows, files in ((None, 0), (30, 0), (29, 0), (20, 1)):
+        status = TargetStatus(TargetState.RUNNING, processed_rows=rows)
+        finding = reconcile(replace(known, target=status))
+        assert (finding.backlog.files, finding.code) == (files, "BACKLOG" if files else "OK"), rows
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-30), timedelta(days=30)])
+def test_no_clock_explains_what_the_order_does_not_i_21(jump: timedelta) -> None:
+    """I21, I22: a clock that jumps may raise an alarm over what was purged; it lifts none over what was not applied."""
+    for items, code in (
+        ((item(1, F), item(3, F)), "GAP"),
+        ((item(1, P), item(3, F)), "GAP"),
+        ((item(1, P), item(2, P)), "LAST_FILE_MISSING"),
+        ((), "LAST_FILE_MISSING"),
+        ((item(1, P), item(2, F), item(3, F), item(4, F)), "LEDGER_BEHIND"),
+    ):
+        finding = reconcile(replace(facts(3, *items), now=NOW + jump))
+        assert finding.verdict is Verdict.STOP and code in codes(finding)
+    purged = facts(3, item(3, F), at=OLD)
+    assert reconcile(replace(purged, now=NOW + timedelta(days=30))).code == "OK"
+    assert reconcile(replace(purged, now=NOW - timedelta(days=30))).code == "MISSING", "until the clock is right again"
 
 
 def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None:
@@ -399,8 +461,15 @@ def any_facts(draw: st.DrawFn) -> TableFacts:
         load_pending=draw(st.booleans()),
         target=draw(
             st.none()
-            | st.builds(TargetStatus, st.sampled_from(TargetState), st.just(""), st.none() | st.integers(0, 60))
+            | st.builds(
+                TargetStatus,
+                st.sampled_from(TargetState),
+                st.just(""),
+                st.none() | st.integers(0, 60),
+                st.none() | st.integers(0, 60),
+            )
         ),
+        counted_before=draw(st.sampled_from([0, 0, 30])),
         limits=Limits(draw(st.none() | st.integers(0, 2))),
     )
 
@@ -423,6 +492,7 @@ def test_more_trouble_never_makes_a_verdict_milder(known: TableFacts) -> None:
         replace(known, load_pending=True),
         replace(known, limits=Limits(0, 0, timedelta(0))),
         replace(known, target=(known.target or TargetStatus(TargetState.RUNNING))._replace(state=TargetState.FAILED)),
+        replace(known, counted_before=10**9),
     ):
         assert SEVERITY[reconcile(worse).verdict] >= SEVERITY[before.verdict]
 

@@ -1,0 +1,127 @@
+"""Asking Fabric how a mirrored database and its tables are: two calls for the whole database, never one per table.
+
+It only asks. A stopped database is never started from here: a start would rebuild every table from scratch (R-07,
+F-76).
+
+Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from open_mirroring.config.landing_zone import is_guid
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric_api import FabricApi, MirroredDatabase
+from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.target_status import TargetState, TargetStatus, entry_of, target_status
+
+_LOOKS = 2
+_PATIENCE_SECONDS = 15.0
+"""A status that comes later helps no gate."""
+
+
+class _Look(NamedTuple):
+    """What one look at the database gave."""
+
+    database: DatabaseStatus
+    tables: list[TableStatus]
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether every word in it is one that we know (R-02)."""
+        return self.database.state is not DatabaseState.UNKNOWN and all(
+            table.state is not TableMirrorState.UNKNOWN for table in self.tables
+        )
+
+
+class FabricTarget:
+    """The mirrored database behind a landing zone in OneLake; safe to use from several threads.
+
+    Args:
+        zone: names the item and who signs in.
+        api: the API; by default the one at the zone's own address.
+    """
+
+    def __init__(self, zone: OneLakeZone, api: FabricApi | None = None) -> None:
+        self._zone = zone
+        patience = min(zone.timeout_seconds, _PATIENCE_SECONDS)
+        self._api = api or FabricApi(zone.fabric_endpoint, zone.login, patience)
+        self._found: MirroredDatabase | None = None
+        self._lock = threading.Lock()
+
+    def statuses(self, folders: Iterable[str], *, trust_counters: bool = False) -> dict[str, TargetStatus]:
+        """How the table of each folder is; one look for all of them (R-04).
+
+        What gives no answer, or one with a word that nobody knows, is looked at once more; after that it is
+        ``UNKNOWN``, with what is the matter (R-02). Who is told to wait is not asked again.
+
+        Raises:
+            TerminalError: the API refuses this login or this item: waiting would change nothing.
+        """
+        look: _Look | None = None
+        why = ""
+        for _ in range(_LOOKS):
+            try:
+                look = self._look()
+            except TransientError as error:
+                why = f"{error.code}: {error.what}"
+                if error.code == "SERVICE_THROTTLED":
+                    break
+                continue
+            if look is None:
+                why = "the API shows this login no such database"
+            elif look.is_understood:
+                break
+        if look is None:
+            return dict.fromkeys(folders, TargetStatus(TargetState.UNKNOWN, why))
+        return {
+            folder: target_status(look.database, entry_of(folder, look.tables), trust_counters=trust_counters)
+            for folder in folders
+        }
+
+    def sees(self, folder: str) -> bool | None:
+        """Whether the target lists the table of this folder; None when the database is in no state to tell."""
+        try:
+            look = self._look()
+        except TransientError:
+            return None
+        if look is None or look.database.state not in (DatabaseState.RUNNING, DatabaseState.INITIALIZED):
+            return None
+        return entry_of(folder, look.tables) is not None
+
+    def _look(self) -> _Look | None:
+        """One call for the database, one (by pages) for all its tables; None when there is no such database."""
+        database = self._database()
+        if database is None:
+            return None
+        try:
+            return _Look(self._api.status(database), self._api.table_statuses(database))
+        except TerminalError:
+            with self._lock:
+                self._found = None  # made anew under its name, it has another GUID
+            raise
+
+    def _database(self) -> MirroredDatabase | None:
+        """The database by its GUID; a name is looked up once in the life of a process."""
+        with self._lock:
+            if self._found is None:
+                self._found = self._find()
+            return self._found
+
+    def _find(self) -> MirroredDatabase | None:
+        workspace, item = self._zone.workspace, self._zone.item
+        if is_guid(workspace):
+            return MirroredDatabase(workspace, item, item)
+        identity = self._api.find_workspace(workspace)
+        return None if identity is None else self._api.find_database(identity, item.rpartition(".")[0])
+
+
+@lru_cache(maxsize=16)
+def open_target(zone: OneLakeZone) -> FabricTarget:
+    """The target of a zone, one for a process: connections, tokens and the budget of repetitions are shared."""
+    return FabricTarget(zone)

@@ -1,0 +1,107 @@
+"""The ledger's records of repairs: requested, sealed, done. Each is an entry of the audit, written before its effect.
+
+A run that was killed is finished by the next one from the last record: the sealed object is renamed, never a second
+one. Nothing but the record of the number's object changes when it is done.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.decisions import Reason, locked_table
+from open_mirroring.publishing import StagedFile
+
+REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
+
+
+class OpenRepair(NamedTuple):
+    """A repair that was asked for and is not done. *sealed* is the object that becomes the number, if there is one."""
+
+    sealed: StagedFile | None
+
+
+class RepairLedger:
+    """The repairs of one mirror; a number belongs to the table's present generation."""
+
+    def __init__(self, engine: Engine, mirror: str) -> None:
+        self._engine, self._mirror = engine, mirror
+
+    def open_repair(self, source: str, generation: int, number: int) -> OpenRepair | None:
+        """What is recorded of a number's repair since the last one was done; None when nothing is."""
+        c = t.audit.c
+        query = sa.select(c.event, c.detail).where(
+            c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
+        )
+        found: OpenRepair | None = None
+        with self._engine.connect() as db:
+            for event, text in db.execute(query.order_by(c.id)).tuples():
+                detail = json.loads(text)
+                if (detail["generation"], detail["number"]) != (generation, number):
+                    continue
+                sealed = StagedFile(**detail["object"]) if event == SEALED else None
+                found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
+        return found
+
+    def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
+        """Record who wants a number published again, why, and what proves that it may be.
+
+        Raises:
+            TerminalError: ``REPAIR_REFUSED`` when the table has begun another life; ``TABLE_UNKNOWN``.
+        """
+        with self._engine.begin() as db:
+            self._same_life(db, source, generation, number)
+            detail = {"who": reason.who, "why": reason.why, "proof": proof, "digest": digest}
+            self._write(db, source, REQUESTED, generation, number, detail)
+
+    def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
+        """Record the one object that may become the number.
+
+        Raises:
+            TerminalError: as from :meth:`request`.
+        """
+        with self._engine.begin() as db:
+            self._same_life(db, source, generation, number)
+            self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
+
+    def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
+        """The number was seen with its digest: the ledger knows its new object.
+
+        Raises:
+            TerminalError: as from :meth:`request`; the number's digest is another one.
+        """
+        c = t.published_file.c
+        with self._engine.begin() as db:
+            row = self._same_life(db, source, generation, number)
+            same = (c.table_id == row.id) & (c.generation == generation) & (c.number == number) & (c.digest == digest)
+            before = db.execute(sa.select(c.etag).where(same)).one_or_none()
+            if before is None:
+                raise _another_life(source, number)
+            db.execute(t.published_file.update().where(same).values(etag=etag, size=size))
+            self._write(db, source, REPAIRED, generation, number, {"etag_before": before.etag, "etag": etag})
+
+    def _same_life(self, db: Connection, source: str, generation: int, number: int) -> Any:
+        row = locked_table(db, self._mirror, source)
+        if row.generation != generation:
+            raise _another_life(source, number)
+        return row
+
+    def _write(
+        self, db: Connection, source: str, event: str, generation: int, number: int, detail: dict[str, Any]
+    ) -> None:
+        audit(db, self._mirror, source, event, {"generation": generation, "number": number, **detail})
+
+
+def _another_life(source: str, number: int) -> TerminalError:
+    return TerminalError(
+        "REPAIR_REFUSED",
+        f"table {source!r} was reset meanwhile: its number {number} is another file now",
+        way_out="look at `status` again",
+    )

@@ -1,0 +1,81 @@
+"""May a number be published once more under its own name? The only repair that the target's documentation permits.
+
+A number that the target has not applied may come again, with the same content and under the same name (F-40); one
+without rows may always, for there is nothing that could be applied twice (F-41). A number that was applied never: it
+would not be read (F-37), and whoever believed otherwise would believe rows to be at the target that are not.
+
+Nothing is repaired by itself: somebody asks for it by name, and says how he knows where no trusted counter does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from open_mirroring import verdicts as v
+from open_mirroring.errors import TerminalError
+from open_mirroring.file_sequence import PublishedRecord
+from open_mirroring.verdicts import Finding
+
+MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
+"""Stops that do not speak against a repair: it mends them, or it may be what mends them."""
+
+
+def check_permitted(
+    table: str, number: int, finding: Finding, published: Mapping[int, PublishedRecord], *, not_applied: str
+) -> str:
+    """Why a number may be published again, in words for the audit.
+
+    Args:
+        table: the table's source name, for messages.
+        number: the number.
+        finding: the verdict on the table as it is now.
+        published: the records of its confirmed numbers.
+        not_applied: how an operator knows that the target has not applied it; empty when nobody says so.
+
+    Raises:
+        TerminalError: ``REPAIR_REFUSED``, saying why.
+    """
+    others = sorted({finding.code, *_also(finding)} - MENDED_BY_REPAIR - v.HOLDS - {v.OK})
+    record = published.get(number)
+    if record is None:
+        raise _refused(table, number, "the ledger has no confirmed file of this number", "look at `status` for K")
+    if others:
+        raise _refused(table, number, f"the table is stopped by {', '.join(others)}", "see to that first")
+    if number not in finding.lost:
+        raise _refused(
+            table,
+            number,
+            "it is there, or was processed and purged",
+            "nothing is missing; a broken file under its name has to be moved away first",
+        )
+    if number <= finding.applied:
+        raise _refused(
+            table,
+            number,
+            f"the target counts as having applied everything up to {finding.applied}, and reads no number twice (F-37)",
+            "compare the target with the source; if rows are missing, reset the table: `open-mirroring reload-table`",
+        )
+    if record.rows == 0:
+        return "it has no rows (F-41)"
+    if any(repair.number == number for repair in finding.repairs):
+        return "the target's trusted count of rows proves that it is not applied (F-40)"
+    if not not_applied:
+        raise _refused(
+            table,
+            number,
+            "nothing proves that the target has not applied it",
+            "look for its rows at the target, and say how you know with `--not-applied`; or compare the target's count "
+            "of rows with the ledger's, and set `gate.trust_counters`",
+        )
+    return f"somebody looked (F-40): {not_applied}"
+
+
+def _also(finding: Finding) -> list[str]:
+    also = finding.evidence.get("also", [])
+    return [str(code) for code in also] if isinstance(also, list) else []
+
+
+def _refused(table: str, number: int, why: str, way_out: str) -> TerminalError:
+    return TerminalError(
+        "REPAIR_REFUSED", f"number {number} of table {table!r} is not published again: {why}", way_out=way_out
+    )

@@ -1,0 +1,109 @@
+"""What the target says of a table, in the words that the gate decides by.
+
+Pure: the answers of the status calls in, one :class:`TargetStatus` per table out. The table is judged with its
+database, for the two differ (X-19): a table may have failed in a running database, and the tables of a stopped
+one go on to be called *Replicating*.
+
+Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
+Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, name_identity, split_table_folder
+
+
+class TargetState(Enum):
+    """What the target's status calls say of the table or its database (I24).
+
+    ``UNKNOWN`` means that two looks in a row gave no answer that we understand (R-02).
+    """
+
+    RUNNING = "running"
+    NOT_STARTED = "not started"
+    """Never started since it was made (R-06): structure and first files go there before (F-42)."""
+    NOT_READY = "not ready"
+    PAUSED = "paused"
+    THROTTLED = "throttled"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+class TargetStatus(NamedTuple):
+    """The target's answer.
+
+    Attributes:
+        state: of the table, its database included.
+        detail: the service's own words, with the error that it tells: of a throttled one, until when.
+        processed_rows: rows applied over the table's life; None unless that counter is trusted.
+        counted_rows: the same counter as it was told, trusted or not; None where it was not told.
+        last_sync: when the service says that it last applied something; its own text.
+    """
+
+    state: TargetState
+    detail: str = ""
+    processed_rows: int | None = None
+    counted_rows: int | None = None
+    last_sync: str = ""
+
+
+_OF_DATABASE = {
+    DatabaseState.INITIALIZING: TargetState.NOT_READY,
+    DatabaseState.INITIALIZED: TargetState.NOT_STARTED,
+    DatabaseState.STARTING: TargetState.NOT_READY,
+    DatabaseState.RUNNING: TargetState.RUNNING,
+    DatabaseState.PAUSED: TargetState.PAUSED,
+    DatabaseState.STOPPING: TargetState.STOPPED,
+    DatabaseState.STOPPED: TargetState.STOPPED,
+    DatabaseState.UNKNOWN: TargetState.UNKNOWN,
+}
+_WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED: TargetState.STOPPED}
+
+
+def target_status(database: DatabaseStatus, table: TableStatus | None, *, trust_counters: bool) -> TargetStatus:
+    """One table as its database and its own entry tell; *table* None: the target does not list it (yet).
+
+    A failed or stopped table goes before whatever its database says, and a word that nobody knows before *running*.
+    No documented word says *throttled*: it is taken from the service's error, which names the time (assumed).
+    """
+    words = f"database {database.said}{_because(database.error)}; table {_words_of(table)}"
+    state = _OF_DATABASE[database.state]
+    if database.said == "Failed":  # what the portal calls it; the API documents no such word
+        state = TargetState.FAILED
+    if table is not None:
+        if table.state in _WORSE and state is not TargetState.FAILED:
+            state = _WORSE[table.state]
+        elif table.state is TableMirrorState.UNKNOWN and state is TargetState.RUNNING:
+            state = TargetState.UNKNOWN
+    if state in (TargetState.RUNNING, TargetState.PAUSED, TargetState.UNKNOWN) and "throttl" in words.casefold():
+        state = TargetState.THROTTLED
+    counted = None if table is None else table.processed_rows
+    trusted = counted if trust_counters else None
+    return TargetStatus(state, words, trusted, counted, "" if table is None else table.last_sync)
+
+
+def entry_of(folder: str, tables: Iterable[TableStatus]) -> TableStatus | None:
+    """The target's entry for a table folder of the landing zone; None when it lists none.
+
+    A folder without schema is a table of the default one (F-03). Names are compared as the target compares them.
+    """
+    schema, name = split_table_folder(folder)
+    schemas = {name_identity(schema)} if schema is not None else {"", name_identity(DEFAULT_SCHEMA)}
+    for table in tables:
+        if name_identity(table.table) == name_identity(name) and name_identity(table.schema) in schemas:
+            return table
+    return None
+
+
+def _words_of(table: TableStatus | None) -> str:
+    return "not listed" if table is None else f"{table.said}{_because(table.error)}"
+
+
+def _because(error: str) -> str:
+    return f" ({error})" if error else ""

@@ -1,0 +1,341 @@
+"""The target's own word in the verdict: asked by two calls for all tables, understood or held, never acted upon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from fabric_emulator import Settings
+from fabric_emulator.web.emulator_server import EmulatorServer
+from fabric_emulator.web.faults import Fault, Kind
+from open_mirroring.config import load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.fabric_api import FabricApi
+from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric_target import FabricTarget, open_target
+from open_mirroring.http_service import RetryBudget
+from open_mirroring.landing_zone import opening
+from open_mirroring.target_status import TargetState, entry_of, target_status
+from open_mirroring.target_watch import NoWatch, TablesFolder, target_watch
+from open_mirroring.verdicts import Verdict
+from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
+from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
+
+FOLDERS = ["dbo.schema/orders", "dbo.schema/customers"]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorServer]:
+    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
+    with emulator(tmp_path / "lake", clients=CLIENTS, settings=Settings(files_per_poll=1)) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        yield server
+    opening._onelake_store.cache_clear()
+    open_target.cache_clear()
+
+
+@pytest.fixture
+def made(tmp_path: Path, server: EmulatorServer) -> HandPublished:
+    return HandPublished(tmp_path / "shop", server)
+
+
+# --- pure -----------------------------------------------------------------------------------------------------
+
+
+def database(said: str, error: str = "") -> DatabaseStatus:
+    state = next((state for state in DatabaseState if state.value == said), DatabaseState.UNKNOWN)
+    return DatabaseStatus(state, said, error)
+
+
+def table(
+    said: str, error: str = "", rows: int | None = None, name: str = "orders", schema: str = "dbo"
+) -> TableStatus:
+    state = next((state for state in TableMirrorState if state.value == said), TableMirrorState.UNKNOWN)
+    return TableStatus(schema, name, state, said, processed_rows=rows, error=error)
+
+
+GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
+
+
+@pytest.mark.parametrize("said", [*(state.value for state in DatabaseState if state.value), "Failed", "Hibernating"])
+@pytest.mark.parametrize("of_table", [None, *GOOD, "Stopped", "Failed", "Hibernating"])
+def test_every_pair_of_words_has_one_state_x_19(said: str, of_table: str | None) -> None:
+    """I24, R-02, R-07: a failed or stopped table counts whatever its database says; no word is understood by luck."""
+    expected = {
+        "Initializing": TargetState.NOT_READY,
+        "Initialized": TargetState.NOT_STARTED,
+        "Starting": TargetState.NOT_READY,
+        "Running": TargetState.RUNNING,
+        "Paused": TargetState.PAUSED,
+        "Stopping": TargetState.STOPPED,
+        "Stopped": TargetState.STOPPED,
+        "Failed": TargetState.FAILED,
+        "Hibernating": TargetState.UNKNOWN,
+    }[said]
+    if of_table == "Failed":
+        expected = TargetState.FAILED
+    elif of_table == "Stopped" and said != "Failed":
+        expected = TargetState.STOPPED
+    elif of_table == "Hibernating" and said == "Running":
+        expected = TargetState.UNKNOWN
+    found = target_status(database(said), None if of_table is None else table(of_table), trust_counters=False)
+    assert found.state is expected
+    assert said in found.detail and (of_table or "not listed") in found.detail
+
+
+@pytest.mark.parametrize("error", ["", "MirroringThrottled: until 2026-02-01T00:00:00Z"])
+def test_a_throttled_target_names_the_time(error: str) -> None:
+    """I24: the service says until when; a table that failed has failed all the same."""
+    for of_database, of_table in ((error, ""), ("", error)):
+        found = target_status(database("Running", of_database), table("Replicating", of_table), trust_counters=False)
+        assert found.state is (TargetState.THROTTLED if error else TargetState.RUNNING)
+        assert error in found.detail
+    assert target_status(database("Running", error), table("Failed"), trust_counters=False).state is TargetState.FAILED
+
+
+def test_counters_are_evidence_only_when_they_are_trusted_x_03() -> None:
+    for trusted in (False, True):
+        found = target_status(database("Running"), table("Replicating", rows=7), trust_counters=trusted)
+        assert (found.processed_rows, found.counted_rows) == (7 if trusted else None, 7)
+
+
+def test_a_folder_finds_its_entry_and_no_other_f_03() -> None:
+    entries = [table("Failed", name=name, schema=schema) for schema, name in product(("dbo", "Sales", ""), ("A", "b"))]
+
+    def found(folder: str) -> tuple[str, str] | None:
+        entry = entry_of(folder, entries)
+        return None if entry is None else (entry.schema, entry.table)
+
+    assert found("sales.schema/a") == ("Sales", "A")
+    assert found("dbo.schema/B") == ("dbo", "b")
+    assert found("a") == ("dbo", "A"), "without schema it is one of the default"
+    assert found("other.schema/a") is None and found("c") is None
+
+
+# --- over the wire --------------------------------------------------------------------------------------------
+
+
+def test_one_look_is_two_calls_for_all_tables_and_pages_are_followed_r_04(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    """R-01, R-04: never one call per table."""
+    made.publish(orders=[1], customers=[1])
+    server.poll()
+    made.look()
+    server.faults.reset_calls()
+    assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
+    assert server.faults.calls() == {"list": 1, "status": 2}
+    server.fabric.page = 1
+    server.faults.reset_calls()
+    found = made.look()
+    assert server.faults.calls() == {"list": 1, "status": 3}
+    told = found[CUSTOMERS].evidence["target"]
+    assert isinstance(told, dict)
+    assert told["state"] == "running" and told["said"] == "'database Running; table Replicating'"
+    assert (told["processed_rows"], told["counter_trusted"]) == (1, False)
+    assert made.files()[0].rows == 1
+
+
+def test_the_target_is_not_asked_where_the_mirror_file_says_so(tmp_path: Path, server: EmulatorServer) -> None:
+    made = HandPublished(tmp_path / "shop", server, status="none")
+    server.service.stop()
+    server.faults.reset_calls()
+    assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
+    assert "status" not in server.faults.calls()
+
+
+def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, server: EmulatorServer) -> None:
+    """I24, X-19: the database runs, one table has failed."""
+    made.publish(orders=[1], customers=[1])
+    made.path(1).write_bytes(b"")
+    server.poll()
+    verdict = made.publish(orders=[2], customers=[2])
+    assert verdict.passing == (CUSTOMERS,)
+    finding = made.look()[ORDERS]
+    assert finding.verdict is Verdict.STOP and "TABLE_FAILED" in str(finding.evidence["also"])
+    assert verdict.stopped[ORDERS].startswith("CONTENT_CHANGED"), "what we see ourselves goes before what we are told"
+    assert made.numbers() == [1] and made.numbers(CUSTOMERS) == [1, 2]
+
+
+def test_a_paused_database_holds_and_goes_on_by_itself_i_24(made: HandPublished, server: EmulatorServer) -> None:
+    made.publish(orders=[1])
+    server.service.pause()
+    verdict = made.publish(orders=[2])
+    assert set(verdict.held) == {ORDERS, CUSTOMERS} and verdict.held[ORDERS].startswith("PAUSED")
+    assert made.numbers() == [1]
+    server.service.resume()
+    assert made.publish().passing == (CUSTOMERS, ORDERS)
+    assert made.numbers() == [1, 2]
+
+
+def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPublished, server: EmulatorServer) -> None:
+    made.publish(orders=[1])
+    server.service.stop()
+    verdict = made.publish(orders=[2])
+    assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TABLE_FAILED")
+    assert "F-76" in made.look()[ORDERS].way_out
+    assert server.service.database_status() == "Stopped" and made.numbers() == [1]
+
+
+def test_a_database_that_was_never_started_takes_its_first_files_f_42(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with emulator(tmp_path / "lake", clients=CLIENTS) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        server.service.initialize()
+        made = HandPublished(tmp_path / "shop", server)
+        assert made.publish(orders=[1]).passing == (CUSTOMERS, ORDERS)
+        assert made.numbers() == [1]
+        assert any(note.startswith("NOT_STARTED") for note in made.look()[ORDERS].notes)
+        server.database.pass_through("Starting", 3600)
+        assert made.codes() == {ORDERS: "NOT_READY", CUSTOMERS: "NOT_READY"}
+    opening._onelake_store.cache_clear()
+    open_target.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["unavailable_before", "dropped_before"])
+def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
+    kind: Kind, made: HandPublished, server: EmulatorServer
+) -> None:
+    """R-02, 6.2 row 17: an answer that comes at the second time is an answer; none at all holds, and nothing breaks."""
+    made.publish(orders=[1])
+    server.faults.add(Fault(kind, "status", times=3))
+    assert made.codes()[ORDERS] == "OK"
+    server.faults.add(Fault(kind, "status", times=None))
+    verdict = made.publish(orders=[2])
+    assert verdict.held[ORDERS].startswith("STATUS_UNKNOWN") and "SERVICE_UNREACHABLE" in verdict.held[ORDERS]
+    server.faults.clear()
+    assert made.publish().passing == (CUSTOMERS, ORDERS)
+    assert made.numbers() == [1, 2]
+
+
+def test_a_status_call_that_is_told_to_wait_long_is_not_repeated_r_04(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    server.faults.add(Fault("throttled", "status", seconds=3600))
+    server.faults.reset_calls()
+    found = FabricTarget(zone_of(server)).statuses(FOLDERS)
+    assert {status.state for status in found.values()} == {TargetState.UNKNOWN}
+    assert "SERVICE_THROTTLED" in found[FOLDERS[0]].detail
+    assert server.faults.calls()["status"] == 1
+
+
+class Scripted(FabricApi):
+    """An API that says words of a later version; the emulator knows none."""
+
+    def __init__(self, server: EmulatorServer, *words: str) -> None:
+        super().__init__(server.url, zone_of(server).login)
+        self.words = list(words)
+
+    def status(self, database: object) -> DatabaseStatus:
+        said = self.words.pop(0)
+        return DatabaseStatus(next((s for s in DatabaseState if s.value == said), DatabaseState.UNKNOWN), said)
+
+    def table_statuses(self, database: object) -> list[TableStatus]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (["Hibernating", "Running"], TargetState.RUNNING),
+        (["Hibernating", "Hibernating", "Running"], TargetState.UNKNOWN),
+    ],
+)
+def test_an_unknown_word_is_asked_about_once_more_r_02(
+    words: list[str], state: TargetState, server: EmulatorServer
+) -> None:
+    found = FabricTarget(zone_of(server), Scripted(server, *words)).statuses(FOLDERS)
+    assert {status.state for status in found.values()} == {state}
+
+
+def test_who_may_not_ask_is_told_and_nothing_is_guessed(
+    tmp_path: Path, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-03: a login without the right is no passing trouble, so no run stays green over it."""
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+    made = HandPublished(tmp_path / "shop", server)
+    monkeypatch.setattr(FabricApi, "status", _refused)
+    with pytest.raises(TerminalError, match="SERVICE_DENIED"):
+        made.look()
+
+
+def _refused(*_: object) -> DatabaseStatus:
+    raise TerminalError("SERVICE_DENIED", "no", way_out="ask for it")
+
+
+def test_a_database_is_found_by_its_name_once(server: EmulatorServer) -> None:
+    zone = zone_of(server)
+    target = FabricTarget(replace(zone, workspace="emulator", item="mirror.MirroredDatabase"))
+    for _ in range(2):
+        assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.RUNNING}
+    assert server.faults.calls()["database"] == 2
+    lost = FabricTarget(replace(zone, workspace="emulator", item="x.MirroredDatabase"))
+    assert {status.state for status in lost.statuses(FOLDERS).values()} == {TargetState.UNKNOWN}
+
+
+def test_a_reset_sees_the_table_go_and_come_back_by_status_f_75(made: HandPublished, server: EmulatorServer) -> None:
+    made.publish(orders=[1])
+    watch = target_watch(made.mirror, zone_of(server))
+    assert isinstance(watch, FabricTarget)
+    assert watch.sees(FOLDERS[0]) is False
+    server.poll()
+    assert watch.sees(FOLDERS[0]) is True
+    server.service.pause()
+    assert watch.sees(FOLDERS[0]) is None, "what a paused database lists may be old"
+    server.service.resume()
+    server.faults.add(Fault("unavailable_before", "status", times=None))
+    assert watch.sees(FOLDERS[0]) is None
+
+
+def test_what_a_reset_looks_at_is_said_by_the_mirror_file(tmp_path: Path, server: EmulatorServer) -> None:
+    silent = HandPublished(tmp_path / "a", server, status="none")
+    assert isinstance(target_watch(silent.mirror, zone_of(server)), NoWatch)
+    text = silent.file.read_text().replace("  connection: lake\n", "  connection: lake\n  tables: tables\n")
+    silent.file.write_text(text)
+    assert isinstance(target_watch(load_mirror(silent.file), zone_of(server)), TablesFolder)
+
+
+# --- the clock of the service ---------------------------------------------------------------------------------
+
+
+def test_purging_and_the_last_file_raise_no_alarm_f_35_f_36(made: HandPublished, server: EmulatorServer) -> None:
+    """F-35, F-36, I22: eight days later the processed files are gone, the last one stays, numbers go on."""
+    for key in (1, 2, 3):
+        made.publish(orders=[key])
+        server.poll()
+    assert made.numbers() == [1, 2, 3]
+    made.grow_older(timedelta(days=8))
+    server.poll()
+    assert made.numbers() == [3], "the last one is kept"
+    finding = made.look()[ORDERS]
+    assert (finding.verdict, finding.applied, finding.backlog.files) == (Verdict.PASS, 2, 0)
+    assert made.publish(orders=[4]).passing == (CUSTOMERS, ORDERS)
+    server.poll()
+    assert made.numbers() == [3, 4] and made.codes()[ORDERS] == "OK"
+
+
+def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    """F-76, R-07: stopped it is a stop; started from scratch it lacks what was purged, which no listing shows."""
+    for key in (1, 2, 3):
+        made.publish(orders=[key])
+        server.poll()
+    assert made.codes()[ORDERS] == "OK"
+    made.grow_older(timedelta(days=8))
+    server.poll()
+    server.service.stop()
+    assert made.codes()[ORDERS] == "TABLE_FAILED"
+    server.service.start()
+    server.poll()
+    finding = made.look()[ORDERS]
+    assert (finding.verdict, finding.code) == (Verdict.STOP, "TARGET_RESTARTED")
+    assert "0 rows" in finding.what and "3" in finding.what and "reload-table" in finding.way_out
+    assert ORDERS in made.publish(orders=[4]).stopped and made.numbers() == [3]
+    assert made.codes()[ORDERS] == "TARGET_RESTARTED", "it is remembered, however often somebody looks"
