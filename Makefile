@@ -70,6 +70,10 @@ bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the c
 bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; ARGS="..." goes to the bench
 	$(RUN) benchmarks/publish.py $(ARGS)
 
+.PHONY: bench-faults
+bench-faults: setup ## ticks over a wire to OneLake that fails at random, jobs killed now and then; MINUTES=30 SEED=1
+	$(RUN) benchmarks/faults.py --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+
 ##@ Maintain
 
 .PHONY: schema
