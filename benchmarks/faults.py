@@ -137,6 +137,7 @@ def main() -> None:
     run = FaultRun(folder, arguments.seed, connect)
     jobs = JobProcess(run.pipeline.file, Random(arguments.seed), folder / "jobs.log")
     begun, told, steps = time.monotonic(), 0.0, 0
+    print(f"seed {arguments.seed}", flush=True)
     try:
         while (passed := time.monotonic() - begun) < 60 * arguments.minutes:
             run.step(jobs)

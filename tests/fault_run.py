@@ -167,5 +167,3 @@ def perform(job: str, mirror_file: Path, spark: Any) -> Mapping[str, Any]:
     if failed is not None and not isinstance(failed, TransientError):
         raise AssertionError(f"{job}: {failed}")
     return {"error": failed and failed.code, "stopped": dict(done.stopped), "held": dict(done.held)}
-
-

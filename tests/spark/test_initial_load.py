@@ -18,6 +18,7 @@ from open_mirroring.ledger.load_ledger import LoadPlan
 from tests.pipeline import Pipeline
 from tests.shop import SHOP, Shop, judge
 
+
 def load(pipeline: Pipeline, only: list[str] | None = None) -> Any:
     from spark_jobs.initial_load import load as run
 
