@@ -82,8 +82,12 @@ bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the c
 	$(RUN) $(if $(filter-out ces-files,$(SOURCE)),benchmarks/sources.py $(SOURCE),benchmarks/extract.py) $(ARGS)
 
 .PHONY: bench-publish
-bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; ARGS="..." goes to the bench
-	$(RUN) benchmarks/publish.py $(ARGS)
+bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; STORE=onelake beside the Azure SDK
+	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py,benchmarks/publish.py) $(ARGS)
+
+.PHONY: bench-faults
+bench-faults: setup ## ticks over a wire to OneLake that fails at random, jobs killed now and then; MINUTES=30 SEED=1
+	$(RUN) benchmarks/faults.py --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 ##@ Maintain
 

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,13 +41,15 @@ class Round(NamedTuple):
     reference: Cost
 
 
-def mirror_file(work: Path, source: Path, layout: Layout, tables: int) -> Path:
-    """The mirror file of a run in its own folder."""
+def mirror_file(
+    work: Path, source: Path, layout: Layout, tables: int, landing_zone: Mapping[str, str] | None = None
+) -> Path:
+    """The mirror file of a run in its own folder, which holds the landing zone too unless there is another."""
     transport = {"transport": "capture"} if layout == "capture" else {"transport": "files", "layout": layout}
     document = {
         "mirror": "bench",
         "source": {"format": "sqlserver-ces", "path": str(source), **transport},
-        "landing_zone": {"store": "local", "path": str(work / "landing_zone")},
+        "landing_zone": landing_zone or {"store": "local", "path": str(work / "landing_zone")},
         "ledger": f"sqlite:///{work}/ledger.db",
         "change_log": str(work / "change_log"),
         "tables": [

@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from email.utils import formatdate
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fabric_emulator.web.blob_listing import blob_listing, folder_of
@@ -41,6 +43,8 @@ class DfsEndpoint:
         self._shown: dict[tuple[str, tuple[str, ...], bool], dict[str, PathEntry]] = {}
         self.delete_page: int | None = None
         """At most so many paths go in one request to delete a folder; the client follows the continuation."""
+        self.made: Counter[Path] = Counter()
+        """How often each path, as a local one, came into being as a file: by its creation, or by a rename to it."""
 
     def close(self) -> None:
         """Forget what clients have begun."""
@@ -103,8 +107,11 @@ class DfsEndpoint:
 
     def _create(self, request: Request, place: Place) -> Response:
         _empty(request)
-        create = self._store.create_file if request.query["resource"] == "file" else self._store.create_directory
-        return Response(201, _stamps(create(place, _conditions(request))))
+        if request.query["resource"] == "directory":
+            return Response(201, _stamps(self._store.create_directory(place, _conditions(request))))
+        created = self._store.create_file(place, _conditions(request))
+        self._note(place)
+        return Response(201, _stamps(created))
 
     def _append(self, request: Request, place: Place) -> Response:
         self._store.append(place, _position(request), request.body)
@@ -126,7 +133,14 @@ class DfsEndpoint:
         on_source = Conditions(
             request.headers.get("x-ms-source-if-match"), request.headers.get("x-ms-source-if-none-match")
         )
-        return Response(201, _stamps(self._store.rename(self._place(names), target, on_source, _conditions(request))))
+        renamed = self._store.rename(self._place(names), target, on_source, _conditions(request))
+        if not renamed.is_directory:
+            self._note(target)
+        return Response(201, _stamps(renamed))
+
+    def _note(self, place: Place) -> None:
+        with self._lock:
+            self.made.update([place.local] if place.local is not None else ())
 
     def _read(self, request: Request, place: Place) -> Response:
         wanted = _range(request.headers.get("x-ms-range") or request.headers.get("range"))

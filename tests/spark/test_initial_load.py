@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,14 +15,8 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import FAULT_POINTS
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.ledger.load_ledger import LoadPlan
-from tests.pipeline import ROOT, Pipeline
-
-SHOP = {
-    "dbo.customers": ["customer_id"],
-    "dbo.products": ["sku"],
-    "dbo.orders": ["order_id"],
-    "dbo.order_lines": ["order_id", "line_no"],
-}
+from tests.pipeline import Pipeline
+from tests.shop import SHOP, Shop, judge
 
 
 def load(pipeline: Pipeline, only: list[str] | None = None) -> Any:
@@ -34,56 +25,8 @@ def load(pipeline: Pipeline, only: list[str] | None = None) -> Any:
     return run(pipeline.mirror, pipeline.ledger, pipeline._spark, only)
 
 
-def generator(*arguments: object) -> Any:
-    command = [sys.executable, "-m", "workload_generator", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def judge(pipeline: Pipeline, state: Path) -> None:
-    """Cell by cell, by a witness that shares no code with the product."""
-    command = [sys.executable, "demo/judge.py", "--state", state, "--tables", pipeline.target]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def state_of(pipeline: Pipeline, source: str) -> Any:
     return pipeline.reader.tables()[source]
-
-
-class Shop:
-    """The generator's shop with an export of it, and a mirror that loads the export."""
-
-    def __init__(self, folder: Path, spark: Any, file_format: str, rows: int, **settings: Any) -> None:
-        self.state, self.export = folder / "source.db", folder / "export"
-        generator("init", "--state", self.state, "--seed", 7, "--rows", rows)
-        # Changes before the export are in it; the stream repeats those at its border.
-        capture = folder / "source"
-        generator("run", "--state", self.state, "--capture", capture, "--transactions", 15, "--hold-back")
-        manifest = generator("export", "--state", self.state, "--out", self.export, "--format", file_format)
-        tables = [
-            {
-                "source": name,
-                "target": name.replace(".", "/"),
-                "key": table["key"],
-                "initial_load": {
-                    "format": file_format,
-                    "path": str(self.export / name),
-                    "stream_from": {"file": str(self.export / "export.json")},
-                    **({"types": {c["name"]: c["sql_type"] for c in table["columns"]}} if file_format == "csv" else {}),
-                },
-            }
-            for name, table in manifest["tables"].items()
-        ]
-        source = {"transport": "capture", "path": "source", "layout": None}
-        moved = capture.rename(folder / "moved")
-        self.pipeline = Pipeline(folder, spark, tables, source=source, **settings)
-        self.pipeline.source.rmdir()
-        moved.rename(self.pipeline.source)
-
-    def go_on(self, transactions: int = 20) -> None:
-        generator(*("run", "--state", self.state, "--capture", self.pipeline.source, "--transactions", transactions))
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])
