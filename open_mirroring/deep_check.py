@@ -97,6 +97,7 @@ class TableRecord:
         published: the records of all confirmed numbers, in order.
         publications: the confirmed publications, in order.
         contents: what the batches up to *published_batch*, and perhaps later ones, hold of it.
+        waiting_rows: changes of these batches that wait for the end of their transactions.
     """
 
     mirror: str
@@ -109,6 +110,7 @@ class TableRecord:
     published: Sequence[PublishedFile]
     publications: Sequence[Publication]
     contents: Sequence[BatchContents]
+    waiting_rows: int = 0
 
 
 class Problems:
@@ -255,6 +257,10 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
     if batch != record.published_batch and any(p.kind == "changes" for p in record.publications):
         text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
         problems.add(v.PUBLICATION_GAP, text)
+    let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
+    if let_in - let_out != record.waiting_rows:
+        text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
+        problems.add(v.COUNTS_DIFFER, f"{text}, {record.waiting_rows} are said to wait")
     for (kind, batch_from, batch_to, _), files in groups.items():
         text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
         problems.add(v.PUBLICATION_GAP, f"{text} belong to no publication")

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger.reading import BatchContents
+from open_mirroring.log_position import transaction_at
 
 Transaction = tuple[int, str]
 """Ordinal of a stream and major of a position in it."""
@@ -47,6 +48,9 @@ class LoggedTable:
         reread_from: ordinary reading may bring changes from this transaction on once more (T-18).
         completes_rows: its rows are completed from earlier changes (G-04).
         horizon: its H until now.
+        published_position: of these batches the target has the changes below this place over all streams only: from its
+            transaction on they wait (C-88); None where nothing is held back.
+        in_reset: it is about to be built anew, perhaps from all that the log holds.
     """
 
     published_batch: int
@@ -56,6 +60,8 @@ class LoggedTable:
     reread_from: Transaction | None = None
     completes_rows: bool = False
     horizon: TableHorizon | None = None
+    published_position: str | None = None
+    in_reset: bool = False
 
 
 class Advance(NamedTuple):
@@ -120,6 +126,7 @@ def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
     ]
     undecided += [_transaction(table, epoch, pos) for epoch, pos in table.waiting if epoch in table.epochs]
     undecided += [] if table.reread_from is None else [table.reread_from]
+    undecided += [] if table.published_position is None else [transaction_at(table.published_position)]
     limit = min(undecided, default=None)
     ends = (_transaction(table, part.epoch, part.highest) for part in table.contents if part.batch <= newest)
     decided = max((end for end in ends if limit is None or end < limit), default=None)
@@ -128,7 +135,7 @@ def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
 
 def _is_needed(part: BatchContents, table: LoggedTable, horizon: TableHorizon | None) -> bool:
     """Whether a later plan may ask for what a batch holds of a table."""
-    if table.completes_rows or horizon is None or part.epoch not in table.epochs:
+    if table.completes_rows or table.in_reset or horizon is None or part.epoch not in table.epochs:
         return True
     return part.batch > table.published_batch or _transaction(table, part.epoch, part.highest) > horizon
 

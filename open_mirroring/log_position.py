@@ -20,8 +20,9 @@ KEY_BUCKETS = 64
 """Changes are spread over this many buckets by key, so that a large table can be published side by side."""
 
 _ORDINAL_DIGITS = 6
-LOAD_EPOCH, LOAD_ORDINAL = "(initial load)", -1
-"""The incarnation of loaded rows that are in the log: below every stream of their table."""
+_LOAD_EPOCH = "(initial load "
+LOAD_ORDINAL = -1
+"""The place of loaded rows that are in the log: below every stream of their table."""
 
 
 class LogPosition(NamedTuple):
@@ -76,6 +77,28 @@ def position_order(epoch: int, text: str) -> str:
     above those of all before it.
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
+
+
+def load_epoch(generation: int) -> str:
+    """The incarnation of loaded rows that are in the log: each generation of a table has its own."""
+    return f"{_LOAD_EPOCH}{generation})"
+
+
+def is_load_epoch(epoch: str) -> bool:
+    """Whether an incarnation is that of loaded rows."""
+    return epoch.startswith(_LOAD_EPOCH)
+
+
+def is_of_generation(epoch: str, generation: int) -> bool:
+    """Whether changes of an incarnation may count in a generation: rows that another one's load brought never do."""
+    return not is_load_epoch(epoch) or epoch == load_epoch(generation)
+
+
+def transaction_at(order: str) -> tuple[int, str]:
+    """The transaction, as ordinal and ``major``, to which a place over all incarnations belongs; "" is below all."""
+    return (
+        (int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :].partition(":")[0]) if order else (LOAD_ORDINAL, "")
+    )
 
 
 def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:

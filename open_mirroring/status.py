@@ -16,6 +16,7 @@ from typing import Any
 
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
 from open_mirroring.verdicts import WAYS_OUT, Finding, Verdict
@@ -76,6 +77,8 @@ class TableStatus:
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
+        horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
+            while there is no such place.
     """
 
     source: str
@@ -99,6 +102,7 @@ class TableStatus:
     load_chunks: tuple[int, int] | None
     open_intent: str
     reset: str
+    horizon: str | None
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class MirrorStatus:
         committed_batch: newest batch in the change log; *last_commit* ago by *last_commit_age*.
         open_batch: the batch that a run left unfinished and the next one finishes; None when there is none.
         stop: the stop of its extraction; None when it is not stopped.
+        horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
+        dropped_batch: the change log's rows of batches up to this one may be gone.
         at_risk: dead letters whose table is unknown exist, so any table may lack a change.
         recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
         inspection_failed: why the landing zone could not be inspected; empty when it was.
@@ -122,6 +128,8 @@ class MirrorStatus:
     open_batch: int | None
     stop: OpenStop | None
     open_fragments: int
+    horizon: datetime | None
+    dropped_batch: int
     homeless_rejects: int
     at_risk: bool
     recent_batches: int
@@ -168,7 +176,9 @@ def mirror_status(
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
         counts.update(batch_counts)
-    bound = reader.bound()
+    # Chunks of loads that go through the change log are bound beside the source's ranges.
+    bound = {name: up_to for name, up_to in reader.bound().items() if LoadChunk.of(name) is None}
+    horizon = reader.mirror_horizon()
     last_commit = recent[-1][2] if recent else None
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
@@ -183,6 +193,8 @@ def mirror_status(
         open_batch=state.open_batch,
         stop=by_table.get(None),
         open_fragments=reader.open_fragment_count(),
+        horizon=None if horizon is None else horizon.at,
+        dropped_batch=0 if horizon is None else horizon.dropped,
         homeless_rejects=state.homeless_rejects,
         at_risk=state.homeless_rejects > 0,
         recent_batches=len(recent),
@@ -232,6 +244,7 @@ class _Tables:
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+        self._horizons = reader.horizons(tables.values())
 
     def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
         table = self._tables[source]
@@ -265,6 +278,7 @@ class _Tables:
             load_chunks=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
+            horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
         )
 
     def _highest(self, table: TableState) -> str | None:

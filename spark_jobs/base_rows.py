@@ -1,8 +1,8 @@
 """Rows of an initial load as rows of the change log: what later changes of their keys are completed from (G-04, G-08).
 
-A base row is an INSERT of an incarnation of its own, below every stream of its table. All of them stand at one
-position: a key that a load holds twice with two contents is a conflict of one identity (G-02), and a chunk that is read
-twice changes nothing.
+A base row is an INSERT of an incarnation of its own, below every stream of its table; each generation has another one,
+for rows that an earlier load brought must not come back. All rows of a load stand at one position: a key that it holds
+twice with two contents is a conflict of one identity (G-02), and a chunk that is read twice changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.load_ledger import LoadColumn
-from open_mirroring.log_position import KEY_BUCKETS, LOAD_EPOCH, encode_key, position_text
+from open_mirroring.log_position import KEY_BUCKETS, encode_key, load_epoch, position_text
 from spark_jobs.change_log_schema import CHANGE, INSERT, LogRow
 from spark_jobs.load_task import Rows
 from spark_jobs.read_task import LogTarget
@@ -31,6 +31,7 @@ class BaseTarget(NamedTuple):
     """Whose rows they are, how they are typed, and where they are logged; *origin* is the bound range."""
 
     source: str
+    generation: int
     keys: tuple[str, ...]
     columns: tuple[LoadColumn, ...]
     schema: pa.Schema
@@ -76,6 +77,7 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
     cols = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(types)]).decode()
     texts = {name: _texts(table[name], types[name]) for name in types}
+    epoch = load_epoch(target.generation)
     for at in range(table.num_rows):
         key = encode_key([texts[name][at] or "" for name in target.keys])
         row = msgspec.json.encode({name: texts[name][at] for name in types}).decode()
@@ -85,7 +87,7 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
             above + at,
             target.source,
             zlib.crc32(key.encode()) % KEY_BUCKETS,
-            LOAD_EPOCH,
+            epoch,
             BASE_POSITION,
             INSERT,
             key,

@@ -24,9 +24,10 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.ledger.load_ledger import LoadChunk
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
-from spark_jobs.logged_loads import LoggedLoads, is_load
+from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.replay_task import ReplayTask, replay
@@ -68,7 +69,7 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         attempt = uuid4().hex
-        if any(is_load(bound) for bound in scope.ranges):
+        if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         open_before = [] if scope.purpose == "new" else self.letters()

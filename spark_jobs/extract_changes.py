@@ -21,9 +21,9 @@ from open_mirroring.config import Mirror
 from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.load_ledger import LoadChunk
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
-from spark_jobs.logged_loads import is_load
 from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
@@ -113,7 +113,8 @@ class _Points:
 
     def _bound_before(self, backfill: Backfill) -> Scope:
         # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
-        bound = [b for b in self._driver.ledger.bound_above(self._batch_below(backfill)) if not is_load(b)]
+        above = self._driver.ledger.bound_above(self._batch_below(backfill))
+        bound = [b for b in above if LoadChunk.of(b.name) is None]
         chosen = intervals.bound_before(self._driver.source.place, bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:

@@ -12,7 +12,6 @@ import argparse
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -21,7 +20,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.inspection import declare_tables, inspect_mirror
-from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadChunk, LoadLedger, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.verdicts import BACKLOG, LOAD_PENDING, Verdict
@@ -29,7 +28,7 @@ from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
-from spark_jobs.logged_loads import chunks_to_log, source_of_load
+from spark_jobs.logged_loads import chunks_to_log
 from spark_jobs.publication_driver import PublicationDriver
 
 log = logging.getLogger(__name__)
@@ -130,7 +129,7 @@ def _log(
         for file in manifest.files:
             for source, epochs in file["tables"].items():
                 rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
-    held |= {source_of_load(name): reason for name, reason in given_back.items()}
+    held |= {chunk.source: reason for name, reason in given_back.items() if (chunk := LoadChunk.of(name)) is not None}
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
         state = now[source]
@@ -149,11 +148,9 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            bound = plan_load(mirror, table, state.id, ledger, spark)
-            # What goes through the log is published from its first batch on, below every change.
-            plan = replace(bound.plan, hand_over_batch=0) if table.complete_rows else bound.plan
-            if ledger.bind(state.id, plan, bound.stream_from):
-                log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
+            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark)
+            if ledger.bind(state.id, plan, stream_from):
+                log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
         elif LoadPlan.from_document(state.load_plan).settings != settings_of(table):
             what = "the settings of its initial load are not those with which the load began"
             raise TerminalError("LOAD_CHANGED", what, way_out="put them back as they were, or reset the table")

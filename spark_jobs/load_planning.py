@@ -48,7 +48,11 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     if isinstance(load, ExportLoad):
         return _plan_export(mirror, table, load, hand_over)
     if isinstance(load, JdbcLoad):
-        return Bound(_plan_jdbc(table, load, hand_over.batch, spark), hand_over.above)
+        # Rows that go through the log stand below every change: what no position tells to be in the load is published
+        # over them, whenever it was logged.
+        logged = table.complete_rows and hand_over.above is None
+        batch = hand_over.log_from if logged else hand_over.batch
+        return Bound(_plan_jdbc(table, load, batch, spark), hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
 
 
@@ -104,7 +108,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:
-    """Where the stream goes on after a reset that nothing logged before it outlives: the export has to hold all that.
+    """Where the stream goes on where the log tells nothing up to some batch: the export has to hold all of that.
 
     Raises:
         TerminalError: ``EXPORT_TOO_OLD``.
@@ -115,8 +119,8 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
     if since is None or since < LogPosition.parse(0, highest).major:
         raise TerminalError(
             "EXPORT_TOO_OLD",
-            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, and "
-            "cannot be published over it",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, or are "
+            "no longer in the log, and cannot be published over it",
             where=f"table {table.source}",
             way_out="export the table anew, with the `stream_from` of that export, and go on",
         )

@@ -17,39 +17,28 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.ledger.load_ledger import LoadChunk, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
 from spark_jobs.job import run_job
-from spark_jobs.load_planning import export_of, part_of, pieces_of
+from spark_jobs.load_planning import export_of, part_of, pieces_of, settings_of
 from spark_jobs.load_work import is_mendable
 from spark_jobs.read_task import LogTarget
 from spark_jobs.sources.jdbc import JdbcRows, JdbcTable
 
 log = logging.getLogger(__name__)
 
-_PREFIX = "(initial load) "
 _NOTHING: dict[str, Any] = {
     **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
     **{"keyless_rejects": {}, "reloads": {}, "told": {}},
 }
 """The part of a manifest that nothing was read into."""
-
-
-def is_load(bound: BoundRange) -> bool:
-    """Whether a bound range is a chunk of an initial load."""
-    return bound.name.startswith(_PREFIX)
-
-
-def source_of_load(name: str) -> str:
-    """The table of which a bound range is a chunk."""
-    return name.removeprefix(_PREFIX).rpartition("/")[0]
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
@@ -59,18 +48,19 @@ def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_mos
         for state in tables
         if state.load_plan is not None
         for chunk in range(len(LoadPlan.from_document(state.load_plan).chunks))
-        if (name := f"{_PREFIX}{state.source}/{chunk}") not in bound
+        if (name := LoadChunk(state.source, state.row.generation, chunk).name) not in bound
     ]
     return found[:at_most]
 
 
 class _Chunk(NamedTuple):
-    """A bound chunk with its table."""
+    """A bound chunk with its table, and how it is read."""
 
     name: str
     number: int
     state: TableState
     plan: LoadPlan
+    load: ExportLoad | JdbcLoad
 
 
 @dataclass(frozen=True)
@@ -85,22 +75,23 @@ class LoggedLoads:
         """The parts of the batch's manifest.
 
         A chunk that cannot be read holds up no other and no batch: it is given back, and where nobody can mend it, its
-        table stops.
+        table stops. Of a chunk of an earlier generation nothing is read.
         """
-        tables = self.reader.tables()
-        chunks = [_chunk(bound.name, tables) for bound in ranges]
-        declared = {table.source: table.initial_load for table in self.mirror.tables}
-        tasks, read = [], list[BaseChunk]()
-        for at, chunk in enumerate(chunks):
-            load, target = declared[chunk.state.source], _target(chunk, LogTarget(self._root, batch, attempt, at))
-            if isinstance(load, ExportLoad):
+        tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
+        tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()
+        for at, bound in enumerate(ranges):
+            chunk = _chunk(bound.name, tables, declared)
+            if not isinstance(chunk, _Chunk):
+                parts.append(chunk)
+                continue
+            target, sources[chunk.name] = _target(chunk, LogTarget(self._root, batch, attempt, at)), chunk.state.source
+            if isinstance(chunk.load, ExportLoad):
                 pieces = pieces_of(chunk.plan.chunks[chunk.number])
-                tasks.append(BaseTask(export_of(self.mirror, load), pieces, target))
-            elif isinstance(load, JdbcLoad):
-                read.append(self._read_jdbc(chunk, load, target))
+                tasks.append(BaseTask(export_of(self.mirror, chunk.load), pieces, target))
+            else:
+                read.append(self._read_jdbc(chunk, chunk.load, target))
         read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
-        sources = {chunk.name: chunk.state.source for chunk in chunks}
-        return [_part(one, sources[one.origin]) for one in read]
+        return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
     @property
     def _root(self) -> Any:
@@ -126,18 +117,27 @@ def _work(target: BaseTarget) -> Callable[[int, Iterable[pa.RecordBatch]], bytes
     return work
 
 
-def _chunk(name: str, tables: Mapping[str, TableState]) -> _Chunk:
-    source, _, number = name.removeprefix(_PREFIX).rpartition("/")
-    state = tables[source]
-    if state.load_plan is None:
-        raise ValueError(f"{source} has a bound chunk and no load plan")
-    return _Chunk(name, int(number), state, LoadPlan.from_document(state.load_plan))
+def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | dict[str, Any]:
+    """The chunk that a bound range is; or, where there is nothing to read, its part of the manifest."""
+    bound = LoadChunk.of(name)
+    if bound is None:
+        raise ValueError(f"{name!r} is no chunk of a load, and bound with some")
+    state, table = tables.get(bound.source), declared.get(bound.source)
+    if state is None or state.load_plan is None or state.row.generation != bound.generation:
+        log.info("%s: the table was reset or dropped since it was bound", name)
+        return _NOTHING
+    plan = LoadPlan.from_document(state.load_plan)
+    if table is None or table.initial_load is None or settings_of(table) != plan.settings:
+        reason = "the settings of its initial load are not those with which the load began"
+        return {**_NOTHING, "given_back": {name: reason}}
+    return _Chunk(name, bound.number, state, plan, table.initial_load)
 
 
 def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
     columns = [LandingColumn(column.name, column.type) for column in chunk.plan.columns]
     schema = file_schema(columns, chunk.state.keys, marker=False)
-    return BaseTarget(chunk.state.source, chunk.state.keys, chunk.plan.columns, schema, chunk.name, target)
+    of_table = chunk.state.source, chunk.state.row.generation, chunk.state.keys
+    return BaseTarget(*of_table, chunk.plan.columns, schema, chunk.name, target)
 
 
 def _part(read: BaseChunk, source: str) -> dict[str, Any]:

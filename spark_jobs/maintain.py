@@ -26,6 +26,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon, move_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.retention import forget
+from open_mirroring.log_position import is_of_generation
 from spark_jobs.change_log_retention import drop_blocks, vacuum
 from spark_jobs.change_log_schema import BATCHES_PER_BLOCK
 from spark_jobs.job import job_main
@@ -138,7 +139,8 @@ def _set(ledger: Engine, mirror: str, committed: int, found: Advance, states: Ma
     if found.mirror is None:
         return True
     tables = [(states[source].id, states[source].row.generation, h) for source, h in found.tables.items()]
-    return move_horizon(ledger, mirror, committed, found.mirror, tables)
+    in_reset = [state.id for state in states.values() if state.reset is not None]
+    return move_horizon(ledger, mirror, committed, found.mirror, tables, in_reset)
 
 
 def _tables(
@@ -160,11 +162,13 @@ def _tables(
         found[source] = LoggedTable(
             published_batch=state.row.published_batch,
             epochs=known,
-            contents=contents.get(source, []),
+            contents=[p for p in contents.get(source, []) if is_of_generation(p.epoch, state.row.generation)],
             waiting=[*waiting, *((x.epoch or "", x.position or "") for x in open_here)],
-            reread_from=_reread_from(mirror, source, bound, max(known.values(), default=0)),
+            reread_from=_reread_from(mirror, source, bound, max([0, *known.values()])),
             completes_rows=source in completing,
             horizon=horizons.get(state.id),
+            published_position=state.row.published_position,
+            in_reset=state.reset is not None,
         )
     return found
 
@@ -174,9 +178,9 @@ def _reread_from(mirror: Mirror, source: str, bound: Mapping[str, int], ordinal:
     if mirror.source.transport != "jdbc" or mirror.source.partitions is not None:
         return None
     place = source_of(mirror).place
-    named = next(table for table in mirror.tables if table.source == source)
-    if not isinstance(place, ChangeTablePlace):
-        return None
+    named = next((table for table in mirror.tables if table.source == source), None)
+    if named is None or not isinstance(place, ChangeTablePlace):
+        return None  # a table that is being dropped is not read any more
     end = bound.get(".".join(place.change_table(".".join(named.source_name))))
     return None if end is None else (ordinal, sequence_text(overlapping_start(end, place.overlap_minutes)))
 

@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
 from open_mirroring.ledger.unpublished import Unpublished, unpublished
-from open_mirroring.log_position import LogPosition, not_below, position_order
+from open_mirroring.log_position import LogPosition, is_of_generation, not_below, position_order
 from open_mirroring.publishing import Intent
 from spark_jobs.change_log_schema import bucket_ranges
 from spark_jobs.planning import Identity, PlanStop, TablePlan
@@ -117,13 +117,18 @@ class Preparation:
         types: Mapping[str, str],
         rejected: frozenset[Identity],
     ) -> TablePlan:
-        unknown = sorted({part.epoch for part in new.arrived} - epochs.keys())
+        generation = state.row.generation
+        # What the load of an earlier generation left in the log is read past, with the batch that holds it.
+        arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
+        unknown = sorted({part.epoch for part in arrived} - epochs.keys())
         if unknown:
             raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
         completing = bool(self._declared[state.source].complete_rows)
         start, end = intent.work.position_from, intent.work.position_to
         batches = tuple(sorted({part.batch for part in new.arrived}))
-        highest, history = self._history(state.source, intent.batch_from, new, epochs, start, whole=completing)
+        counting = new._replace(arrived=arrived)
+        known = {epoch: ordinal for epoch, ordinal in epochs.items() if is_of_generation(epoch, generation)}
+        highest, history = self._history(state.source, intent.batch_from, counting, known, start, whole=completing)
         return TablePlan(
             table_id=state.id,
             source=state.source,
@@ -139,6 +144,7 @@ class Preparation:
             columns=schema.columns,
             types=types,
             completing=completing,
+            generation=generation,
             cut=None if start is None else Cut(start, end, batches),
         )
 
@@ -154,10 +160,12 @@ class Preparation:
     ) -> tuple[LogPosition | None, tuple[str, ...]]:
         """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
 
+        *epochs* are those that count in the table's generation.
         Changes of earlier transactions cannot matter: what is new is newer than all of them; nor can those above
         *start*, which the target does not have. The *whole* history is for rows that earlier changes complete.
         """
-        highest = self._reader.highest(source, batch_from) if batch_from and (new.arrived or new.released) else {}
+        found = self._reader.highest(source, batch_from) if batch_from and (new.arrived or new.released) else {}
+        highest = {epoch: text for epoch, text in found.items() if epoch in epochs}
         if not highest:
             return None, ()
         lowest = min(_transactions(new, epochs, start))

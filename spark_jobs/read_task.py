@@ -237,8 +237,7 @@ class Notes:
         """Look at rows that are about to be written."""
         for row in rows:
             if self._keeps_positions and row.epoch and row.pos:
-                seen = self._told.setdefault(partition_of(row.origin), {})
-                seen[row.epoch] = max(seen.get(row.epoch, ""), row.pos.partition(":")[0])
+                self._see_position(row.origin, row.epoch, row.pos)
             if row.kind == CHANGE and self._has_loads:
                 is_load = (row.pos or "").startswith(LOAD_MAJOR)
                 self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
@@ -250,6 +249,10 @@ class Notes:
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
                 self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
 
+    def _see_position(self, origin: str, epoch: str, pos: str) -> None:
+        seen = self._told.setdefault(partition_of(origin), {})
+        seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
+
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
         seen = self._reloads.setdefault(table, {}).setdefault(origin, [None, None])
         last_loaded, first_change = seen
@@ -260,6 +263,9 @@ class Notes:
 
     def take_table(self, rows: pa.Table) -> None:
         """Look at changes of one origin that are about to be written as a table."""
+        if self._keeps_positions:
+            for line in rows.group_by(["origin", "epoch"]).aggregate([("pos", "max")]).to_pylist():
+                self._see_position(line["origin"], line["epoch"], line["pos_max"])
         if not self._has_loads:
             return
         loaded = pc.starts_with(rows["pos"], LOAD_MAJOR)

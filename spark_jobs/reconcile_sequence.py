@@ -149,6 +149,7 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
         published=reader.published(state.id, state.row.generation),
         publications=reader.publications(state.id, state.row.generation),
         contents=contents,
+        waiting_rows=state.waiting_rows,
     )
 
 

@@ -90,10 +90,17 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
-        job = publish if table.initial_load is None else load
-        done = job(mirror, ledger, spark(), [source])
-        stopped.update(done.stopped)
-        return done.stopped.get(source) or done.held.get(source, "")
+        if table.initial_load is not None:
+            done = load(mirror, ledger, spark(), [source])
+            stopped.update(done.stopped)
+            if waits_for := done.stopped.get(source) or done.held.get(source):
+                return waits_for
+        if table.initial_load is None or table.complete_rows:
+            # Also a load that goes through the change log is published from there.
+            published = publish(mirror, ledger, spark(), [source])
+            stopped.update(published.stopped)
+            return published.stopped.get(source) or published.held.get(source, "")
+        return ""
 
     outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, word=word).drive(wait)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation

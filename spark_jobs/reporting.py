@@ -64,6 +64,9 @@ def status_text(status: MirrorStatus) -> str:
         f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
         f"  last {status.recent_batches:>3} batches  {_counts(status.recent)}",
     ]
+    if status.horizon is not None:
+        dropped = f"; batches up to {status.dropped_batch} are dropped from the log" if status.dropped_batch else ""
+        lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
     if status.at_risk:
         lines.append(
             f"  AT RISK           {status.homeless_rejects} dead letters tell no table: any table may lack a change; "
@@ -127,6 +130,8 @@ def _remarks(table: TableStatus) -> list[str]:
         lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
     if table.reset:
         lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
+    if table.waiting_rows and not table.waiting_batches:
+        lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
     lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
     return ["", *lines] if lines else []
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.horizon import TableHorizon
-from open_mirroring.log_position import LOAD_EPOCH, LogPosition, not_above, position_order
+from open_mirroring.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from spark_jobs.change_log_schema import INSERT
 from spark_jobs.moved_rows import Read
 from spark_jobs.transaction_cut import Cut
@@ -36,6 +36,7 @@ class TablePlan:
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
         horizon: the log may lack changes of this transaction and earlier ones.
+        generation: the table's life; loaded rows that an earlier one left in the log do not count in it.
     """
 
     table_id: str
@@ -55,6 +56,7 @@ class TablePlan:
     cut: Cut | None = None
     stream_epoch: int = 0
     horizon: TableHorizon | None = None
+    generation: int = 1
 
 
 class PlanStop(Exception):
@@ -66,11 +68,15 @@ class PlanStop(Exception):
 
 
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
+    """The changes that count over the initial load, each with its sortable ``order`` over all epochs."""
     epochs = changes["epoch"].combine_chunks().dictionary_encode()
     # Tables are read together and share a dictionary: it may name streams that only another one has.
     spelled = epochs.dictionary.to_pylist()
-    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
+    seen = {spelled[code] for code in pc.unique(epochs.indices).to_pylist()}
+    if not all(is_of_generation(epoch, plan.generation) for epoch in seen):
+        counting = pa.array([is_of_generation(epoch, plan.generation) for epoch in spelled], pa.bool_())
+        return eligible(plan, changes.filter(counting.take(epochs.indices)))
+    unknown = sorted(seen - plan.epochs.keys())
     if unknown:
         raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
     if not plan.keys:
@@ -84,20 +90,23 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     if plan.stream_from is None:
         return changes
     since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
-    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
+    loaded = pa.array([is_load_epoch(epoch) for epoch in spelled], pa.bool_()).take(epochs.indices)
+    return changes.filter(pc.or_(since, loaded))
 
 
 def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
     """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
 
+    Changes of published batches lie beside those that waited there, and were decided before the horizon passed them.
+
     Raises:
         PlanStop: ``LATE_BELOW_HORIZON``.
     """
-    if plan.horizon is None or not changes.num_rows:
+    if plan.horizon is None:
         return
-    oldest = pc.min(changes["order"]).as_py()
+    oldest = pc.min(changes["order"].filter(pc.greater(changes["batch"], plan.batch_from))).as_py()
     # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
-    if oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+    if oldest is not None and oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
         raise PlanStop(
             "LATE_BELOW_HORIZON",
             f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "

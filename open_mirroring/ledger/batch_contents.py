@@ -19,7 +19,7 @@ from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
 from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest, SettledLetter
 from open_mirroring.ledger.upsert import upsert
-from open_mirroring.log_position import LOAD_EPOCH, LOAD_ORDINAL
+from open_mirroring.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -126,9 +126,11 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             epochs.setdefault(source, set()).update(seen)
     concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads, *manifest.stops}
     c = t.mirrored_table.c
-    known = db.execute(sa.select(c.id, c.source).where(c.mirror == mirror, c.source.in_(concerned))).tuples()
-    for table_id, source in known:
-        _record_columns(db, table_id, manifest.columns.get(source, ()))
+    query = sa.select(c.id, c.source, c.generation).where(c.mirror == mirror, c.source.in_(concerned))
+    for table_id, source, generation in db.execute(query).tuples():
+        # What the load of an earlier generation brings after all says nothing of this one's columns.
+        if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
+            _record_columns(db, table_id, manifest.columns.get(source, ()))
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, table_id, manifest.reloads.get(source, {}))
         if source in manifest.stops:
@@ -150,13 +152,12 @@ def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bo
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
     c = t.stream_epoch.c
     known = set(db.scalars(sa.select(c.epoch).where(c.table_id == table_id)))
-    if LOAD_EPOCH in epochs - known:
-        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=LOAD_EPOCH, ordinal=LOAD_ORDINAL))
-    known.discard(LOAD_EPOCH)
-    fresh = sorted(epochs - known - {LOAD_EPOCH})
+    for epoch in filter(is_load_epoch, epochs - known):
+        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=LOAD_ORDINAL))
+    fresh = sorted(epoch for epoch in epochs - known if not is_load_epoch(epoch))
     if not fresh:
         return
-    if not known and len(fresh) == 1:
+    if all(map(is_load_epoch, known)) and len(fresh) == 1:
         db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=fresh[0], ordinal=0))
         return
     stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {fresh}")

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
+from open_mirroring.log_position import is_load_epoch
 from open_mirroring.table_stops import LOAD_NEEDED, RESET
 
 NEEDS_RESET = {
@@ -127,9 +128,7 @@ def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: R
         row = locked_table(db, mirror, source)
         c = t.stream_epoch.c
         known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
-        logged = t.batch_table.c
-        query = sa.select(logged.epoch).distinct().where(logged.mirror == mirror, logged.source == source)
-        unknown = set(db.scalars(query)) - known.keys()
+        unknown = unknown_epochs(db, row)
         if epoch in known:
             raise TerminalError(
                 "EPOCH_KNOWN",
@@ -174,6 +173,14 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
         _audit(db, mirror, None, "EXTRACTION_RESUMED", reason, cleared)
     return cleared
+
+
+def unknown_epochs(db: Connection, row: Any) -> set[str]:
+    """The streams of which the log holds changes of a table, given by its row, and that have no ordinal yet."""
+    b, e = t.batch_table.c, t.stream_epoch.c
+    logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
+    known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
+    return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:

@@ -128,6 +128,6 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
 
 
 def newest_epoch(db: Connection, table_id: str) -> int:
-    """The highest ordinal among the stream incarnations of a table; 0 before the first."""
+    """The highest ordinal among the stream incarnations of a table; 0 before the first, whatever was loaded."""
     c = t.stream_epoch.c
-    return db.scalar(sa.select(sa.func.max(c.ordinal)).where(c.table_id == table_id)) or 0
+    return max(0, db.scalar(sa.select(sa.func.max(c.ordinal)).where(c.table_id == table_id)) or 0)

@@ -15,6 +15,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.manifest import (
     AnnouncedSchema,
     BoundRange,
@@ -189,7 +190,7 @@ class ExtractLedger:
             return [AnnouncedSchema(*row) for row in db.execute(query.order_by(c.batch, c.digest)).tuples()]
 
     def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
-        """Log files that may hold a change from *lowest* to *highest*, of any table, before batch *before_batch*."""
+        """Files of the log that may hold a change from *lowest* to *highest*, of any table, before *before_batch*."""
         c = t.batch_table.c
         query = sa.select(c.files).where(
             c.mirror == self._mirror,
@@ -197,6 +198,7 @@ class ExtractLedger:
             c.min_pos <= highest,
             c.max_pos >= lowest,
             c.batch < before_batch,
+            c.batch > newest_dropped(self._mirror),
         )
         with self._engine.begin() as db:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})

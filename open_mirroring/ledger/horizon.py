@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -50,21 +50,34 @@ def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableH
     return {r.table_id: TableHorizon(r.ordinal, r.major) for r in rows if r.generation == lives[r.table_id]}
 
 
+def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
+    """As a part of queries: the log's rows of batches up to this one may be gone; 0 while nothing was dropped."""
+    c = t.mirror_horizon.c
+    return sa.func.coalesce(sa.select(c.dropped).where(c.mirror == mirror).scalar_subquery(), 0)
+
+
 def move_horizon(
     ledger: Engine,
     mirror: str,
     committed: int,
     horizon: MirrorHorizon,
     tables: Iterable[tuple[str, int, TableHorizon]],
+    in_reset: Collection[str] = (),
 ) -> bool:
     """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
 
     False, and nothing is set, when a batch above *committed* is under way or was completed meanwhile: it may hold
-    changes that the horizon would pass. Whoever is about to bind one has to look at the horizon again.
+    changes that the horizon would pass. Whoever is about to bind one has to look at the horizon again. The same when
+    another table than those *in_reset* is: what it shall be rebuilt from may be what the horizon would drop.
     """
     now = datetime.now(UTC)
     with ledger.begin() as db:
-        c = t.mirror.c
+        c, m = t.mirror.c, t.mirrored_table.c
+        # Whoever asks for a reset locks this row, too: it comes before this look, or after all of this.
+        db.execute(sa.select(c.name).where(c.name == mirror).with_for_update())
+        asked = sa.select(m.id).where(m.mirror == mirror, m.reset.is_not(None), m.id.not_in(in_reset)).limit(1)
+        if db.scalar(asked) is not None:
+            return False
         free = t.mirror.update().where(c.name == mirror, c.committed == committed, c.open_number.is_(None))
         if db.execute(free.values(version=c.version + 1)).rowcount != 1:
             return False

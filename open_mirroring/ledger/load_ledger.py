@@ -18,6 +18,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.column_lists import keep_column_lists
+from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.log_position import LogPosition
 
 
@@ -98,16 +99,40 @@ def chunks_of(text: str) -> tuple[int, ...]:
     return tuple(json.loads(text))
 
 
+class LoadChunk(NamedTuple):
+    """A chunk of a load that goes through the change log: a range that batches bind, of one generation of its table."""
+
+    source: str
+    generation: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The name of the range."""
+        return f"{_LOAD}{self.source}/{self.generation}/{self.number}"
+
+    @classmethod
+    def of(cls, name: str) -> LoadChunk | None:
+        """The chunk that a bound range is; None for a range of the source."""
+        if not name.startswith(_LOAD):
+            return None
+        source, generation, number = name.removeprefix(_LOAD).rsplit("/", 2)
+        return cls(source, int(generation), int(number))
+
+
+_LOAD = "(initial load) "
+
+
 class HandOver(NamedTuple):
     """What the log has of a table at the moment at which its load begins.
 
     Attributes:
         generation: the table's life.
         batch: the newest committed batch; all its changes are in whatever is read from the source later.
-        log_from: the batch up to which the log tells nothing of this generation's rows; 0 in most.
+        log_from: the batch up to which the log tells nothing of this generation's rows, or was dropped; 0 in most.
         highest: the table's highest position in the newest stream incarnation; None before its first change.
-        highest_before: up to batch *log_from*, the highest position of any table in that stream: a table that was not
-            mirrored for a time lacks its own.
+        highest_before: the highest position in that stream up to batch *log_from*: of any table, as one that was not
+            mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
     """
 
     generation: int
@@ -150,6 +175,7 @@ class LoadLedger:
         """
         c, b, e = t.mirrored_table.c, t.batch_table.c, t.stream_epoch.c
         with self._engine.connect() as db:
+            dropped = db.scalar(sa.select(newest_dropped(self._mirror))) or 0
             committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.log_from > committed:
@@ -165,8 +191,9 @@ class LoadLedger:
                 .where(b.mirror == self._mirror, e.ordinal == row.stream_epoch)
             )
             highest = db.scalar(in_stream.where(b.source == row.source, b.batch <= committed))
-            highest_before = db.scalar(in_stream.where(b.batch <= row.log_from))
-        return HandOver(row.generation, committed, row.log_from, highest, highest_before)
+            before = (b.batch <= row.log_from) | ((b.batch <= dropped) & (b.source == row.source))
+            highest_before = db.scalar(in_stream.where(before))
+        return HandOver(row.generation, committed, max(row.log_from, dropped), highest, highest_before)
 
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
         """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
@@ -175,7 +202,12 @@ class LoadLedger:
         statement = (
             t.mirrored_table.update()
             .where(c.id == table_id, c.load_state == "pending")
-            .values(version=c.version + 1, load_plan=done.to_json(), load_state="loaded")
+            .values(
+                version=c.version + 1,
+                load_plan=done.to_json(),
+                load_state="loaded",
+                published_batch=plan.hand_over_batch,
+            )
         )
         with self._engine.begin() as db:
             return db.execute(statement).rowcount == 1

@@ -15,7 +15,7 @@ from open_mirroring.complete_position import Completeness
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.ledger.horizon import TableHorizon, table_horizons
+from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.publishing import TableRow
@@ -186,10 +186,14 @@ class LedgerReader:
             return {epoch: highest for epoch, highest in db.execute(query).tuples()}
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
-        """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text."""
+        """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
+
+        Batches that were dropped from the log are left out: no plan asks for them (:mod:`open_mirroring.horizon`).
+        """
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
+        query = query.where(c.batch > newest_dropped(self._mirror))
         with self._engine.connect() as db:
             return [_contents(row) for row in db.execute(query.order_by(c.batch))]
 
@@ -228,6 +232,10 @@ class LedgerReader:
             for row in db.execute(sa.select(t.rejected_change).where(c.table_id.in_(list(table_ids)))):
                 found.setdefault(row.table_id, []).append(dict(row._mapping))
         return found
+
+    def mirror_horizon(self) -> MirrorHorizon | None:
+        """The horizon of the mirror; None while maintenance never moved it."""
+        return mirror_horizon(self._engine, self._mirror)
 
     def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
         """Per table H, as far as maintenance has set it."""

@@ -21,9 +21,11 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table, unknown_epochs
 from open_mirroring.ledger.declaring import TableDeclaration, newest_batch, newest_epoch, refuse_taken_folder
+from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.reset_record import ResetRecord
+from open_mirroring.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.resetting import Lost, Owned, ResetRow, Stage
 from open_mirroring.table_stops import LOAD_NEEDED, RESET
 
@@ -169,7 +171,7 @@ class ResetLedger:
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason) -> None:
         """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between."""
-        unknown = sorted(_unknown_epochs(db, row))
+        unknown = sorted(unknown_epochs(db, row))
         if len(unknown) > 1:
             raise TerminalError(
                 "EPOCH_NOT_ACCEPTED",
@@ -179,8 +181,8 @@ class ResetLedger:
             )
         for epoch in unknown:
             c = t.stream_epoch.c
-            some = db.scalar(sa.select(sa.func.count()).select_from(t.stream_epoch).where(c.table_id == row.id))
-            ordinal = newest_epoch(db, row.id) + 1 if some else 0
+            first = sa.select(c.epoch).where(c.table_id == row.id, c.ordinal > LOAD_ORDINAL).limit(1)
+            ordinal = 0 if db.scalar(first) is None else newest_epoch(db, row.id) + 1
             db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
             detail = {"who": reason.who, "why": reason.why, "cleared": None, "epoch": epoch, "ordinal": ordinal}
             audit(db, self._mirror, row.source, "EPOCH_ACCEPTED", detail)
@@ -205,10 +207,21 @@ class ResetLedger:
         reset = None if row is None else ResetRecord.of(row.reset)
         if row is None or reset is None:
             return Owned(ResetRow(0 if row is None else row.version))
-        rebuilt = row.load_state == "loaded" if reset.loads else self._is_rebuilt(db, row)
+        rebuilt = self._is_loaded(db, row) if reset.loads else self._is_rebuilt(db, row)
         return Owned(
             ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
         )
+
+    def _is_loaded(self, db: Connection, row: Any) -> bool:
+        """Whether the load is published: one that goes through the log is when its batches are."""
+        b = t.batch_table.c
+        waiting = sa.select(b.batch).where(
+            b.mirror == self._mirror,
+            b.source == row.source,
+            b.epoch == load_epoch(row.generation),
+            b.batch > row.published_batch,
+        )
+        return row.load_state == "loaded" and db.scalar(waiting.limit(1)) is None
 
     def _is_rebuilt(self, db: Connection, row: Any) -> bool:
         """Whether what the log holds is published once, or there is nothing in it."""
@@ -229,6 +242,8 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "marker_etag": "",
         "confirmed": 0,
         "published_batch": 0,
+        "published_position": None,
+        "waiting_rows": None,
         "intent": None,
         "columns": "[]",
         "load_state": "pending" if reset.loads else "none",
@@ -256,20 +271,18 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration) -> str:
     loaded = sa.select(p.version).where(p.table_id == row.id, p.kind == "load").limit(1)
     if row.load_state != "none" or db.scalar(loaded) is not None:
         return "its first rows came from a load"
-    if unknown := _unknown_epochs(db, row):
+    if unknown := unknown_epochs(db, row):
         return f"it holds changes of unknown streams: {sorted(unknown)}"
+    c = t.batch_table.c
+    gone = (c.mirror == row.mirror) & (c.source == row.source) & (c.batch <= newest_dropped(row.mirror))
+    if (newest := db.scalar(sa.select(sa.func.max(c.batch)).where(gone))) is not None:
+        return f"maintenance has dropped its changes up to batch {newest} from the log"
     b = t.log_batch.c
     kept = db.scalar(sa.select(sa.func.count()).select_from(t.log_batch).where(b.mirror == row.mirror))
     committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == row.mirror)) or 0
     if kept != committed:
         return f"it has {kept} of {committed} batches only"
     return ""
-
-
-def _unknown_epochs(db: Connection, row: Any) -> set[str]:
-    b, e = t.batch_table.c, t.stream_epoch.c
-    logged = set(db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source)))
-    return logged - set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:

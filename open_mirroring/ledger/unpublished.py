@@ -15,6 +15,8 @@ from open_mirroring.publishing import Work
 
 NOTHING = ""
 """Below every position."""
+LOADED = position_order(0, "")
+"""Below every change, and above the rows of a load: these are complete whatever the partitions have shown."""
 
 
 class Unpublished(NamedTuple):
@@ -44,7 +46,7 @@ def next_changes(
         found.pop(state.source, None)
         ordinals = epochs.get(state.id, {})
         start = published_position(reader, state, ordinals)
-        end = (complete.position(ordinals) if complete else None) or NOTHING if whole_transactions else None
+        end = (complete.position(ordinals) if complete else None) or LOADED if whole_transactions else None
         if end is not None and end < start:
             continue  # the target was ahead before transactions were held back: it waits until they catch up
         work = Work("changes", committed, position_from=start, position_to=end)
