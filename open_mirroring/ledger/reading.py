@@ -60,9 +60,13 @@ class TableState(NamedTuple):
 
     @property
     def is_beginning(self) -> bool:
-        """Nothing of this generation, or only a part of its load, is published yet."""
-        loaded = self.load_state == "loaded"
-        return not (loaded or (self.load_state == "none" and (self.row.published_batch or self.row.confirmed)))
+        """Nothing of this generation, or only a part of its load, is published yet.
+
+        A load that goes through the log is loaded before a row of it is published.
+        """
+        if self.load_state == "none":
+            return not (self.row.published_batch or self.row.confirmed)
+        return self.load_state == "pending" or not self.row.confirmed
 
 
 class BatchContents(NamedTuple):

@@ -200,6 +200,68 @@ def test_a_changed_schema_takes_effect_with_the_new_generation(change: str, tmp_
     assert [list(r) for r in orders(pipeline)] == [sorted(name for name, _ in cols)] * 3
 
 
+def test_completed_rows_begin_again_with_the_new_load(tmp_path: Path, spark) -> None:
+    """G-02, G-04, G-08, I13: the old load's rows stay in the log, and neither come back nor conflict nor complete."""
+    from spark_jobs.initial_load import load
+    from spark_jobs.reconcile_sequence import reconcile_deep
+
+    def priced(commit: int, number: int, price: str) -> bytes:
+        told = {"id": str(number), "price": price}
+        return event("UPD", told, {"id": str(number)}, cols=(COLS[0], COLS[2]), commit=commit)
+
+    names = ["Ada", "Eve", "Kim"]
+    rows = [{"id": n, "name": name, "price": Decimal(n)} for n, name in enumerate(names, 1)]
+    completed = {**ORDERS, "complete_rows": True, "initial_load": exported(tmp_path / "old", rows, lsn(10))}
+    pipeline = mirror_of(tmp_path, spark, completed)
+    load(pipeline.mirror, pipeline.ledger, spark)
+    deliver(pipeline, "a.jsonl", priced(11, 1, "5.00"))
+    pipeline.tick()
+    assert [(r["name"], float(r["price"])) for r in orders(pipeline)] == [("Ada", 5.0), ("Eve", 2.0), ("Kim", 3.0)]
+    rows = [{"id": n, "name": name, "price": Decimal(5)} for n, name in ((1, "Ida"), (4, "Bob"))]
+    redeclare(pipeline, {**completed, "initial_load": exported(tmp_path / "new", rows, lsn(13))})
+    assert ask(pipeline)
+    deliver(pipeline, "b.jsonl", priced(14, 4, "6.00"))
+    pipeline.tick()
+    finish(pipeline)
+    deliver(pipeline, "c.jsonl", priced(12, 1, "0.00"), priced(15, 1, "7.00"))
+    pipeline.tick()
+    assert [(r["name"], float(r["price"])) for r in orders(pipeline)] == [("Ida", 7.0), ("Bob", 6.0)]
+    assert (state(pipeline).row.generation, state(pipeline).reset, state(pipeline).stop_code) == (2, None, None)
+    assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []
+
+
+def test_after_maintenance_only_a_load_builds_a_table_anew(tmp_path: Path, spark, capsys: Any) -> None:
+    """G-05, F-71, I13: what was dropped from the log is in no plan, and in no finding of the deep check."""
+    from spark_jobs.maintain import maintain
+    from spark_jobs.reconcile_sequence import reconcile_deep
+    from tests.e2e.test_maintain import grow_old
+
+    pipeline = mirror_of(tmp_path, spark, ORDERS, OTHER)
+    for number, (name, commit, last) in enumerate([("Ada", 10, 99), ("Eve", 12, 100)], 1):
+        note = event("INS", row(number, name), tbl="notes", commit=commit)
+        deliver(pipeline, f"{number}.jsonl", event("INS", row(number, name), commit=commit), note)
+        pipeline.tick()
+        grow_old(pipeline, last)
+    assert maintain(pipeline.mirror, pipeline.ledger).dropped_batch == 99
+    with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*1 of its files are not in the log"):
+        ask(pipeline)
+    rows = [{"id": n, "name": name, "price": Decimal(1)} for n, name in ((1, "Ada"), (2, "Eve"))]
+    redeclare(pipeline, {**ORDERS, "initial_load": exported(tmp_path / "new", rows, lsn(11))}, OTHER)
+    reload(pipeline)
+    late = event("UPD", row(1, "Old"), row(1, "Ada"), commit=9)
+    deliver(pipeline, "c.jsonl", late, event("UPD", row(1, "Ida"), row(1, "Ada"), commit=13))
+    assert pipeline.tick()[1].stopped == {}
+    assert [r["name"] for r in orders(pipeline)] == ["Ida", "Eve"]
+    redeclare(pipeline, {**ORDERS, "initial_load": exported(tmp_path / "same", rows, lsn(11))})
+    drop = ["drop-table", str(pipeline.file), "--table", "dbo.notes", "--reason", "moved", "--approved-by", "Ada"]
+    for _ in range(3):
+        command_line([*drop, "--wait", "0"])
+        assert maintain(pipeline.mirror, pipeline.ledger).dropped_batch == 99, "also while a table is being dropped"
+        pipeline.service.poll()
+    assert list(pipeline.reader.tables()) == ["dbo.orders"]
+    assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []
+
+
 def test_a_dropped_column_that_nobody_wants_is_gone_after_a_rebuild_from_the_log(tmp_path: Path, spark) -> None:
     """F-85: listing `columns` without it, and a reset, is enough."""
     pipeline = mirror_of(tmp_path, spark, ORDERS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, advance
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger.reading import BatchContents
-from open_mirroring.log_position import LogPosition
+from open_mirroring.log_position import LOAD_ORDINAL, LogPosition, load_epoch, position_order, transaction_at
 from open_mirroring.planning import Logged, plan_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,14 +60,20 @@ def transaction(epoch: str, text: str) -> TableHorizon:
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(BATCHES, st.data())
 def test_nothing_undecided_is_ever_below_the_horizon(batches: list, data: st.DataObject) -> None:
-    """G-05, G-06, I15: neither a change that is not published, nor one of a batch above, nor what waits at a place."""
+    """G-05, G-06, I15: neither a change that is not published, nor one of a batch above, nor what waits at a place.
+
+    Where transactions are held back, changes of published batches above the cut are not published either (C-88).
+    """
     published = data.draw(st.integers(0, len(batches)))
     old = data.draw(st.integers(0, len(batches)))
     held = data.draw(st.one_of(st.none(), st.integers(1, len(batches))))
     places = data.draw(st.lists(CHANGE, max_size=2))
     waiting = [(epoch, position(epoch, major, 0).text) for epoch, major, _, _ in places]
     parts = contents(batches)
-    found = moved(LoggedTable(published, EPOCHS, parts, waiting), len(batches), old=old, held=held)
+    cut = data.draw(st.one_of(st.none(), st.tuples(st.sampled_from(sorted(EPOCHS)), st.integers(0, 10))))
+    below = None if cut is None else position_order(EPOCHS[cut[0]], f"{cut[1]:04d}")
+    table = LoggedTable(published, EPOCHS, parts, waiting, published_position=below)
+    found = moved(table, len(batches), old=old, held=held)
     if found.mirror is None:
         assert found.tables == {}
         return
@@ -79,6 +85,8 @@ def test_nothing_undecided_is_ever_below_the_horizon(batches: list, data: st.Dat
         if part.batch <= found.mirror.dropped:
             assert horizon is not None and transaction(part.epoch, part.highest) <= horizon
             assert part.batch <= published
+            assert below is None or position_order(EPOCHS[part.epoch], part.highest) < below
+    assert horizon is None or below is None or horizon < transaction_at(below)
     assert all(horizon is None or transaction(*place) > horizon for place in waiting)
     assert (found.mirror.dropped + 1) % BLOCK == 0 or found.mirror.dropped == 0
 
@@ -119,6 +127,24 @@ def test_the_horizon_never_moves_back_and_a_table_that_completes_rows_keeps_ever
     )
     known = MirrorHorizon(3, START + timedelta(days=3), 2)
     assert moved(LoggedTable(3, EPOCHS, its, horizon=TableHorizon(0, "0003")), 3, old=1, known=known) == (known, {})
+
+
+def test_a_table_in_a_reset_keeps_everything() -> None:
+    """D13, I12: what it was asked to be rebuilt from stays until it is."""
+    its = contents([[("first", 1, 0, "a")], [("first", 2, 0, "a")], [("first", 3, 0, "a")]])
+    assert moved(LoggedTable(3, EPOCHS, its), 3, old=3).mirror == MirrorHorizon(3, START + timedelta(days=3), 2)
+    in_reset = moved(LoggedTable(3, EPOCHS, its, in_reset=True), 3, old=3)
+    assert in_reset.mirror == MirrorHorizon(3, START + timedelta(days=3), 0)
+
+
+def test_rows_of_a_load_that_wait_in_the_log_hold_the_horizon_and_published_ones_are_below_every_stream() -> None:
+    """G-08: nothing of a table is decided before the rows that all of its changes stand upon."""
+    first = contents([[("first", 1, 0, "a")]])
+    epochs = {**EPOCHS, load_epoch(2): LOAD_ORDINAL}
+    base = BatchContents(2, load_epoch(2), 5, "-:0:1", "-:0:1", ())
+    assert moved(LoggedTable(1, epochs, [*first, base]), 2, old=2).tables == {}
+    assert moved(LoggedTable(2, epochs, [base]), 2, old=2).tables == {"t": TableHorizon(LOAD_ORDINAL, "-")}
+    assert moved(LoggedTable(2, epochs, [*first, base]), 2, old=2).tables == {"t": TableHorizon(0, "0001")}
 
 
 def test_streams_nobody_accepted_and_intervals_that_reach_back_hold_it() -> None:

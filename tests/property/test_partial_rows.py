@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger.load_ledger import LoadColumn
-from open_mirroring.log_position import KEY_BUCKETS, LOAD_EPOCH, LOAD_ORDINAL, LogPosition, encode_key
+from open_mirroring.ledger.load_ledger import LoadChunk, LoadColumn
+from open_mirroring.log_position import KEY_BUCKETS, LOAD_ORDINAL, LogPosition, encode_key, load_epoch
 from spark_jobs.base_rows import BaseTarget, base_rows
 from spark_jobs.change_log_schema import CHANGE, LogRow
 from spark_jobs.log_writing import log_table
@@ -29,7 +29,7 @@ from spark_jobs.read_task import LogTarget
 
 TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
 EPOCH = "e"
-ORDINALS = {EPOCH: 0, LOAD_EPOCH: LOAD_ORDINAL}
+ORDINALS = {EPOCH: 0, load_epoch(1): LOAD_ORDINAL, load_epoch(2): LOAD_ORDINAL}
 
 
 class Change(NamedTuple):
@@ -128,8 +128,17 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
 class Target:
     """A target to which plans are applied one after the other."""
 
-    def __init__(self, batches: Sequence[Sequence[Change]], base: Sequence[LogRow] = (), base_batch: int = 1) -> None:
+    def __init__(
+        self,
+        batches: Sequence[Sequence[Change]],
+        base: Sequence[LogRow] = (),
+        base_batch: int = 1,
+        *,
+        generation: int = 1,
+        stream_from: str | None = None,
+    ) -> None:
         """The *base* rows of a load are in the log with one of the batches."""
+        self._generation, self._stream_from = generation, stream_from
         rows = [[change.logged() for change in batch] for batch in batches]
         if base:
             rows[base_batch - 1] += base
@@ -137,13 +146,18 @@ class Target:
         self._batches, self._published = batches, 0
         self.rows: dict[str, dict[str, str]] = {}
 
+    def log_also(self, rows: Sequence[LogRow], batch: int) -> None:
+        """Have more rows in one of the batches."""
+        self._log[batch - 1] = pa.concat_tables([self._log[batch - 1], log_table(rows, batch)])
+
     def publish(self, up_to: int) -> None:
         new, old = pa.concat_tables(self._log[self._published : up_to]), self._log[: self._published]
         history = pa.concat_tables([new.schema.empty_table(), *old])
         before = [change for batch in self._batches[: self._published] for change in batch]
         plan = TablePlan(
             table_id="t", source="t", keys=("id",), batch_from=self._published, new_files=(), history_files=(),
-            highest=max((change.position for change in before), default=None), epochs=ORDINALS, stream_from=None,
+            highest=max((change.position for change in before), default=None), epochs=ORDINALS,
+            stream_from=self._stream_from, generation=self._generation,
             rejected=frozenset(), columns=tuple(LandingColumn(name, "int32") for name in TYPES), types=TYPES,
             completing=True,
         )  # fmt: skip
@@ -203,13 +217,14 @@ def test_rows_that_move_to_another_key_take_along_what_they_were(
     assert target.rows == state
 
 
-def base_of(rows: Mapping[str, Mapping[str, str]]) -> list[LogRow]:
+def base_of(rows: Mapping[str, Mapping[str, str]], generation: int = 1) -> list[LogRow]:
     """Rows of a load as the log has them."""
     columns = tuple(LoadColumn(name, "int32") for name in TYPES)
     schema = file_schema([LandingColumn(name, "int32") for name in TYPES], ["id"], marker=False)
     typed = pa.Table.from_pylist([{name: int(row[name]) for name in TYPES} for row in rows.values()], schema)
     log = LogTarget(Path("log"), 1, "attempt", 0)
-    return list(base_rows(typed, BaseTarget("t", ("id",), columns, schema, "(initial load) t/0", log)))
+    origin = LoadChunk("t", generation, 0).name
+    return list(base_rows(typed, BaseTarget("t", generation, ("id",), columns, schema, origin, log)))
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
@@ -227,6 +242,32 @@ def test_rows_of_a_load_complete_what_comes_after_it(data: st.DataObject, histor
     batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
     loaded_with = data.draw(st.integers(1, len(batches)))
     target = Target(batches, base_of(snapshot), loaded_with)
+    for up_to in range(loaded_with, len(batches) + 1):
+        try:
+            target.publish(up_to)
+        except PlanStop as stop:
+            assert stop.code == "ROW_INCOMPLETE"
+            assert up_to < len(batches)
+    assert target.rows == fold(history)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(data=st.data(), history=histories())
+def test_rows_of_an_earlier_generations_load_never_come_back(data: st.DataObject, history: list[Change]) -> None:
+    """G-02, G-04, G-08, I13: neither rows that are gone, nor as a conflict, nor to complete what the new load tells.
+
+    The old load may come into the log before the new one, with it, or after; changes below the hand-over likewise.
+    """
+    begins = data.draw(st.integers(0, len(history)))
+    old = base_of(fold(history[: data.draw(st.integers(0, begins))]), 1)
+    snapshot = fold(history[: data.draw(st.integers(begins, len(history)))])
+    delivered = data.draw(st.permutations([*history, *history[::3]]))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(delivered)), max_size=4)) | {len(delivered)})
+    batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
+    loaded_with = data.draw(st.integers(1, len(batches)))
+    since = f"{begins + 1:020X}"
+    target = Target(batches, base_of(snapshot, 2), loaded_with, generation=2, stream_from=since)
+    target.log_also(old, data.draw(st.integers(1, len(batches))))
     for up_to in range(loaded_with, len(batches) + 1):
         try:
             target.publish(up_to)

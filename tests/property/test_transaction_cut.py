@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from open_mirroring.complete_position import Completeness, advance
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, position_order
 from spark_jobs.log_writing import log_table
-from spark_jobs.planning import Identity, PlannedRows, TablePlan, plan_table
+from spark_jobs.planning import Identity, PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.transaction_cut import Cut, rows_of
 from tests.property.change_stories import TABLE, Change, Place, Story, fold, stories
 from tests.property.test_plan_rule import ORDINALS, read_together
@@ -47,6 +48,7 @@ class CutTarget:
         ]
         self._batch, self._position = 0, ""
         self._waiting = 0
+        self.horizon: TableHorizon | None = None
         self.rows: dict[str, str] = {}
         self._rejected: set[Identity] = set()
 
@@ -107,7 +109,7 @@ class CutTarget:
             table_id="t", source=TABLE, keys=("id",), batch_from=self._batch, new_files=(), history_files=(),
             highest=None if newest is None else position(newest), epochs=ORDINALS, stream_from=None,
             rejected=frozenset(self._rejected), columns=(LandingColumn("id", "int32"), LandingColumn("v", "int32")),
-            types={"id": "int", "v": "int"}, cut=cut,
+            types={"id": "int", "v": "int"}, cut=cut, horizon=self.horizon,
         )  # fmt: skip
 
 
@@ -201,3 +203,17 @@ def test_a_change_that_waits_is_told_from_one_that_is_late(later: bool) -> None:
     assert counts.get("published", 0) == (0 if later else 1)
     target.publish(2, (0, 7))
     assert target.rows == {"1": "10", "2": "20"}
+
+
+def test_what_waited_beside_changes_below_the_horizon_is_not_late() -> None:
+    """G-05, C-88: the file of a batch holds both; only a change that arrives now can be late."""
+    early = Change((0, 3, 1, 1), "I", "1", (("id", "1"), ("v", "10")))
+    waits = Change((0, 7, 1, 1), "I", "2", (("id", "2"), ("v", "20")))
+    late = Change((0, 2, 1, 1), "I", "3", (("id", "3"), ("v", "30")))
+    target = CutTarget(Story([[(early,), (waits,)], [(late,)]], [1, 2], {}))
+    target.publish(1, (0, 5))
+    target.horizon = TableHorizon(0, f"{3:020X}")
+    target.publish(1, (0, 8))
+    assert target.rows == {"1": "10", "2": "20"}
+    with pytest.raises(PlanStop, match="LATE_BELOW_HORIZON"):
+        target.publish(2, (0, 8))

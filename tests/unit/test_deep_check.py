@@ -218,3 +218,21 @@ def test_only_published_batches_count(place: int, by: int) -> None:
     contents[place] = contents[place]._replace(rows=contents[place].rows + by)
     published_one = WHOLE.first_batch < contents[place].batch <= WHOLE.published_batch
     assert codes(check_table(record(contents=contents), FILES)) == (["COUNTS_DIFFER"] if published_one else [])
+
+
+def test_what_waited_is_released_or_waits_still() -> None:
+    """I1, C-88: what publications let in and let out is what the ledger says that waits; rows shown anew are taken."""
+    cut = [
+        replace_counts(CHANGES[0], waiting=2, published=3),
+        replace_counts(CHANGES[1], released=1, renewed=1, superseded=4),
+        CHANGES[2],
+    ]
+    files = [file._replace(rows={4: 2, 5: 1}.get(file.number, file.rows)) for file in WHOLE.published]
+    record = replace(WHOLE, publications=[*LOADS, *cut], published=files)
+    assert check_table(replace(record, waiting_rows=1), []) == []
+    (found,) = check_table(record, [])
+    assert found.code == "COUNTS_DIFFER" and "2 changes were to wait" in found.what
+
+
+def replace_counts(publication: Publication, **counts: int) -> Publication:
+    return publication._replace(counts={**publication.counts, **counts})

@@ -80,6 +80,13 @@ def test_a_whole_log_gives_nothing() -> None:
     assert check_log(LogRecord(0, 0, {}, {ORDERS: []}, {}), LogState()) == []
 
 
+def test_what_was_logged_of_a_table_that_was_dropped_since_is_no_finding() -> None:
+    """F-71: the log keeps it, as it was sealed; rows that nobody sealed are found all the same."""
+    kept = replace(RECORD, contents={source: parts for source, parts in CONTENTS.items() if source != CUSTOMERS})
+    assert check_log(kept, LOG) == []
+    assert found(check_log(kept, recounted(2, rows=4))) == [(None, "LOG_COUNT_DIFFERS")]
+
+
 def log(**changes: Any) -> LogState:
     return replace(LOG, **changes)
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from open_mirroring.ledger.manifest import BoundRange, Manifest
+from spark_jobs import read_task
+from spark_jobs.batch_writing import merge
 from spark_jobs.change_log_schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
-from spark_jobs.read_task import Notes
+from spark_jobs.log_writing import log_table
+from spark_jobs.read_task import LogTarget, Notes
 from spark_jobs.sources.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.transports import SourcePlace
+from tests.ces_messages import event
 
 TABLES = {"dbo.a": MirroredTable("dbo.a", ("id",)), "dbo.log": MirroredTable("dbo.log", ())}
 LOADED, CHANGED = f"{LOAD_MAJOR}:0:1", f"{'1' * 35}:0:1"
@@ -42,3 +53,59 @@ def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
     told = notes.to_dict()
     assert told["homeless_rejects"] == 1
     assert told["keyless_rejects"] == {"dbo.a": {**at, "at": "t/0:3"}}
+
+
+def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() -> None:
+    """C-34, C-88: ordinary messages of blocks move the complete position as those of the exact decoder do."""
+    shown = [(3, "t/0", "e"), (9, "t/0", "e"), (5, "t/0", "f"), (4, "t/1", "e")]
+    rows = [
+        row(CHANGE, place, f"{major:08X}:01:1", origin=origin, epoch=epoch, op="I", key="[1]", cols="[]", row="{}")
+        for place, (major, origin, epoch) in enumerate(shown)
+    ]
+    exact, taken = (Notes(TABLES, Reading("sqlserver-ces", partitions=2)) for _ in range(2))
+    exact.take(rows)
+    table = log_table(rows, 1)
+    for origin in ("t/0", "t/1"):
+        taken.take_table(table.filter(pc.equal(table["origin"], origin)))
+    assert (
+        taken.to_dict()["told"]
+        == exact.to_dict()["told"]
+        == {
+            "t/0": {"e": "00000009", "f": "00000005"},
+            "t/1": {"e": "00000004"},
+        }
+    )
+    assert Notes(TABLES, Reading("sqlserver-ces")).to_dict()["told"] == {}
+
+
+def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I1: a dead letter is settled by the very message that held it, so no block passes over it."""
+    bodies = [event("INS", {"id": str(n), "name": "Ada", "price": "1.00"}, commit=n) for n in (1, 2)]
+    (tmp_path / "a.jsonl").write_bytes(b"".join(body + b"\n" for body in bodies))
+    place = SourcePlace("files", tmp_path, "bare")
+    bound = BoundRange("a.jsonl", 0, sum(len(body) + 1 for body in bodies))
+    monkeypatch.setattr(read_task, "worth_blocks", lambda *_: True)
+    tables = {"dbo.orders": MirroredTable("dbo.orders", ("id",))}
+    watched = frozenset({("a.jsonl", len(bodies[0]) + 1), ("a.jsonl", 7)})
+    results = []
+    for number, coordinates in enumerate((watched, frozenset[tuple[str, int]]())):
+        target = LogTarget(tmp_path / "log", 1, f"attempt{number}", 0)
+        decoding = read_task.Decoding(Reading("sqlserver-ces"), tables, (), target, coordinates)
+        decoding.take_range(place, bound)
+        results.append(decoding.finish())
+    assert [one["counts"]["changes"] for one in results] == [2, 2]
+    assert [one["met"] for one in results] == [[("a.jsonl", len(bodies[0]) + 1)], []]
+
+
+def test_the_parts_of_a_batch_keep_everything_in_one_manifest() -> None:
+    """I1, C-34, G-08: what was shown, what is given back and what stops a table is lost by no merge."""
+    nothing = {
+        **{"files": [], "columns": {}, "counts": {}, "homeless_rejects": 0, "keyless_rejects": {}, "reloads": {}},
+        **{"told": {}},
+    }
+    one = {**nothing, "told": {"t/0": {"e": "05"}}, "given_back": {"a": "gone"}, "counts": {"loaded": 2}}
+    two = {**nothing, "told": {"t/0": {"e": "03", "f": "01"}}, "stops": {"dbo.a": ("VALUE_INVALID", "x")}}
+    merged = Manifest.from_json(merge([one, two], (), 2).to_json())
+    assert merged.told == {"t/0": {"e": "05", "f": "01"}} and merged.partitions == 2
+    assert (merged.given_back, merged.stops) == ({"a": "gone"}, {"dbo.a": ["VALUE_INVALID", "x"]})
+    assert merged.counts == {"loaded": 2}

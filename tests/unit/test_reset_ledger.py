@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.horizon import MirrorHorizon, move_horizon
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
+from open_mirroring.ledger.unpublished import NOTHING, published_position
+from open_mirroring.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.publishing import Acquire, Finished, Intent, Lost, State, Work, step
 from open_mirroring.resetting import RESET_OPEN, Owned, ResetRow, Stage
 from open_mirroring.target_watch import TablesFolder
@@ -25,6 +29,7 @@ from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ORDERS = "dbo.orders"
 ASKED = Reason("Ada", "the key changed")
+AT = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
 KEYED = TableDeclaration(ORDERS, "dbo.schema/orders", ("order_id",), False)
 
 
@@ -123,6 +128,81 @@ def test_a_loaded_table_is_not_rebuilt_from_the_log(made: HandMadeMirror, resets
     made.set_table(ORDERS, load_state="loaded")
     with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*came from a load"):
         resets.request_reload(KEYED, ASKED)
+
+
+def test_a_log_of_which_maintenance_dropped_a_part_rebuilds_only_tables_that_lost_nothing(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """G-05: what is dropped may hold the newest change of a key; a table that began later has all of its changes."""
+    for source in ("dbo.orders", "dbo.customers"):
+        made.accept(source, GUID, 0)
+    made.commit(1, {ORDERS: (1, "0001:01:1")})
+    made.commit(2, {ORDERS: (1, "0002:01:1"), "dbo.customers": (1, "0003:01:1")})
+    assert move_horizon(made.ledger, "shop", 2, MirrorHorizon(2, AT, 1), [])
+    with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*dropped its changes up to batch 1"):
+        resets.request_reload(KEYED, ASKED)
+    customers = TableDeclaration("dbo.customers", "dbo.schema/customers", ("customer_id",), False)
+    assert resets.request_reload(customers, ASKED)
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    hand_over = LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
+    assert (hand_over.log_from, hand_over.highest_before) == (1, "0001:01:1"), "a load has to hold what is gone"
+    assert [part.batch for part in made.reader.history(ORDERS, 2, {GUID: ""})] == [2], "no plan opens what is gone"
+
+
+def test_maintenance_that_did_not_see_a_request_drops_nothing(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """G-05, D13: from the request on the log is what the table may be rebuilt from."""
+    made.commit(1, {ORDERS: (1, "0001:01:1")})
+    assert resets.request_drop("dbo.customers", ASKED)
+    known = [made.ids["dbo.customers"]]
+    assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, AT, 0), [], known)
+    made.accept(ORDERS, GUID, 0)
+    assert resets.request_reload(KEYED, ASKED)
+    assert not move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, AT, 1), [], known)
+    assert made.reader.mirror_horizon() == MirrorHorizon(1, AT, 0)
+    assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, AT, 0), [], [*known, made.ids[ORDERS]])
+
+
+def test_a_new_generation_holds_no_transaction_back_yet(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """C-88, I12: where the old life was cut, and what waited there, is no mark of the new one."""
+    made.accept(ORDERS, GUID, 0)
+    made.commit(1, {ORDERS: (5, "0005:01:1")})
+    made.set_table(ORDERS, published_batch=1, published_position="000000:0003", waiting_rows=2)
+    assert resets.request_reload(KEYED, ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    state = made.table(ORDERS)
+    assert (state.row.published_batch, state.row.published_position, state.waiting_rows) == (0, None, 0)
+    assert published_position(made.reader, state, {GUID: 0}) == NOTHING
+
+
+def test_loaded_rows_in_the_log_are_no_stream(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """G-01, G-08: the first stream is the first, whatever was loaded before it; nobody is asked to accept a load."""
+    made.commit(1, {ORDERS: (3, "-:0:1")}, epoch=load_epoch(1))
+    loads = KEYED._replace(loads=True)
+    assert resets.request_reload(loads, ASKED), "also where its table was dropped when the batch was completed"
+    made.accept(ORDERS, load_epoch(1), LOAD_ORDINAL)
+    advance(resets, *TO_NEW_GENERATION)
+    assert made.table(ORDERS).stream_epoch == 0
+    made.commit(2, {ORDERS: (1, "0001:01:1")})
+    made.stop(ORDERS, "EPOCH_UNKNOWN")
+    assert resets.request_reload(loads, ASKED)
+    assert made.reader.epochs([made.ids[ORDERS]])[made.ids[ORDERS]] == {load_epoch(1): LOAD_ORDINAL, GUID: 0}
+
+
+def test_a_load_that_goes_through_the_log_is_over_when_it_is_published(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """F-75, G-08: before that the target has no table that could be back; an earlier load's rows are not waited for."""
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED)
+    advance(resets, *TO_NEW_GENERATION)
+    made.commit(1, {ORDERS: (3, "-:0:1")}, epoch=load_epoch(2))
+    plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))
+    loads = LoadLedger(made.ledger, "shop")
+    assert loads.bind(made.ids[ORDERS], plan, None) and loads.finish(made.ids[ORDERS], plan)
+    assert not resets.acquire(ORDERS).row.rebuilt
+    made.set_table(ORDERS, published_batch=1)
+    made.commit(2, {ORDERS: (3, "-:0:1")}, epoch=load_epoch(1))
+    assert resets.acquire(ORDERS).row.rebuilt
 
 
 def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetLedger) -> None:

@@ -12,7 +12,11 @@ import pytest
 from open_mirroring.complete_position import advance
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.decisions import Reason, open_stops
+from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, move_horizon
+from open_mirroring.ledger.load_ledger import LoadChunk
+from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
 from open_mirroring.verdicts import Backlog, Finding, Verdict
 from spark_jobs.reporting import age, columns, shown, status_text
@@ -231,3 +235,30 @@ def test_columns_are_aligned_numbers_to_the_right() -> None:
 )
 def test_ages_have_the_two_parts_that_matter(length: timedelta | None, text: str) -> None:
     assert age(length) == text
+
+
+def test_horizon_reset_and_waiting_changes_are_told(made: HandMadeMirror) -> None:
+    """G-05, C-88, D13: beside the four marks, of which loads that go through the log are none."""
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (3, LOW)})
+    made.insert(t.bound_range, mirror="shop", name="a.jsonl", bound_to=700, batch=1)
+    made.insert(t.bound_range, mirror="shop", name=LoadChunk("dbo.orders", 1, 0).name, bound_to=1, batch=1)
+    status = status_of(made)
+    assert (status.horizon, status.dropped_batch, orders(status).horizon) == (None, 0, None)
+    assert "horizon" not in status_text(status)
+    at = NOW - timedelta(days=30)
+    h = TableHorizon(0, "0000000A")
+    assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, at, 99), [(made.ids["dbo.orders"], 1, h)])
+    made.set_table("dbo.orders", published_batch=1, published_position="000000:0000000A", waiting_rows=3)
+    keyed = TableDeclaration("dbo.customers", "dbo.schema/customers", ("customer_id",), True)
+    assert ResetLedger(made.ledger, "shop").request_reload(keyed, Reason("Ada", "its key changed"))
+    status = status_of(made)
+    assert (status.horizon, status.dropped_batch, orders(status).horizon) == (at, 99, "0:0000000A")
+    assert (status.bound_offsets, orders(status).marks.bound_offsets.places) == ({"a.jsonl": 700}, 1)
+    text = status_text(status)
+    assert "horizon           2025-12-06 12:00 UTC; batches up to 99 are dropped from the log" in text
+    assert "dbo.orders: 3 changes wait for the end of their transactions" in text
+    assert "dbo.customers: in a reset: reload asked for by Ada" in text
+    plain = status.document()
+    assert (plain["horizon"], plain["dropped_batch"]) == (at.isoformat(), 99)
+    assert {"reset", "horizon", "waiting_rows", "marks"} <= plain["tables"][0].keys()
