@@ -27,7 +27,8 @@ from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_sto
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
+from open_mirroring.ledger.verdict_ledger import record_verdicts
+from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
 from open_mirroring.target_status import TargetStatus
 from open_mirroring.verdicts import Finding, Verdict
