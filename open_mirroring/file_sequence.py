@@ -86,7 +86,8 @@ def file_sequence(
             absent.judge(number, final, moved, old=old, counted=number <= counts.applied)
     evidence = {
         "moved": max(moved, default=0),
-        "left the folder": min(final, default=1) - 1,
+        # A gap left the folder by somebody else's hand: it is no evidence for itself.
+        "left the folder": min([*final, *absent.gaps], default=1) - 1,
         "counters": counts.applied,
     }
     applied = min(max(evidence.values()), confirmed)

@@ -24,10 +24,11 @@ from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
-from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
+from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
+from open_mirroring.ledger.verdict_ledger import record_verdicts
+from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
 from open_mirroring.target_status import TargetStatus
 from open_mirroring.verdicts import Finding, Verdict
@@ -80,7 +81,7 @@ def inspect_mirror(
 ) -> dict[str, Finding]:
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
-    The target is asked once for all tables (R-04), if at all, and the zone is listed as a whole. Beyond that a table
+    One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
     costs a call only when its marker is not the object that it was established with, or its metadata is another object
     than the last one that was read and found to name its keys.
 
@@ -100,8 +101,7 @@ def inspect_mirror(
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
-    targets = _targets(mirror, address, [state.folder for state in waiting.values()])
-    looking = _Looking(mirror, ledger, reader, open_store(address), targets)
+    looking = _Looking(mirror, ledger, reader, address)
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -120,27 +120,16 @@ def inspect_mirror(
     return findings
 
 
-def _targets(mirror: Mirror, zone: ZoneAddress, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
-    """How the target's tables are, by folder; empty where it is not asked."""
-    if not isinstance(zone, OneLakeZone) or not mirror.asks_status:
-        return {}
-    return open_target(zone).statuses(folders, trust_counters=mirror.gate.trust_counters)
-
-
 class _Looking:
     """Looks at a zone, with few calls for all tables together."""
 
-    def __init__(
-        self,
-        mirror: Mirror,
-        ledger: Engine,
-        reader: LedgerReader,
-        store: LandingZoneStore,
-        targets: Mapping[str, TargetStatus],
-    ) -> None:
-        self._reader, self._store, self._targets = reader, store, targets
+    def __init__(self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress) -> None:
+        self._reader, self._store = reader, open_store(zone)
         gate = mirror.gate
+        self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
+        self._trust_counters = gate.trust_counters
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
+        # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
@@ -156,6 +145,7 @@ class _Looking:
 
     def _once(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         now = datetime.now(UTC)
+        targets = self._targets([state.folder for state in tables.values()])
         objects = list_tables(self._store, [state.folder for state in tables.values()])
         items = {s: _items(state, objects[state.folder]) for s, state in tables.items()}
         old = self._reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
@@ -179,7 +169,7 @@ class _Looking:
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
                 first_files_pending=state.is_beginning,
-                target=self._targets.get(state.folder),
+                target=targets.get(state.folder),
                 counted_before=before.counted(state.row.generation),
                 limits=self._limits,
                 stop_what=state.stop_what or "",
@@ -191,6 +181,10 @@ class _Looking:
             kept = Remembered(own.metadata_etag, state.row.generation, max(facts.counted_before, counted))
             findings[source] = replace(found, evidence={**found.evidence, **kept.evidence()})
         return findings
+
+    def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
+        """How the target's tables are, by folder; empty where it is not asked."""
+        return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
 
     def _own_files(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> _OwnFiles:
         """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""

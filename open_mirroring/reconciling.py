@@ -12,12 +12,13 @@ The time decides nothing but how old a backlog is and what the service may have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from open_mirroring import verdicts as v
+from open_mirroring.evidence_text import ranges, shown
 from open_mirroring.file_sequence import FileSequence, PublishedRecord, file_sequence
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import ListedItem, Stage
@@ -42,7 +43,9 @@ __all__ = [
 PURGED_AFTER = timedelta(days=7)
 """The service keeps a processed file for seven days (F-36)."""
 
-_SHOWN_NAMES, _SHOWN_RANGES, _SHOWN_CHARACTERS = 5, 10, 80
+_SHOWN_NAMES = 5
+_SHOWN_WORDS = 400
+"""Characters of the target's own words: its error may tell until when it is throttled."""
 
 
 class Limits(NamedTuple):
@@ -125,8 +128,8 @@ def reconcile(facts: TableFacts) -> Finding:
     evidence = {
         "generation": facts.row.generation,
         "confirmed": facts.row.confirmed,
-        "final": _ranges(sequence.final),
-        "processed": _ranges(sequence.moved),
+        "final": ranges(sequence.final),
+        "processed": ranges(sequence.moved),
         "applied_by": list(sequence.applied_by),
         "target": _told(facts.target),
     }
@@ -163,17 +166,19 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     yield from _folder_stops(facts)
     yield from _number_stops(facts, sequence)
     if sequence.gaps:
-        shown = _ranges(sequence.gaps)
-        yield _stop(v.GAP, f"{shown} missing between numbers that are there", gaps=shown)
+        text = ranges(sequence.gaps)
+        yield _stop(v.GAP, f"{text} missing between numbers that are there", gaps=text)
     if sequence.last_missing:
         yield _stop(v.LAST_FILE_MISSING, f"number {facts.row.confirmed}, the last one published, is nowhere")
     if sequence.missing:
-        shown = _ranges(sequence.missing)
-        yield _stop(v.MISSING, f"{shown} nowhere, and not provably purged", missing=shown)
+        text = ranges(sequence.missing)
+        yield _stop(v.MISSING, f"{text} nowhere, and not provably purged", missing=text)
     if facts.target is None:
         return
     if facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
-        yield _stop(v.TABLE_FAILED, f"the target says {facts.target.state.value}: {_shown(facts.target.detail)}")
+        yield _stop(
+            v.TABLE_FAILED, f"the target says {facts.target.state.value}: {shown(facts.target.detail, _SHOWN_WORDS)}"
+        )
     counted = facts.target.counted_rows
     if counted is not None and counted < facts.counted_before:
         yield _stop(
@@ -192,14 +197,14 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
         yield _stop(
             INCARNATION_CHANGED if row.established else v.FOREIGN_WRITER,
             what,
-            marker=None if facts.marker is None else _shown(facts.marker),
+            marker=None if facts.marker is None else shown(facts.marker),
             expected=row.incarnation,
         )
     elif row.established and facts.marker_etag != row.marker_etag:
         yield _stop(
             INCARNATION_CHANGED,
             f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with",
-            marker_etag=_shown(facts.marker_etag),
+            marker_etag=shown(facts.marker_etag),
             expected_etag=row.marker_etag,
         )
     if not facts.metadata_matches and (row.established or facts.metadata_matches is not None):
@@ -207,7 +212,7 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
     foreign = sorted(item.name for item in facts.items if item.stage is Stage.FOREIGN)
     if foreign:
-        names = [_shown(name) for name in foreign[:_SHOWN_NAMES]]
+        names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
         yield _stop(
             v.FOREIGN_ITEM,
             f"{len(foreign)} items in the folder are not ours: {', '.join(names)}",
@@ -224,14 +229,14 @@ def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Proble
         intended = max(intended, row.intent.first_number + len(row.intent.manifest) - 1)
     unknown = {n for n in visible if n > intended or (n <= row.confirmed and n not in facts.published)}
     if unknown:
-        shown = _ranges(unknown)
-        yield _stop(v.LEDGER_BEHIND, f"{shown} visible, but the ledger knows nothing of it", unknown=shown)
+        text = ranges(unknown)
+        yield _stop(v.LEDGER_BEHIND, f"{text} visible, but the ledger knows nothing of it", unknown=text)
     if both := sequence.final & sequence.moved:
-        shown = _ranges(both)
-        yield _stop(v.REAPPEARED, f"{shown} in the folder and in a processed folder", reappeared=shown)
+        text = ranges(both)
+        yield _stop(v.REAPPEARED, f"{text} in the folder and in a processed folder", reappeared=text)
     if changed := {item.number for item in facts.items if _changed(facts, item)} - {None}:
-        shown = _ranges(n for n in changed if n is not None)
-        yield _stop(v.CONTENT_CHANGED, f"{shown} of other size or ETag than published", changed=shown)
+        text = ranges(n for n in changed if n is not None)
+        yield _stop(v.CONTENT_CHANGED, f"{text} of other size or ETag than published", changed=text)
 
 
 def _changed(facts: TableFacts, item: ListedItem) -> bool:
@@ -245,7 +250,7 @@ def _changed(facts: TableFacts, item: ListedItem) -> bool:
 
 def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
     if facts.target:
-        detail = _shown(facts.target.detail)
+        detail = shown(facts.target.detail, _SHOWN_WORDS)
         match facts.target.state:
             case TargetState.PAUSED:
                 yield _hold(v.PAUSED, f"the target is paused: {detail}")
@@ -289,11 +294,11 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
     if confirmed and confirmed == sequence.highest and confirmed not in sequence.final:
         yield f"LAST_NOT_KEPT: number {confirmed} left the folder although it is the last (F-35)"
     if behind := [number for number in sequence.final if number < max(sequence.moved, default=0)]:
-        yield f"LEFT_BEHIND: {_ranges(behind)} in the folder although a higher number was processed"
+        yield f"LEFT_BEHIND: {ranges(behind)} in the folder although a higher number was processed"
     if facts.target and facts.target.state is TargetState.NOT_STARTED:
         yield "NOT_STARTED: the target was never started; structure and first files come before (F-42)"
     if sequence.purged:
-        yield f"PURGED: {_ranges(sequence.purged)}"
+        yield f"PURGED: {ranges(sequence.purged)}"
     if intent is not None:
         state = "unsealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
         yield f"INTENT_OPEN: from number {intent.first_number}, {state}; the publisher finishes it"
@@ -305,26 +310,8 @@ def _told(target: TargetStatus | None) -> dict[str, object] | None:
         return None
     return {
         "state": target.state.value,
-        "said": _shown(target.detail),
+        "said": shown(target.detail, _SHOWN_WORDS),
         "processed_rows": target.counted_rows,
         "counter_trusted": target.processed_rows is not None,
-        "last_sync": _shown(target.last_sync),
+        "last_sync": shown(target.last_sync),
     }
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """``1-3, 7``; shortened when there are many ranges."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
-    more = len(texts) - _SHOWN_RANGES
-    return ", ".join(texts[:_SHOWN_RANGES]) + (f" and {more} more ranges" if more > 0 else "")
-
-
-def _shown(text: str) -> str:
-    """Foreign text as it may be shown: escaped and short; never part of a path or a query."""
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")

@@ -85,7 +85,8 @@ WAYS_OUT = {
     TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
     "for one table (F-76)",
     TARGET_RESTARTED: "find out who stopped and started mirroring, or touched the table at the target; its rows "
-    f"are not ours any more: {_RESET}, and so every table that says so",
+    f"are not ours any more: {_RESET}, and so every table that says so; if its rows are all there and only the count "
+    "began anew, `open-mirroring resume`",
     CONFLICT: f"find out who wrote under this number; if the service may have applied it, {_RESET}",
     AMBIGUOUS: f"nothing here tells whether the number was applied before it was lost: {_RESET}",
     FOOTER_MISMATCH: "find out who exchanged the file or edited the ledger; if the service may have applied other rows "

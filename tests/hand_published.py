@@ -107,7 +107,7 @@ class HandPublished:
         return verdict
 
     def drive(self, sources: Sequence[str]) -> PublicationDriver:
-        driver = PublicationDriver(self.mirror, self.ledger, _HandMade(self))
+        driver = PublicationDriver(self.mirror, self.ledger, HandMadeWork(self))
         tables = self.reader.tables()
         driver.drive([tables[source] for source in sources])
         for error in driver.postponed.values():
@@ -140,7 +140,7 @@ class HandPublished:
         return [(row.event, json.loads(row.detail)) for row in rows]
 
 
-class _HandMade:
+class HandMadeWork:
     """What is next is what the lists of batches hold beyond the table's published one."""
 
     kind: Literal["changes"] = "changes"
@@ -155,11 +155,11 @@ class _HandMade:
         return {t: protocol.Work("changes", last) for t, last in logged.items() if last > rows[t].published_batch}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        staged = {table: self._stage(tables[table], intent) for table, intent in intents.items()}
+        staged = {table: self.stage_one(tables[table], intent) for table, intent in intents.items()}
         self._made.while_staging()
         return staged
 
-    def _stage(self, state: TableState, intent: protocol.Intent) -> StagedWork:
+    def stage_one(self, state: TableState, intent: protocol.Intent) -> StagedWork:
         batch_from, batch_to = intent.batch_from, intent.work.batch_to
         keys = [key for batch in self._made.batches[state.source][batch_from:batch_to] for key in batch]
         rows = {"id": keys, "name": [f"n{key}" for key in keys], layout.ROW_MARKER: [4] * len(keys)}

@@ -15,8 +15,10 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.verdict_memory import accept_count
 from open_mirroring.log_position import is_load_epoch
 from open_mirroring.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
@@ -80,12 +82,18 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> OpenStop:
     """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
 
+    ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
+
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
             ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name.
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
+        if row.stop_code is None and (counted := accept_count(db, row.id)):
+            cleared = OpenStop(source, TARGET_RESTARTED, *counted)
+            _audit(db, mirror, source, "RESUMED", reason, cleared)
+            return cleared
         if row.stop_code is None:
             raise TerminalError(
                 "NOT_STOPPED",

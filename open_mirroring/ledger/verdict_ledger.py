@@ -38,49 +38,6 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
         upsert(db, t.verdict, rows, keys=["table_id"], update=update)
 
 
-class Remembered(NamedTuple):
-    """What one look leaves to the next, in the evidence of its verdict.
-
-    Attributes:
-        metadata_etag: of the metadata object that was read and found to name the table's keys; empty without one.
-        generation: the generation that was looked at.
-        counted_rows: the highest count of processed rows that the target told of that generation.
-    """
-
-    metadata_etag: str = ""
-    generation: int = 0
-    counted_rows: int = 0
-
-    def counted(self, generation: int) -> int:
-        """The highest count of a generation; 0 when nothing is remembered of it."""
-        return self.counted_rows if generation == self.generation else 0
-
-    def evidence(self) -> dict[str, object]:
-        """The entries that carry it."""
-        kept: dict[str, object] = {"metadata_etag": self.metadata_etag} if self.metadata_etag else {}
-        return kept | ({"counted_rows": self.counted_rows} if self.counted_rows else {})
-
-    @classmethod
-    def of(cls, evidence: Mapping[str, object]) -> Remembered:
-        """From the evidence of a verdict."""
-        etag, generation, counted = (evidence.get(name) for name in ("metadata_etag", "generation", "counted_rows"))
-        return cls(
-            etag if isinstance(etag, str) else "",
-            generation if isinstance(generation, int) else 0,
-            counted if isinstance(counted, int) else 0,
-        )
-
-
-def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
-    """What the last looks at the tables of a mirror left, by table id."""
-    query = sa.select(t.verdict.c.table_id, t.verdict.c.evidence).join(
-        t.mirrored_table, t.mirrored_table.c.id == t.verdict.c.table_id
-    )
-    with ledger.connect() as db:
-        rows = db.execute(query.where(t.mirrored_table.c.mirror == mirror)).all()
-    return {row.table_id: Remembered.of(json.loads(row.evidence)) for row in rows}
-
-
 class FoundInDepth(NamedTuple):
     """What a deep check found. *table_id* is None for the change log; *stops* asks to stop that table."""
 

@@ -22,6 +22,7 @@ from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.verdicts import FOREIGN_WRITER
 from open_mirroring.zone_check import prove_conformance
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.publication_driver import PublicationDriver, Staging
@@ -69,8 +70,8 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     assert isinstance(address, OneLakeZone)
     # Looked at before anything is written: what is there may be another deployment's.
     found = inspect_mirror(mirror, ledger, address)
-    if stopped := gate(found).stopped:
-        return Created(database.workspace, database.id, settled(api, database).said, {}, {}, stopped)
+    if any(finding.code == FOREIGN_WRITER for finding in found.values()):
+        return Created(database.workspace, database.id, settled(api, database).said, {}, {}, gate(found).stopped)
     store = OneLakeStore(address)
     prove_conformance(store)
     write_partner_events(mirror, store)

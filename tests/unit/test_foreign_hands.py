@@ -14,12 +14,14 @@ import pytest
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TransientError
+from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_target import open_target
 from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import layout, opening
 from open_mirroring.verdicts import WAYS_OUT
+from spark_jobs.commands.creating import create_database
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
-from tests.onelake import CLIENTS, connection_variable, emulator
+from tests.onelake import CLIENTS, connection_variable, emulator, login_of
 
 Deployment = Callable[..., HandPublished]
 
@@ -263,6 +265,18 @@ def test_with_two_ledgers_the_second_stops_before_it_changes_anything_i_23(deplo
     assert sorted(first.store.list("")) == before
     assert first.publish(orders=[2]).passing == (CUSTOMERS, ORDERS)
     assert first.numbers() == [1, 2]
+
+
+def test_with_two_ledgers_the_second_creates_nothing_either_i_23(tmp_path: Path, server: EmulatorServer) -> None:
+    """I23, F-42: `create` looks before it lays anything down, the probe of the store included."""
+    first, second = (HandPublished(tmp_path / name, server) for name in ("first", "second"))
+    first.publish(orders=[1], customers=[1])
+    before = sorted(first.store.list(""))
+    server.faults.reset_calls()
+    made = create_database(second.mirror, second.ledger, FabricApi(server.url, login_of(server)))
+    assert set(made.stopped) == {ORDERS, CUSTOMERS} and made.stopped[ORDERS].startswith("FOREIGN_WRITER")
+    assert not {"create", "append", "flush", "rename", "delete"} & server.faults.calls().keys()
+    assert sorted(first.store.list("")) == before
 
 
 def test_with_two_ledgers_a_second_that_looked_too_early_stops_all_the_same_i_12(deployment: Deployment) -> None:

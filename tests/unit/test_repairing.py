@@ -25,7 +25,7 @@ from spark_jobs.command_line import main
 from spark_jobs.lost_content import stage_again
 from spark_jobs.publication_driver import StagedWork
 from spark_jobs.repair_number import repair_number
-from tests.hand_published import CUSTOMERS, ORDERS, HandPublished, _HandMade
+from tests.hand_published import CUSTOMERS, ORDERS, HandMadeWork, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator
 
 ASKED = Reason("Ada Lovelace", "ticket 4711")
@@ -57,7 +57,7 @@ def stage_by_hand(made: HandPublished) -> Any:
 
     def by_hand(mirror: Any, reader: Any, state: Any, lost: Any) -> StagedFile:
         intent = Intent(lost.number, lost.batch_from, Work("changes", lost.batch_to))
-        staged: StagedWork = _HandMade(made)._stage(state, intent)
+        staged: StagedWork = HandMadeWork(made).stage_one(state, intent)
         return staged.staged.files[0]
 
     return by_hand

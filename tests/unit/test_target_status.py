@@ -19,7 +19,11 @@ from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
 from open_mirroring.fabric_target import FabricTarget, open_target
 from open_mirroring.http_service import RetryBudget
+from open_mirroring.inspection import declaration
 from open_mirroring.landing_zone import opening
+from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.reset_driver import ResetDriver
 from open_mirroring.target_status import TargetState, entry_of, target_status
 from open_mirroring.target_watch import NoWatch, TablesFolder, target_watch
 from open_mirroring.verdicts import Verdict
@@ -339,3 +343,54 @@ def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
     assert "0 rows" in finding.what and "3" in finding.what and "reload-table" in finding.way_out
     assert ORDERS in made.publish(orders=[4]).stopped and made.numbers() == [3]
     assert made.codes()[ORDERS] == "TARGET_RESTARTED", "it is remembered, however often somebody looks"
+    cleared = resume_table(made.ledger, "shop", ORDERS, Reason("Ada", "the rows are there"))
+    assert cleared.code == "TARGET_RESTARTED" and made.audit()[-1][1]["why"] == "the rows are there"
+    assert made.codes()[ORDERS] == "OK"
+    with pytest.raises(TerminalError, match="NOT_STOPPED"):
+        resume_table(made.ledger, "shop", ORDERS, Reason("Ada", "again"))
+
+
+def test_a_reset_over_the_wire_goes_by_the_status_and_begins_a_new_count_f_75(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    """F-75, I12: gone and back are seen by status calls; the new generation's smaller count is no restart."""
+    made.publish(orders=[1, 2, 3], customers=[1])
+    server.poll()
+    assert made.codes()[ORDERS] == "OK"
+    made.batches[ORDERS] = [[1]]
+    (table,) = (table for table in made.mirror.tables if table.source == ORDERS)
+    resets = ResetLedger(made.ledger, "shop")
+    assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
+
+    def rebuild() -> str:
+        made.publish()
+        return ""
+
+    waits = []
+    for _ in range(8):
+        outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=rebuild).drive(timedelta(0))
+        waits.append(outcome.waits_for)
+        if outcome.is_over:
+            break
+        assert CUSTOMERS in made.publish(customers=[2]).passing
+        server.poll()
+    assert outcome.is_over and any("gone" in what for what in waits) and any("again" in what for what in waits)
+    assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"} and made.numbers() == [1]
+    assert made.table().row.generation == 2
+
+
+def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:
+    """F-35, I18, I24: one file per poll is applied; the last one stays and counts for nothing."""
+    made = HandPublished(tmp_path / "shop", server, max_files=2)
+    for key in (1, 2, 3):
+        made.publish(orders=[key])
+    verdict = made.publish(orders=[4], customers=[1])
+    assert verdict.held[ORDERS].startswith("BACKLOG") and verdict.passing == (CUSTOMERS,)
+    backlogs = []
+    for _ in range(4):
+        server.poll()
+        finding = made.look()[ORDERS]
+        backlogs.append((finding.backlog.files, finding.code))
+    assert backlogs[-1] == (0, "OK") and made.numbers() == [1, 2, 3]
+    assert [files for files, _ in backlogs] == sorted((files for files, _ in backlogs), reverse=True)
+    assert made.publish().passing == (CUSTOMERS, ORDERS) and made.numbers() == [1, 2, 3, 4]
