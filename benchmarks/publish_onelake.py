@@ -2,8 +2,9 @@
 
 ``make bench-publish STORE=onelake``. The emulator serves in a process of its own, over TLS, and lets every call take
 5 ms and then 50. The real job publishes half of the events, then the other half, then nothing. In the same run the
-files that it made are written again by deltalake into a local folder, and sent by the Azure SDK, one after another: create, append,
-flush, rename. Neither plans, checks or remembers anything. At the end: what one more active table costs.
+files that it made are written again by deltalake into a local folder, and sent by the Azure SDK, one after another:
+create, append, flush, rename. Neither plans, checks or remembers anything. At the end: what one more active table
+costs.
 
 CPU is that of the job without the emulator, which shares the machine: its Python takes about a millisecond a call, so
 with many tables the wall time is partly its own.

@@ -12,6 +12,7 @@ Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry 
 from __future__ import annotations
 
 import random
+import ssl
 import threading
 import time
 import urllib.request
@@ -114,6 +115,9 @@ class HttpService:
         timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, timeout_seconds), read=timeout_seconds)
         options: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": _CONNECTIONS}
         address = urlsplit(endpoint)
+        if address.scheme == "https":
+            # One for all connections: each would read the system's whole list of authorities, 25 ms of processor time.
+            options["ssl_context"] = ssl.create_default_context()
         proxy = urllib.request.getproxies().get(address.scheme)
         if proxy and not urllib.request.proxy_bypass(address.hostname or ""):
             self._pool: urllib3.PoolManager = urllib3.ProxyManager(proxy, **options)

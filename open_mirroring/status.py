@@ -16,6 +16,7 @@ from typing import Any
 
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.load_ledger import logged_chunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
 from open_mirroring.verdicts import WAYS_OUT, Finding, Verdict
@@ -73,7 +74,8 @@ class TableStatus:
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
-        load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
+        load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan: done is
+            published, or in the change log where the load goes through it.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
     """
@@ -232,6 +234,9 @@ class _Tables:
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+        loading = any(table.load_state == "pending" for table in tables.values())
+        chunks = map(logged_chunk, reader.bound(committed) if loading else ())
+        self._logged = Counter(source for source, _ in filter(None, chunks))
 
     def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
         table = self._tables[source]
@@ -262,10 +267,13 @@ class _Tables:
             backlog_oldest=None if finding is None else finding.backlog.oldest,
             stale_keys=len({reject["key"] for reject in self._rejected.get(table.id, ())}),
             load_state=table.load_state,
-            load_chunks=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
+            load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
         )
+
+    def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
+        return max(len(plan["done"]), self._logged[table.source])
 
     def _highest(self, table: TableState) -> str | None:
         seen = self._reader.highest(table.source, self._committed)

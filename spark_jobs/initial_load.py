@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.inspection import declare_tables, inspect_mirror
-from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan, logged_chunk
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.verdicts import BACKLOG, LOAD_PENDING, Verdict
@@ -29,7 +30,7 @@ from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
-from spark_jobs.logged_loads import chunks_to_log, source_of_load
+from spark_jobs.logged_loads import chunks_to_log
 from spark_jobs.publication_driver import PublicationDriver
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ def _log(
         for file in manifest.files:
             for source, epochs in file["tables"].items():
                 rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
-    held |= {source_of_load(name): reason for name, reason in given_back.items()}
+        _tell(reader, sources, rows)
+    held |= {found[0]: reason for name, reason in given_back.items() if (found := logged_chunk(name)) is not None}
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
         state = now[source]
@@ -138,6 +140,16 @@ def _log(
             loads.finish(state.id, LoadPlan.from_document(state.load_plan))
             log.info("%s: its load is in the change log, the next run publishes it", source)
     return rows
+
+
+def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int]) -> None:
+    """How far the loads are that go through the log; *rows* are those of this run."""
+    logged = Counter(found[0] for name in reader.bound() if (found := logged_chunk(name)) is not None)
+    for source in sources:
+        plan = reader.tables()[source].load_plan
+        if plan is not None:
+            of = len(LoadPlan.from_document(plan).chunks)
+            log.info("%s: %d of %d chunks in the log, %d rows so far", source, logged[source], of, rows.get(source, 0))
 
 
 def _bind(

@@ -22,19 +22,18 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.ledger.load_ledger import LoadPlan, logged_chunk, logged_chunk_name
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
 from spark_jobs.job import run_job
-from spark_jobs.load_planning import export_of, part_of, pieces_of
+from spark_jobs.load_planning import export_of, pace_of, part_of, pieces_of
 from spark_jobs.load_work import is_mendable
 from spark_jobs.read_task import LogTarget
 from spark_jobs.sources.jdbc import JdbcRows, JdbcTable
 
 log = logging.getLogger(__name__)
 
-_PREFIX = "(initial load) "
 _NOTHING: dict[str, Any] = {
     **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
     **{"keyless_rejects": {}, "reloads": {}, "told": {}},
@@ -44,12 +43,7 @@ _NOTHING: dict[str, Any] = {
 
 def is_load(bound: BoundRange) -> bool:
     """Whether a bound range is a chunk of an initial load."""
-    return bound.name.startswith(_PREFIX)
-
-
-def source_of_load(name: str) -> str:
-    """The table of which a bound range is a chunk."""
-    return name.removeprefix(_PREFIX).rpartition("/")[0]
+    return logged_chunk(bound.name) is not None
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
@@ -59,7 +53,7 @@ def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_mos
         for state in tables
         if state.load_plan is not None
         for chunk in range(len(LoadPlan.from_document(state.load_plan).chunks))
-        if (name := f"{_PREFIX}{state.source}/{chunk}") not in bound
+        if (name := logged_chunk_name(state.source, chunk)) not in bound
     ]
     return found[:at_most]
 
@@ -91,13 +85,18 @@ class LoggedLoads:
         chunks = [_chunk(bound.name, tables) for bound in ranges]
         declared = {table.source: table.initial_load for table in self.mirror.tables}
         tasks, read = [], list[BaseChunk]()
+        by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
         for at, chunk in enumerate(chunks):
             load, target = declared[chunk.state.source], _target(chunk, LogTarget(self._root, batch, attempt, at))
             if isinstance(load, ExportLoad):
                 pieces = pieces_of(chunk.plan.chunks[chunk.number])
                 tasks.append(BaseTask(export_of(self.mirror, load), pieces, target))
             elif isinstance(load, JdbcLoad):
-                read.append(self._read_jdbc(chunk, load, target))
+                by_table.setdefault(chunk.state.source, []).append((chunk, target))
+        for source, asked in by_table.items():
+            load = declared[source]
+            assert isinstance(load, JdbcLoad)
+            read += self._read_jdbc(asked, load)
         read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
         sources = {chunk.name: chunk.state.source for chunk in chunks}
         return [_part(one, sources[one.origin]) for one in read]
@@ -106,32 +105,35 @@ class LoggedLoads:
     def _root(self) -> Any:
         return self.mirror.resolve(self.mirror.change_log)
 
-    def _read_jdbc(self, chunk: _Chunk, load: JdbcLoad, target: BaseTarget) -> BaseChunk:
-        column, part = part_of(chunk.plan.chunks[chunk.number])
+    def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]], load: JdbcLoad) -> list[BaseChunk]:
+        """The chunks of one table, side by side; when its database does not answer, none of them was read."""
+        chunk, targets = asked[0][0], [target for _, target in asked]
+        parts = [part_of(one.plan.chunks[one.number]) for one, _ in asked]
         try:
             source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
-            (answer,) = source.read(chunk.plan.columns, column, [part], _work(target))
+            ranges = [part for _, part in parts]
+            answers = source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
         except MirroringError as error:
-            return BaseChunk(target.origin, {}, error)
-        found: BaseChunk = pickle.loads(answer)
-        return found
+            return [BaseChunk(target.origin, {}, error) for target in targets]
+        return [pickle.loads(answer) for answer in answers]
 
 
-def _work(target: BaseTarget) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
     """What a worker does with the texts of a chunk: a function of plain values, as it travels to the workers."""
 
-    def work(_part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        target = targets[part]
         return pickle.dumps(log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target))
 
     return work
 
 
 def _chunk(name: str, tables: Mapping[str, TableState]) -> _Chunk:
-    source, _, number = name.removeprefix(_PREFIX).rpartition("/")
-    state = tables[source]
-    if state.load_plan is None:
-        raise ValueError(f"{source} has a bound chunk and no load plan")
-    return _Chunk(name, int(number), state, LoadPlan.from_document(state.load_plan))
+    found = logged_chunk(name)
+    state = None if found is None else tables[found[0]]
+    if found is None or state is None or state.load_plan is None:
+        raise ValueError(f"{name} is bound, and no chunk of a load plan")
+    return _Chunk(name, found[1], state, LoadPlan.from_document(state.load_plan))
 
 
 def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:

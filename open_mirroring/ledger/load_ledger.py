@@ -98,6 +98,22 @@ def chunks_of(text: str) -> tuple[int, ...]:
     return tuple(json.loads(text))
 
 
+_LOGGED = "(initial load) "
+
+
+def logged_chunk_name(source: str, chunk: int) -> str:
+    """The bound range that a chunk is whose load goes through the change log."""
+    return f"{_LOGGED}{source}/{chunk}"
+
+
+def logged_chunk(name: str) -> tuple[str, int] | None:
+    """Table and chunk of what :func:`logged_chunk_name` gave; None for a range of the stream."""
+    if not name.startswith(_LOGGED):
+        return None
+    source, _, chunk = name.removeprefix(_LOGGED).rpartition("/")
+    return source, int(chunk)
+
+
 class HandOver(NamedTuple):
     """What the log has of a table at the moment at which its load begins.
 

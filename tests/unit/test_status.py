@@ -13,6 +13,7 @@ from open_mirroring.complete_position import advance
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.load_ledger import logged_chunk_name
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
 from open_mirroring.verdicts import Backlog, Finding, Verdict
 from spark_jobs.reporting import age, columns, shown, status_text
@@ -179,6 +180,15 @@ def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
     status = status_of(made)
     assert (orders(status).load_state, orders(status).load_chunks) == ("pending", (1, 3))
     assert "pending, 1 of 3 chunks" in status_text(status)
+
+
+def test_a_load_through_the_log_shows_the_chunks_that_are_in_it(made: HandMadeMirror) -> None:
+    """G-08: a chunk of the batch that is open counts when the batch is committed."""
+    made.commit(1, {})
+    made.set_table("dbo.orders", load_state="pending", load_plan=json.dumps({"chunks": [0, 1, 2], "done": []}))
+    for chunk, batch in ((0, 1), (1, 2)):
+        made.insert(t.bound_range, mirror="shop", name=logged_chunk_name("dbo.orders", chunk), bound_to=1, batch=batch)
+    assert orders(status_of(made)).load_chunks == (1, 3)
 
 
 def test_without_inspection_the_ledger_speaks_and_the_reason_is_shown(made: HandMadeMirror) -> None:
