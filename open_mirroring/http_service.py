@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 import threading
 import time
 import urllib.request
@@ -119,6 +120,9 @@ class HttpService:
         if os.environ.get(CA_FILE):
             options["ca_certs"] = os.environ[CA_FILE]
         address = urlsplit(endpoint)
+        if address.scheme == "https":
+            # One for all connections: each would read the system's whole list of authorities, 25 ms of processor time.
+            options["ssl_context"] = ssl.create_default_context()
         proxy = urllib.request.getproxies().get(address.scheme)
         if proxy and not urllib.request.proxy_bypass(address.hostname or ""):
             self._pool: urllib3.PoolManager = urllib3.ProxyManager(proxy, **options)

@@ -74,7 +74,8 @@ class TableStatus:
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
-        load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan.
+        load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan: done is
+            published, or in the change log where the load goes through it.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
@@ -245,6 +246,9 @@ class _Tables:
         self._waiting = reader.contents(published, committed)
         self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
         self._horizons = reader.horizons(tables.values())
+        loading = any(table.load_state == "pending" for table in tables.values())
+        chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
+        self._logged = Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 
     def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
         table = self._tables[source]
@@ -275,11 +279,14 @@ class _Tables:
             backlog_oldest=None if finding is None else finding.backlog.oldest,
             stale_keys=len({reject["key"] for reject in self._rejected.get(table.id, ())}),
             load_state=table.load_state,
-            load_chunks=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
+            load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
         )
+
+    def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
+        return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
     def _highest(self, table: TableState) -> str | None:
         seen = self._reader.highest(table.source, self._committed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -129,6 +130,7 @@ def _log(
         for file in manifest.files:
             for source, epochs in file["tables"].items():
                 rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
+        _tell(reader, sources, rows)
     held |= {chunk.source: reason for name, reason in given_back.items() if (chunk := LoadChunk.of(name)) is not None}
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
@@ -137,6 +139,18 @@ def _log(
             loads.finish(state.id, LoadPlan.from_document(state.load_plan))
             log.info("%s: its load is in the change log, the next run publishes it", source)
     return rows
+
+
+def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int]) -> None:
+    """How far the loads are that go through the log; *rows* are those of this run."""
+    chunks = (LoadChunk.of(name) for name in reader.bound())
+    logged = Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
+    tables = reader.tables()
+    for source in sources:
+        state = tables[source]
+        if state.load_plan is not None:
+            done, of = logged[source, state.row.generation], len(LoadPlan.from_document(state.load_plan).chunks)
+            log.info("%s: %d of %d chunks in the log, %d rows so far", source, done, of, rows.get(source, 0))
 
 
 def _bind(

@@ -23,10 +23,14 @@ from spark_jobs.load_task import duplicate_key
 from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc import JdbcTable, SplitColumn
 from spark_jobs.sources.jdbc_dialects import Range
+from spark_jobs.sources.pacing import Pace
 from spark_jobs.sources.sql_server_types import key_converter
 from spark_jobs.unique_keys import find_duplicate
 
 CHUNK_BYTES = 64 << 20
+_FREE = {"stream_from", "max_connections", "max_rows_per_second"}
+"""Settings that a load which has begun does not hold on to: the first is bound with its plan, the others change nothing
+of what is read."""
 
 
 class Bound(NamedTuple):
@@ -59,9 +63,14 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
 def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load
-    chosen = load.model_dump(mode="json", exclude={"stream_from"}) if load is not None else {}
+    chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     logged = {"complete_rows": True} if table.complete_rows else {}
     return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
+
+
+def pace_of(load: JdbcLoad) -> Pace:
+    """How hard the load may read its database."""
+    return Pace(load.max_connections, load.max_rows_per_second)
 
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:

@@ -29,7 +29,7 @@ from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.job import run_job
-from spark_jobs.load_planning import export_of, part_of, pieces_of
+from spark_jobs.load_planning import export_of, pace_of, part_of, pieces_of
 from spark_jobs.load_task import (
     ExportTask,
     LoadedChunk,
@@ -121,11 +121,15 @@ class LoadWork:
         return chunks
 
     def _stage_jdbc(self, one: _Intended, load: JdbcLoad) -> list[LoadedChunk]:
+        log.info(
+            "%s: reading %d chunks, %d of %d are loaded",
+            *(one.state.source, len(one.chunks), len(one.plan.done), len(one.plan.chunks)),
+        )
         parts = [part_of(one.plan.chunks[chunk]) for chunk in one.chunks]
         work = _jdbc_work(self._zone, one.state.source, one.chunks, self._target(one))
         try:
             source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
-            answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work)
+            answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
         except MirroringError as error:
             return [LoadedChunk(one.chunks[0], error=error)]
         return [pickle.loads(answer) for answer in answers]
@@ -155,10 +159,11 @@ class LoadWork:
         except MirroringError as later:
             return later
         rows = sum(file.rows for file in files)
+        so_far = rows + sum(file.rows for file in self._reader.published(one.state.id, one.state.row.generation))
         done = len(one.plan.done) + len(one.chunks)
         log.info(
-            "%s: %d of %d chunks staged, %d rows, %d rows/s",
-            *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001)),
+            "%s: %d of %d chunks staged, %d rows, %d rows/s, %d rows so far",
+            *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001), so_far),
         )
         return StagedWork(protocol.Staged(tuple(files)), StagedDetails(one.plan.schema, {"loaded": rows}))
 

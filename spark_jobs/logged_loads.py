@@ -27,7 +27,7 @@ from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
 from spark_jobs.job import run_job
-from spark_jobs.load_planning import export_of, part_of, pieces_of, settings_of
+from spark_jobs.load_planning import export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load_work import is_mendable
 from spark_jobs.read_task import LogTarget
 from spark_jobs.sources.jdbc import JdbcRows, JdbcTable
@@ -79,6 +79,7 @@ class LoggedLoads:
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()
+        by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
         for at, bound in enumerate(ranges):
             chunk = _chunk(bound.name, tables, declared)
             if not isinstance(chunk, _Chunk):
@@ -89,7 +90,9 @@ class LoggedLoads:
                 pieces = pieces_of(chunk.plan.chunks[chunk.number])
                 tasks.append(BaseTask(export_of(self.mirror, chunk.load), pieces, target))
             else:
-                read.append(self._read_jdbc(chunk, chunk.load, target))
+                by_table.setdefault(chunk.state.source, []).append((chunk, target))
+        for asked in by_table.values():
+            read += self._read_jdbc(asked)
         read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
         return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
@@ -97,21 +100,26 @@ class LoggedLoads:
     def _root(self) -> Any:
         return self.mirror.resolve(self.mirror.change_log)
 
-    def _read_jdbc(self, chunk: _Chunk, load: JdbcLoad, target: BaseTarget) -> BaseChunk:
-        column, part = part_of(chunk.plan.chunks[chunk.number])
+    def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
+        """The chunks of one table, side by side; when its database does not answer, none of them was read."""
+        chunk, targets = asked[0][0], [target for _, target in asked]
+        load = chunk.load
+        assert isinstance(load, JdbcLoad)
+        parts = [part_of(one.plan.chunks[one.number]) for one, _ in asked]
         try:
             source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
-            (answer,) = source.read(chunk.plan.columns, column, [part], _work(target))
+            ranges = [part for _, part in parts]
+            answers = source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
         except MirroringError as error:
-            return BaseChunk(target.origin, {}, error)
-        found: BaseChunk = pickle.loads(answer)
-        return found
+            return [BaseChunk(target.origin, {}, error) for target in targets]
+        return [pickle.loads(answer) for answer in answers]
 
 
-def _work(target: BaseTarget) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
     """What a worker does with the texts of a chunk: a function of plain values, as it travels to the workers."""
 
-    def work(_part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        target = targets[part]
         return pickle.dumps(log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target))
 
     return work

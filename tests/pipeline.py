@@ -110,10 +110,13 @@ class Pipeline:
             f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
         )
 
+    def logged(self) -> list[dict[str, Any]]:
+        """The rows of the log, read as anybody can read them."""
+        return pa.table(DeltaTable(str(self.log)).scan()).to_pylist()
+
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters of the log, read as anybody can read them, in the order of their coordinates."""
-        rows = pa.table(DeltaTable(str(self.log)).scan()).to_pylist()
-        found = [row for row in rows if row["kind"] == "rejected"]
+        found = [row for row in self.logged() if row["kind"] == "rejected"]
         return sorted(found, key=lambda row: (row["batch"], row["origin"], row["place"]))
 
     def make_overdue(self) -> None:

@@ -75,6 +75,13 @@ class JdbcLoad(Section):
     chunks: Positive = Field(
         default=1, description="How many chunks are read side by side; more than one needs split_column."
     )
+    max_connections: Positive | None = Field(
+        default=None,
+        description="At most so many chunks are read side by side. Unset: one for each core of the Spark application.",
+    )
+    max_rows_per_second: Positive | None = Field(
+        default=None, description="All chunks together are read at most so fast. Unset: as fast as it goes."
+    )
 
     @field_validator("table")
     @classmethod

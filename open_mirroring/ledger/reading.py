@@ -323,10 +323,11 @@ class LedgerReader:
         with self._engine.connect() as db:
             return db.scalar(query.select_from(t.open_fragment)) or 0
 
-    def bound(self) -> dict[str, int]:
-        """Up to where each source file or partition is bound."""
+    def bound(self, up_to: int | None = None) -> dict[str, int]:
+        """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
+        query = query if up_to is None else query.where(c.batch <= up_to)
         with self._engine.connect() as db:
             return {name: bound_to for name, bound_to in db.execute(query).tuples()}
 

@@ -23,6 +23,7 @@ from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.sources.database_errors import database_error
 from spark_jobs.sources.exports import refused
 from spark_jobs.sources.jdbc_dialects import BoundKind, Dialect, Range, condition, dialect_of, ranges
+from spark_jobs.sources.pacing import Pace, paced
 from spark_jobs.sources.postgres_client import ask
 from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, landing_type, read_type
 from spark_jobs.sources.sql_server_types import parse_value
@@ -95,6 +96,7 @@ class JdbcTable:
         split: SplitColumn | None,
         parts: Sequence[Range],
         work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+        pace: Pace,
     ) -> list[bytes]:
         """Run *work* over the texts of each part, in Spark's workers, one partition each; its answers in order.
 
@@ -103,13 +105,33 @@ class JdbcTable:
             split: the column that *parts* are ranges of; None: one part, the whole table.
             parts: what to read.
             work: given a part's place in *parts* and its batches, returns its answer.
+            pace: how many parts are read side by side, and how fast all of them together.
         """
+        cores = self._spark.sparkContext.defaultParallelism
+        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
+        each = pace.share(min(at_once, cores))
+        # No more partitions than connections are allowed: how many cores there are is the cluster's affair.
+        step = len(parts) if pace.connections is None else at_once
+        groups = [range(first, min(first + step, len(parts))) for first in range(0, len(parts), step)]
+        return [one for group in groups for one in self._read(columns, split, parts, group, _at(work, group, each))]
+
+    def _read(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        group: range,
+        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+    ) -> list[bytes]:
         quote = self._dialect.quote
         texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
         if split is not None:
             texts.append(f"{quote(split.name)} AS split_value")
         table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
-        where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
+        where = [
+            condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1"
+            for part in parts[group.start : group.stop]
+        ]
         names = [f"c{at}" for at in range(len(columns))]
         url, properties = self._login()
 
@@ -125,9 +147,9 @@ class JdbcTable:
             return rows.mapInArrow(answer, "part int, answer binary").collect()
 
         answers = {line["part"]: bytes(line["answer"]) for line in self._asked("reading its rows", run)}
-        if sorted(answers) != list(range(len(parts))):
-            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(parts)} chunks answered", way_out="run again")
-        return [answers[part] for part in range(len(parts))]
+        if sorted(answers) != list(range(len(group))):
+            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(group)} chunks answered", way_out="run again")
+        return [answers[part] for part in range(len(group))]
 
     def _table(self) -> str:
         return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
@@ -199,6 +221,13 @@ class JdbcRows:
     def place(self, row: int) -> str:
         """The chunk, and the row in the order in which it was read, from 1."""
         return f"{self._where}, row {row + 1} as read"
+
+
+def _at(
+    work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
+) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """The work of one group's partitions, at its pace."""
+    return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
 
 
 def _bound_kind(sql_type: str) -> BoundKind | None:

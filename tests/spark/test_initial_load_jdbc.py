@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,9 +18,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrameReader
 
 from open_mirroring.errors import TransientError
 from open_mirroring.ledger.load_ledger import LoadPlan
+from spark_jobs.load_planning import settings_of
 from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
 
@@ -204,6 +207,64 @@ class Cable:
                         target.shutdown(socket.SHUT_RDWR)
                         return
                 target.sendall(content)
+
+
+def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
+    tmp_path: Path, spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-08: no more connections and rows per second than the mirror file allows; other limits do not end a load."""
+    source.execute(
+        "CREATE TABLE shop.paced (id int PRIMARY KEY, v text)",
+        "INSERT INTO shop.paced SELECT i, 'v' || i FROM generate_series(1, 6000) i",
+    )
+    limits = {"max_connections": 1, "max_rows_per_second": 2000}
+    pipeline = mirror_of(
+        tmp_path, spark, {"source": "shop.paced", "load": {"split_column": "id", "chunks": 4, **limits}}
+    )
+    slow = settings_of(pipeline.mirror.tables[0])
+    partitions: list[int] = []
+    read = DataFrameReader.jdbc
+
+    def watched(reader: DataFrameReader, *arguments: Any, **named: Any) -> Any:
+        partitions.append(len(named.get("predicates") or ()))
+        return read(reader, *arguments, **named)
+
+    monkeypatch.setattr(DataFrameReader, "jdbc", watched)
+    with caplog.at_level(logging.INFO):
+        begun = time.monotonic()
+        assert load(pipeline).rows == {"shop.paced": 6000}
+    assert time.monotonic() - begun >= 3.0
+    assert [count for count in partitions if count] == [1, 1, 1, 1], "a partition is a connection"
+    told = [record.getMessage() for record in caplog.records if record.name == "spark_jobs.load_work"]
+    assert told[0] == "shop.paced: reading 4 chunks, 0 of 4 are loaded"
+    assert told[1].startswith("shop.paced: 4 of 4 chunks staged, 6000 rows, ")
+    assert told[1].endswith("6000 rows so far")
+    pipeline.file.write_text(pipeline.file.read_text().replace("2000", "9").replace("max_connections: 1\n", "\n"))
+    assert settings_of(pipeline.mirror.tables[0]) == slow
+
+
+def test_chunks_that_go_through_the_log_are_read_side_by_side(
+    tmp_path: Path, spark, source: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-04, G-08: every chunk gets its own rows, and the task's log says how many of them are in the change log."""
+    source.execute(
+        "CREATE TABLE shop.keyed (id int PRIMARY KEY, v text)",
+        "INSERT INTO shop.keyed SELECT i, 'v' || i FROM generate_series(1, 500) i",
+    )
+    pipeline = mirror_of(
+        tmp_path,
+        spark,
+        {"source": "shop.keyed", "complete_rows": True, "load": {"split_column": "id", "chunks": 3}},
+    )
+    with caplog.at_level(logging.INFO):
+        assert load(pipeline).rows == {"shop.keyed": 500}
+    assert "shop.keyed: 3 of 3 chunks in the log, 500 rows so far" in caplog.text
+    places = {(row["origin"], row["place"]) for row in pipeline.logged()}
+    assert len(places) == 500 and len({origin for origin, _ in places}) == 3
+    pipeline.publish()
+    pipeline.service.poll()
+    rows = sorted((row["id"], row["v"]) for row in pipeline.mirrored("shop", "keyed"))
+    assert rows == [(i, f"v{i}") for i in range(1, 501)]
 
 
 def test_a_dropped_connection_is_worth_another_try(

@@ -46,6 +46,21 @@ def test_a_lost_connection_says_nothing_about_the_effect(client: Client, kind: s
     assert (client.head("t/b").status == 200) is done
 
 
+def test_what_came_into_being_is_counted_however_late_or_often_it_is_asked_for(client: Client) -> None:
+    """O-05: a name that is made twice was overwritten, or came back after the service had taken it away."""
+    client.server.faults.add(Fault("delayed", "rename"))
+    _hang_up(client)
+    client.server.faults.release()
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 404
+    made = {path.name: times for path, times in client.server.store.made.items()}
+    assert made == {"_a": 1, "b": 1}
+    client.upload("t/_a", b"again")
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 409
+    assert client.rename("t/_a", "t/b").status == 201
+    made = {path.name: times for path, times in client.server.store.made.items()}
+    assert made == {"_a": 2, "b": 2}
+
+
 def test_a_lost_request_may_have_its_effect_later(client: Client) -> None:
     """O-08: and then it is harmless if its source is not what it was."""
     client.server.faults.add(Fault("delayed", "rename", times=2))

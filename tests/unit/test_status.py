@@ -185,6 +185,15 @@ def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
     assert "pending, 1 of 3 chunks" in status_text(status)
 
 
+def test_a_load_through_the_log_shows_the_chunks_that_are_in_it(made: HandMadeMirror) -> None:
+    """G-08: a chunk of the batch that is open counts when the batch is committed."""
+    made.commit(1, {})
+    made.set_table("dbo.orders", load_state="pending", load_plan=json.dumps({"chunks": [0, 1, 2], "done": []}))
+    for chunk, batch in ((0, 1), (1, 2)):
+        made.insert(t.bound_range, mirror="shop", name=LoadChunk("dbo.orders", 1, chunk).name, bound_to=1, batch=batch)
+    assert orders(status_of(made)).load_chunks == (1, 3)
+
+
 def test_without_inspection_the_ledger_speaks_and_the_reason_is_shown(made: HandMadeMirror) -> None:
     made.stop("dbo.customers", "GAP")
     status = status_of(made, {}, failed="TABLE_REDECLARED: the key changed")
