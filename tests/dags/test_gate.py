@@ -16,10 +16,14 @@ from airflow.triggers.base import TriggerEvent
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.fabric_target import open_target
+from open_mirroring.landing_zone import opening
 from open_mirroring_airflow import triggers
+from open_mirroring_airflow.connections import landing_zone
 from open_mirroring_airflow.gate import GateEvent, error_event, event_error, gate_event, is_settled
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.triggers import GateTrigger
+from tests.onelake import CLIENTS, connection_variable, emulator
 
 pytestmark = pytest.mark.airflow
 
@@ -72,6 +76,30 @@ def test_tables_are_sorted_by_ledger_and_landing_zone(mirror_with: Callable[...,
     assert event["passing"] == [] and list(event["stopped"]) == [ORDERS]
     assert event["stopped"][ORDERS].startswith("FOREIGN_ITEM")
     assert "dbo.orders" not in event["note"], "nobody waits for a stopped table"
+
+
+def test_the_target_is_asked_with_the_schedulers_own_connection(
+    tmp_path: Path, write_mirror: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I24, R-04: in a task and in the triggerer alike, the status comes by the login that Airflow keeps."""
+    with emulator(tmp_path, clients=CLIENTS) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        zone = f"{{store: onelake, workspace: {server.workspace_id}, item: {server.database_id}, connection: lake}}"
+        text = MIRROR.format(customers="", orders="").replace(", }", "}")
+        file = write_mirror(text.replace("{store: local, path: zone}", zone))
+        mirror = load_mirror(file)
+        address = landing_zone(mirror)
+        monkeypatch.delenv("AIRFLOW_CONN_LAKE")
+        tables = [CUSTOMERS, ORDERS]
+        assert gate_event(mirror, mirror.ledger_url(), tables, address)["passing"] == tables
+        server.service.pause()
+        event = gate_event(mirror, mirror.ledger_url(), tables, address)
+        assert not is_settled(event) and event["held"][ORDERS].startswith("PAUSED")
+        server.service.stop()
+        event = gate_event(mirror, mirror.ledger_url(), tables, address)
+        assert is_settled(event) and event["stopped"][ORDERS].startswith("TABLE_FAILED")
+    opening._onelake_store.cache_clear()
+    open_target.cache_clear()
 
 
 def test_only_the_tables_of_the_run_are_asked_about(mirror_with: Callable[..., Path]) -> None:

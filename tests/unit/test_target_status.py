@@ -13,7 +13,7 @@ import pytest
 from fabric_emulator import Settings
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
-from open_mirroring.config import load_mirror
+from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
@@ -151,6 +151,13 @@ def test_the_target_is_not_asked_where_the_mirror_file_says_so(tmp_path: Path, s
     server.faults.reset_calls()
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
     assert "status" not in server.faults.calls()
+
+
+def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="COMBINATION_INVALID") as refused:
+        HandPublished(tmp_path / "shop", status="rest")
+    assert "gate.status" in str(refused.value)
+    assert HandPublished(tmp_path / "other", status="none").codes()[ORDERS] == "OK"
 
 
 def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, server: EmulatorServer) -> None:
