@@ -145,11 +145,14 @@ def _log(
 def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int]) -> None:
     """How far the loads are that go through the log; *rows* are those of this run."""
     logged = Counter(found[0] for name in reader.bound() if (found := logged_chunk(name)) is not None)
+    tables = reader.tables()
     for source in sources:
-        plan = reader.tables()[source].load_plan
+        plan = tables[source].load_plan
         if plan is not None:
             of = len(LoadPlan.from_document(plan).chunks)
-            log.info("%s: %d of %d chunks in the log, %d rows so far", source, logged[source], of, rows.get(source, 0))
+            log.info(
+                "%s: %d of %d chunks in the log, %d rows in this run", source, logged[source], of, rows.get(source, 0)
+            )
 
 
 def _bind(
