@@ -150,7 +150,7 @@ def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int])
         state = tables[source]
         if state.load_plan is not None:
             done, of = logged[source, state.row.generation], len(LoadPlan.from_document(state.load_plan).chunks)
-            log.info("%s: %d of %d chunks in the log, %d rows so far", source, done, of, rows.get(source, 0))
+            log.info("%s: %d of %d chunks in the log, %d rows in this run", source, done, of, rows.get(source, 0))
 
 
 def _bind(

@@ -258,7 +258,7 @@ def test_chunks_that_go_through_the_log_are_read_side_by_side(
     )
     with caplog.at_level(logging.INFO):
         assert load(pipeline).rows == {"shop.keyed": 500}
-    assert "shop.keyed: 3 of 3 chunks in the log, 500 rows so far" in caplog.text
+    assert "shop.keyed: 3 of 3 chunks in the log, 500 rows in this run" in caplog.text
     places = {(row["origin"], row["place"]) for row in pipeline.logged()}
     assert len(places) == 500 and len({origin for origin, _ in places}) == 3
     pipeline.publish()
