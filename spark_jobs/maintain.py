@@ -127,12 +127,12 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
             held_from=min([x.at.batch for x in letters] + [f.since_batch for f in fragments], default=None),
             batches_per_block=BATCHES_PER_BLOCK,
         )
-        held_by = _held_by(letters, len(fragments))
+        held_by = _held_by(letters, len(fragments), [source for source, state in states.items() if state.reset])
         if found.mirror is None or (found.mirror == known and not found.tables):
             return {}, held_by
         if _set(ledger, mirror.name, committed, found, states):
             return {source: f"{h.ordinal}:{h.major}" for source, h in found.tables.items()}, held_by
-    return {}, ["batches were bound or completed meanwhile: the next run moves it"]
+    return {}, ["batches or resets were begun or completed meanwhile: the next run moves it"]
 
 
 def _set(ledger: Engine, mirror: str, committed: int, found: Advance, states: Mapping[str, TableState]) -> bool:
@@ -185,12 +185,14 @@ def _reread_from(mirror: Mirror, source: str, bound: Mapping[str, int], ordinal:
     return None if end is None else (ordinal, sequence_text(overlapping_start(end, place.overlap_minutes)))
 
 
-def _held_by(letters: Sequence[OpenLetter], fragments: int) -> list[str]:
+def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[str]) -> list[str]:
     held = []
     if letters:
         held.append(f"{len(letters)} open dead letters, the first in batch {min(x.at.batch for x in letters)}")
     if fragments:
         held.append(f"{fragments} split messages that wait for pieces")
+    if in_reset:
+        held.append(f"the resets of {in_reset}, which may need their whole log")
     return held
 
 

@@ -129,6 +129,17 @@ def test_the_horizon_never_moves_back_and_a_table_that_completes_rows_keeps_ever
     assert moved(LoggedTable(3, EPOCHS, its, horizon=TableHorizon(0, "0003")), 3, old=1, known=known) == (known, {})
 
 
+def test_changes_that_wait_for_the_end_of_their_transactions_hold_it() -> None:
+    """C-88, G-05: their batch is published, they are not; nor is the rest of the transaction at the cut."""
+    its = contents([[("first", 1, 0, "a")], [("first", 2, 0, "a")], [("first", 3, 0, "a")]])
+    table = LoggedTable(3, EPOCHS, its, published_position=position_order(0, "0002"))
+    found = moved(table, 3, old=3)
+    assert (found.mirror, found.tables) == (
+        MirrorHorizon(3, START + timedelta(days=3), 0),
+        {"t": TableHorizon(0, "0001")},
+    )
+
+
 def test_a_table_in_a_reset_keeps_everything() -> None:
     """D13, I12: what it was asked to be rebuilt from stays until it is."""
     its = contents([[("first", 1, 0, "a")], [("first", 2, 0, "a")], [("first", 3, 0, "a")]])

@@ -74,7 +74,7 @@ def test_what_is_behind_a_hole_waits_and_what_is_before_it_does_not_c93(tmp_path
     assert found(tmp_path, {}) == [hole]
     assert found(tmp_path, bound_now(tmp_path, window(1))) == [hole]
     place = SourcePlace("capture", tmp_path, "wrapped")
-    ranges, waiting = find_ranges(place, {})
+    ranges, waiting, *_ = find_ranges(place, {})
     assert [one.name for one in ranges] == [window(1), window(1, "ns/hub/1")]
     assert waiting == [window(3), window(4)]
     put(tmp_path, window(2), range(60, 65))

@@ -20,7 +20,7 @@ from spark_jobs.sources.capture import list_capture, read_capture
 from spark_jobs.sources.decoded import Damage
 from spark_jobs.sources.json_lines import last_line_end, list_files, ranges, read_lines
 from spark_jobs.sources.source_files import SourceFile
-from spark_jobs.sources.transports import SourcePlace, find_ranges, read_range
+from spark_jobs.sources.transports import Found, SourcePlace, find_ranges, read_range
 
 PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
 EVENT_DATA = fastavro.parse_schema(
@@ -263,10 +263,10 @@ def test_a_source_may_be_one_file(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_bytes(b"{}\n")
     (tmp_path / "empty.jsonl").touch()
     one = SourcePlace("files", tmp_path / "messages.txt", "bare")
-    assert find_ranges(one, {}) == ([BoundRange("messages.txt", 0, 3)], [])
+    assert find_ranges(one, {}) == Found([BoundRange("messages.txt", 0, 3)], [])
     assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
-    assert find_ranges(one, {"messages.txt": 3}) == ([], [])
-    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == ([], ["empty.jsonl"])
+    assert find_ranges(one, {"messages.txt": 3}) == Found([], [])
+    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"])
 
 
 def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
