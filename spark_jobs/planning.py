@@ -8,88 +8,41 @@ changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.log_position import LOAD_EPOCH, LogPosition, position_order
+from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.log_position import LogPosition
 from open_mirroring.planning import Logged, plan_key
 from spark_jobs.certain_keys import certain_keys
-from spark_jobs.change_log_schema import INSERT, UPDATE
-from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
-from spark_jobs.transaction_cut import Cut, published, take
+from spark_jobs.history_planning import plan_history
+from spark_jobs.partial_rows import Completed, partial_keys, with_rows
+from spark_jobs.table_plan import (
+    Identity,
+    PlannedRows,
+    PlanStop,
+    ReadHistory,
+    TablePlan,
+    arrived,
+    conflict,
+    eligible,
+    identity_of,
+    logged_change,
+    of_keys,
+    rejection,
+)
+from spark_jobs.transaction_cut import published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
-Identity = tuple[str, str, str | None]
-"""Epoch, position text and key of a change."""
+__all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
 
 
-@dataclass(frozen=True)
-class TablePlan:
-    """What a worker must know to plan one table, or some key buckets of it.
-
-    Attributes:
-        batch_from: the batch the target has; changes of later batches are new.
-        history_files: earlier log files that may hold changes as new as the oldest new one.
-        highest: highest position among the changes up to *batch_from*; None when there is none.
-        epochs: ordinal of every stream incarnation the ledger knows.
-        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
-            ordinal *stream_epoch*, and all of earlier ones.
-        rejected: changes that are dead letters already, and so no changes.
-        types: source type of every known column.
-        cut: where transactions are held back, which positions are published; None: all.
-        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
-            *history_files* are all that hold the table.
-    """
-
-    table_id: str
-    source: str
-    keys: tuple[str, ...]
-    batch_from: int
-    new_files: tuple[str, ...]
-    history_files: tuple[str, ...]
-    highest: LogPosition | None
-    epochs: Mapping[str, int]
-    stream_from: str | None
-    rejected: frozenset[Identity]
-    columns: tuple[LandingColumn, ...]
-    types: Mapping[str, str]
-    buckets: tuple[int, int] = (-1, 64)
-    completing: bool = False
-    cut: Cut | None = None
-    stream_epoch: int = 0
-
-
-class PlannedRows(NamedTuple):
-    """What a plan publishes, typed, and what became of every new change.
-
-    *counts* add up: changes + released = published + compacted + duplicates + superseded + in_load + rejected + waiting
-    (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the ledger
-    records them.
-    """
-
-    rows: pa.Table
-    positions: tuple[str, str]
-    counts: dict[str, int]
-    rejected: list[dict[str, Any]]
-
-
-class PlanStop(Exception):
-    """The table cannot be published as it is: a stable code and what was found."""
-
-    def __init__(self, code: str, what: str) -> None:
-        super().__init__(code, what)
-        self.code, self.what = code, what
-
-
-def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table]) -> PlannedRows:
+def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
@@ -102,17 +55,19 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04).
+            ``ROW_INCOMPLETE`` (G-04), ``CHANGE_LATE`` where every change is published in its order.
     """
+    if plan.late_up_to is not None:
+        return plan_history(plan, plan.late_up_to, new, read_history)
     floor = "" if plan.highest is None else plan.highest.order
-    changes = _eligible(plan, new)
+    changes = eligible(plan, new)
     if plan.cut is None:
         result = _Result(plan, new.num_rows)
         result.counts["in_load"] = new.num_rows - changes.num_rows
     else:
         floor = min(floor, plan.cut.position_from)
-        result = _Result(plan, _arrived(plan, new))
-        result.counts["in_load"] = _arrived(plan, new) - _arrived(plan, changes)
+        result = _Result(plan, arrived(plan, new))
+        result.counts["in_load"] = arrived(plan, new) - arrived(plan, changes)
         changes, result.counts["released"], result.counts["waiting"] = take(plan.cut, plan.batch_from, changes)
     uncertain = {key for _, _, key in plan.rejected if key is not None}
     if plan.completing:
@@ -126,9 +81,9 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[
     result.counts["compacted"] += logged - repeated - len(counted[0])
     pending = certain.doubtful | {winners["key"][at].as_py() for at in failed}
     if pending:
-        history = _eligible(plan, read_history(sorted(pending)))
+        history = eligible(plan, read_history(sorted(pending)))
         history = history if plan.cut is None else published(plan.cut, history)
-        known = pa.concat_tables([_of_keys(changes, pending), history])
+        known = pa.concat_tables([of_keys(changes, pending), history])
         while pending:
             pending = result.decide(known, pending)
     return result.finish()
@@ -167,12 +122,12 @@ class _Result:
 
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
-        chosen = _of_keys(known, keys)
+        chosen = of_keys(known, keys)
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         for at, line in enumerate(chosen.to_pylist()):
-            logged = _logged(line, at, self._plan)
+            logged = logged_change(line, at, self._plan)
             by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
@@ -183,7 +138,7 @@ class _Result:
         for key, changes in by_key.items():
             decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
             if decided.conflict:
-                raise _conflict(key, *decided.conflict)
+                raise conflict(key, *decided.conflict)
             if decided.incomplete:
                 raise _incomplete(decided.incomplete, self._plan.types)
             counted[key] = Counter(
@@ -209,36 +164,11 @@ class _Result:
         return PlannedRows(pa.concat_tables([nothing, *self._rows]), bounds, counts, list(self._rejected.values()))
 
     def _reject(self, line: dict[str, Any], failure: Failure) -> None:
-        self._rejected[_identity(line)] = {
-            **{name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")},
-            "code": failure.code,
-            "reason": failure.reason,
-        }
+        self._rejected[identity_of(line)] = rejection(line, failure)
 
     def _is_rejected(self, line: dict[str, Any]) -> bool:
-        identity = _identity(line)
+        identity = identity_of(line)
         return identity in self._rejected or identity in self._rejected_before
-
-
-def _identity(line: Mapping[str, Any]) -> Identity:
-    return (line["epoch"], line["pos"], line["key"])
-
-
-def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
-    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
-    after = None if line["row"] is None else msgspec.json.decode(line["row"])
-    before = None if line["before"] is None else msgspec.json.decode(line["before"])
-    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
-    types = types_of(line["cols"]) if plan.completing and after is not None else None
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types)
-
-
-def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
-    return PlanStop(
-        "IDENTITY_CONFLICT",
-        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
-        f"key of {len(key or '')} characters",
-    )
 
 
 def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
@@ -247,46 +177,6 @@ def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
         "ROW_INCOMPLETE",
         f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
-
-
-def _eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs."""
-    epochs = changes["epoch"].combine_chunks().dictionary_encode()
-    # Tables are read together and share a dictionary: it may name streams that only another one has.
-    spelled = epochs.dictionary.to_pylist()
-    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
-    if unknown:
-        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
-    if not plan.keys:
-        _refuse_keyless(changes)
-    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
-    prefix = names.take(epochs.indices)
-    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
-    if not plan.keys:
-        # Without a key every change is a row of its own: its place in the order stands for the key.
-        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
-    if plan.stream_from is None:
-        return changes
-    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
-    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
-
-
-def _refuse_keyless(changes: pa.Table) -> None:
-    other = changes.filter(pc.not_equal(changes["op"], INSERT))
-    if other.num_rows:
-        line = other.slice(0, 1).to_pylist()[0]
-        raise PlanStop(
-            "KEYLESS_CHANGE",
-            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
-        )
-
-
-def _arrived(plan: TablePlan, changes: pa.Table) -> int:
-    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
-
-
-def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
-    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
 
 
 def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:

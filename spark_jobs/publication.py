@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from open_mirroring.config import Table
+from open_mirroring.config.models import Publish
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
@@ -45,11 +46,11 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together."""
 
-    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], max_rows: int) -> None:
+    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], settings: Publish) -> None:
         self._mirror = mirror
         self._reader = reader
         self._declared = declared
-        self._max_rows = max_rows
+        self._settings = settings
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
         """What to stage for each table's intent, by table id; a :class:`PlanStop` where the table has to stop."""
@@ -138,7 +139,21 @@ class Preparation:
             types=types,
             completing=completing,
             cut=None if start is None else Cut(start, end, batches),
+            late_up_to=self._late_up_to(state, intent),
         )
+
+    def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
+        """Up to which order a new change is late where every change is published in its order; None where it is not.
+
+        An intent without a complete position was made by other settings, and is finished by them.
+        """
+        start, end = intent.work.position_from, intent.work.position_to
+        if start is None or end is None or self._declared[state.source].history != "full":
+            return None
+        load = state.load_plan
+        if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
+            return ""  # nothing was published over the load yet: what it holds already is told by the load's position
+        return start
 
     def _history(
         self,
@@ -174,10 +189,12 @@ class Preparation:
             intent.first_number,
             intent.batch_from,
             intent.work.batch_to,
-            "changes",
+            "changes" if plan.late_up_to is None else "history",
         )
-        target = StageTarget(state.folder, self._max_rows, footer)
-        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        target = StageTarget(state.folder, self._settings.max_rows_per_file, footer, self._settings.compression)
+        # One order over all keys is one task's work.
+        divisible = bool(plan.keys) and plan.late_up_to is None
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if divisible else [plan.buckets]
         plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
 

@@ -33,11 +33,12 @@ _CREATIONS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class StageTarget:
-    """Where a table's staged objects go, and what their footers say."""
+    """Where a table's staged objects go, how they are written, and what their footers say."""
 
     folder: str
     max_rows: int
     footer: Footer
+    compression: layout.Compression = layout.DEFAULT_COMPRESSION
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,21 @@ def _written(
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
     schema = file_schema(plan.columns, plan.keys, marker=True)
-    lowest, highest = planned.positions
-    footer = replace(target.footer, first_position=lowest, last_position=highest)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
         local = scratch / f"{name}.{index:04d}.parquet"
-        written = write_data_file(local, planned.rows.slice(start, target.max_rows), schema, footer)
+        rows = planned.rows.slice(start, target.max_rows)
+        lowest, highest = _bounds(planned, start, rows.num_rows)
+        footer = replace(target.footer, first_position=lowest, last_position=highest)
+        written = write_data_file(local, rows, schema, footer, target.compression)
         path = f"{layout.staging_folder(target.folder, footer.generation)}/{name}.{index:04d}"
         yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest)
+
+
+def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:
+    """The positions of some rows: their own where they are in order, else those of the whole plan."""
+    if planned.orders is None:
+        return planned.positions
+    return planned.orders[start].as_py(), planned.orders[start + rows - 1].as_py()
 
 
 def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:

@@ -17,6 +17,7 @@ from open_mirroring.config.section import ColumnName, ConnectionName, PathText, 
 from open_mirroring.landing_zone.layout import name_identity
 
 SOURCE_NAME = r"^.+\..+$"
+_DEFAULT_SCHEMA = "dbo"
 
 
 class StreamFromFile(Section):
@@ -130,6 +131,12 @@ class Table(Section):
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
         "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
+    history: Literal["latest", "full"] = Field(
+        default="latest",
+        description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
+        "full: every one, in the order of the source (I14), for targets whose change feed is to show them; needs "
+        "`consistency: transaction`, and what comes too late for its place stops the table.",
+    )
     topic: str | None = Field(
         default=None,
         min_length=1,
@@ -183,6 +190,15 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
         return value
 
+    @field_validator("history")
+    @classmethod
+    def _history(cls, history: str, info: ValidationInfo) -> str:
+        if history == "full" and info.data.get("complete_rows"):
+            what = "rows that are completed by earlier changes are put together for the newest change of a key only"
+            way_out = "have the source send whole rows (@include_all_columns = 1), or leave `history` out"
+            raise names.refusal("COMBINATION_INVALID", what, way_out)
+        return history
+
     @field_validator("initial_load")
     @classmethod
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
@@ -219,9 +235,14 @@ def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
         if first != index:
             what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
             found.append(Collision((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
-        first = folders.setdefault(name_identity(table.folder), index)
+        # Without a schema the service takes the default one (F-03), which databases are made with as `dbo`.
+        folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
+        first = folders.setdefault(name_identity(folder), index)
         if first != index:
-            what = f"the target {table.target!r} is the same folder as that of tables[{first}]; case does not count"
+            what = (
+                f"the target {table.target!r} is the same table as that of tables[{first}]; case does not count, and "
+            )
+            what += f"no schema is {_DEFAULT_SCHEMA}"
             found.append(
                 Collision((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them")
             )

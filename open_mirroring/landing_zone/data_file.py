@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
-from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.digest import EMPTY, SequenceDigest, combine, digest_of
+from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression
 from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import MARKER_FIELD
 
@@ -33,10 +33,13 @@ LARGEST_ROW_GROUP_ROWS = 1_048_576
 """A larger table is split."""
 
 # Columns of few values are written as codes; where the values are many, this is found out before it costs much.
-_ENCODING: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 32 << 10}
+_ENCODING: dict[str, Any] = {"dictionary_pagesize_limit": 32 << 10}
 _MAGIC = b"PAR1"
 _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
 _KEYLESS_MARKERS = [int(RowMarker.INSERT)]
+
+
+FileKind = Literal["changes", "load", "history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Footer:
 
     *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
     before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
-    log batches; the positions bound its changes, empty for a load and for a file without rows.
+    log batches; the positions bound its changes, empty for a load and for a file without rows. A file of the kind
+    ``history`` holds every change in source order, so that its digest is one of a sequence.
     :func:`write_data_file` fills in *rows* and *digest*.
     """
 
@@ -55,7 +59,7 @@ class Footer:
     first_number: int
     batch_from: int
     batch_to: int
-    kind: Literal["changes", "load"]
+    kind: FileKind
     first_position: str = ""
     last_position: str = ""
     rows: int = 0
@@ -70,7 +74,13 @@ class Written(NamedTuple):
     digest: str
 
 
-def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: pa.Schema, footer: Footer) -> Written:
+def write_data_file(
+    path: Path,
+    tables: pa.Table | Iterable[pa.Table],
+    schema: pa.Schema,
+    footer: Footer,
+    compression: Compression = DEFAULT_COMPRESSION,
+) -> Written:
     """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
 
     The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
@@ -81,16 +91,35 @@ def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: p
         TerminalError: ``DATA_FILE_INVALID`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
             schema has a type that no file may have. What was written until then is no valid Parquet file.
     """
-    rows, digests = 0, [digest_of(schema.empty_table())]
+    rows, digest = 0, _RowsDigest(footer)
+    digest.add(schema.empty_table())
     # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
-    with pq.ParquetWriter(path, schema, store_schema=False, **_ENCODING) as writer:
+    with pq.ParquetWriter(path, schema, store_schema=False, compression=compression, **_ENCODING) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
             writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
             rows += group.num_rows
-            digests.append(digest_of(group))
-        finished = replace(footer, rows=rows, digest=combine(digests))
+            digest.add(group)
+        finished = replace(footer, rows=rows, digest=digest.text)
         writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
     return Written(rows, path.stat().st_size, finished.digest)
+
+
+class _RowsDigest:
+    """The digest that a file's footer asks for: of a set of rows, or of a sequence."""
+
+    def __init__(self, footer: Footer | None) -> None:
+        self._sequence = SequenceDigest() if footer is not None and footer.kind == "history" else None
+        self._sets: list[str] = []
+
+    def add(self, rows: pa.Table) -> None:
+        if self._sequence is None:
+            self._sets.append(digest_of(rows))
+        else:
+            self._sequence.add(rows)
+
+    @property
+    def text(self) -> str:
+        return combine(self._sets) if self._sequence is None else self._sequence.text
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
@@ -136,8 +165,8 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
         wanted = {field.name: int if field.type == "int" else str for field in fields(Footer)}
         if {name: type(value) for name, value in content.items()} != wanted:
             raise ValueError(f"its members are not {', '.join(wanted)}")
-        if content["kind"] not in ("changes", "load"):
-            raise ValueError(f"the kind {content['kind']!r} is neither changes nor load")
+        if content["kind"] not in get_args(FileKind):
+            raise ValueError(f"the kind {content['kind']!r} is none of {', '.join(get_args(FileKind))}")
     except (ValueError, AttributeError) as error:
         raise _invalid(path, f"our footer cannot be read: {error}") from error
     return Footer(**content)
@@ -146,12 +175,17 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
 def rows_digest(path: Path) -> str:
     """The digest of the rows that a data file holds, computed from its content, row group by row group.
 
+    Whether their order counts is what its footer says; a file that is not ours holds a set.
+
     Raises:
         TerminalError: ``DATA_FILE_INVALID`` when the file cannot be read to its end.
         TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
     """
     with _reading(path), pq.ParquetFile(path) as file:
-        return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
+        digest = _RowsDigest(_footer(path, file.metadata))
+        for group in range(file.num_row_groups):
+            digest.add(file.read_row_group(group))
+        return digest.text
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
 best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,
-F-31 numbers, F-36 processed folders.
+F-30 compressions, F-31 numbers, F-36 processed folders.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from open_mirroring.errors import TerminalError
 
 ROW_MARKER = "__rowMarker__"
+Compression = Literal["zstd", "snappy", "gzip", "none"]
+"""How the target can read a data file compressed (F-30)."""
+DEFAULT_COMPRESSION: Compression = "zstd"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
 PARTNER_NAME = "open_mirroring"

@@ -1,0 +1,167 @@
+"""What planning a table starts from and ends in, and how it sees the rows of the log.
+
+Shared by both rules: the newest change of each key (:mod:`spark_jobs.planning`), and every change in its order
+(:mod:`spark_jobs.history_planning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.log_position import LOAD_EPOCH, LogPosition, position_order
+from open_mirroring.planning import Logged
+from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.partial_rows import carries_all, types_of
+from spark_jobs.transaction_cut import Cut
+from spark_jobs.typed_rows import Failure
+
+ReadHistory = Callable[[Sequence[str]], pa.Table]
+"""Given keys, reads their changes in a plan's *history_files*."""
+
+Identity = tuple[str, str, str | None]
+"""Epoch, position text and key of a change."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a worker must know to plan one table, or some key buckets of it.
+
+    Attributes:
+        batch_from: the batch the target has; changes of later batches are new.
+        history_files: earlier log files that may hold changes as new as the oldest new one.
+        highest: highest position among the changes up to *batch_from*; None when there is none.
+        epochs: ordinal of every stream incarnation the ledger knows.
+        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
+            ordinal *stream_epoch*, and all of earlier ones.
+        rejected: changes that are dead letters already, and so no changes.
+        types: source type of every known column.
+        cut: where transactions are held back, which positions are published; None: all.
+        late_up_to: where every change is published in its order, the order up to which a new change comes too late;
+            None where the newest of each key is published.
+        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
+            *history_files* are all that hold the table.
+    """
+
+    table_id: str
+    source: str
+    keys: tuple[str, ...]
+    batch_from: int
+    new_files: tuple[str, ...]
+    history_files: tuple[str, ...]
+    highest: LogPosition | None
+    epochs: Mapping[str, int]
+    stream_from: str | None
+    rejected: frozenset[Identity]
+    columns: tuple[LandingColumn, ...]
+    types: Mapping[str, str]
+    buckets: tuple[int, int] = (-1, 64)
+    completing: bool = False
+    cut: Cut | None = None
+    stream_epoch: int = 0
+    late_up_to: str | None = None
+
+
+class PlannedRows(NamedTuple):
+    """What a plan publishes, typed, and what became of every new change.
+
+    *counts* add up: changes + released = published + compacted + duplicates + superseded + in_load + rejected + waiting
+    (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the ledger
+    records them. *orders*, where every change is published, are the rows' positions, ascending as the rows are.
+    """
+
+    rows: pa.Table
+    positions: tuple[str, str]
+    counts: dict[str, int]
+    rejected: list[dict[str, Any]]
+    orders: pa.Array | None = None
+
+
+class PlanStop(Exception):
+    """The table cannot be published as it is: a stable code and what was found."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(code, what)
+        self.code, self.what = code, what
+
+
+def identity_of(line: Mapping[str, Any]) -> Identity:
+    """The identity of a log row."""
+    return (line["epoch"], line["pos"], line["key"])
+
+
+def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
+    """The dead letter of a log row that could not be typed, as the ledger records it."""
+    place = {name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")}
+    return {**place, "code": failure.code, "reason": failure.reason}
+
+
+def logged_change(line: Mapping[str, Any], handle: int, plan: TablePlan) -> Logged:
+    """A log row as the definition of the rule takes it; *handle* is the caller's own."""
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
+    after = None if line["row"] is None else msgspec.json.decode(line["row"])
+    before = None if line["before"] is None else msgspec.json.decode(line["before"])
+    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
+    types = types_of(line["cols"]) if plan.completing and after is not None else None
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types)
+
+
+def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
+    """The stop for two contents of one identity (G-02)."""
+    return PlanStop(
+        "IDENTITY_CONFLICT",
+        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+        f"key of {len(key or '')} characters",
+    )
+
+
+def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """The changes that are not in the initial load, each with its sortable ``order`` over all epochs.
+
+    Raises:
+        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12).
+    """
+    epochs = changes["epoch"].combine_chunks().dictionary_encode()
+    # Tables are read together and share a dictionary: it may name streams that only another one has.
+    spelled = epochs.dictionary.to_pylist()
+    unknown = sorted({spelled[code] for code in pc.unique(epochs.indices).to_pylist()} - plan.epochs.keys())
+    if unknown:
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+    if not plan.keys:
+        _refuse_keyless(changes)
+    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
+    prefix = names.take(epochs.indices)
+    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
+    if not plan.keys:
+        # Without a key every change is a row of its own: its place in the order stands for the key.
+        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+    if plan.stream_from is None:
+        return changes
+    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
+    return changes.filter(pc.or_(since, pc.equal(changes["epoch"], LOAD_EPOCH)))
+
+
+def _refuse_keyless(changes: pa.Table) -> None:
+    other = changes.filter(pc.not_equal(changes["op"], INSERT))
+    if other.num_rows:
+        line = other.slice(0, 1).to_pylist()[0]
+        raise PlanStop(
+            "KEYLESS_CHANGE",
+            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
+        )
+
+
+def arrived(plan: TablePlan, changes: pa.Table) -> int:
+    """How many of the changes are in new batches."""
+    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
+
+
+def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
+    """The changes of these keys."""
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
