@@ -97,6 +97,7 @@ class TableRecord:
         published: the records of all confirmed numbers, in order.
         publications: the confirmed publications, in order.
         contents: what the batches up to *published_batch*, and perhaps later ones, hold of it.
+        has_footers: whether its files have footers: delimited text has none, and its digest is that of its bytes.
     """
 
     mirror: str
@@ -109,6 +110,7 @@ class TableRecord:
     published: Sequence[PublishedFile]
     publications: Sequence[Publication]
     contents: Sequence[BatchContents]
+    has_footers: bool = True
 
 
 class Problems:
@@ -167,8 +169,9 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             problems.add(v.CONTENT_CHANGED, f"{where}: {text}")
         if found.unreadable:
             continue
-        for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
-            problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
+        if record.has_footers:
+            for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
+                problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
         elif found.columns < widest[0]:

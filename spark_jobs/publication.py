@@ -16,7 +16,8 @@ from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
 from open_mirroring.ledger.unpublished import Unpublished, reaching, unpublished
 from open_mirroring.log_position import LogPosition, position_order
@@ -83,7 +84,8 @@ class Preparation:
             PlanStop: as for the files of a publication.
         """
         lists = self._reader.column_lists([state.id]).get(state.id, [])
-        return self._schema(state._replace(columns=TableSchema(())), lists)[0]
+        text = self._declared[state.source].text_format
+        return self._schema(state._replace(columns=TableSchema(()), text=text), lists)[0]
 
     def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
         """The union of all columns, and each one's newest source type.
@@ -104,6 +106,8 @@ class Preparation:
         if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
         _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows))
+        if state.text is not None:
+            return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -191,7 +195,8 @@ class Preparation:
             intent.work.batch_to,
             "changes" if plan.late_up_to is None else "history",
         )
-        target = StageTarget(state.folder, self._settings.max_rows_per_file, footer, self._settings.compression)
+        settings = self._settings
+        target = StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
         # One order over all keys is one task's work.
         divisible = bool(plan.keys) and plan.late_up_to is None
         ranges = bucket_ranges(rows, ROWS_PER_TASK) if divisible else [plan.buckets]
@@ -219,6 +224,19 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     if missing and schema.columns:
         raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
     return schema
+
+
+def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
+    """The declared columns, which a table of delimited text keeps for life (F-23, F-90)."""
+    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
+    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
+    if other:
+        raise PlanStop(
+            "SCHEMA_CHANGED",
+            f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
+            "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
+        )
+    return declared
 
 
 def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, selected: bool) -> None:

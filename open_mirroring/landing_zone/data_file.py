@@ -126,7 +126,7 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
-        waiting.append(_fitted(table, schema, path))
+        waiting.append(fitted(table, schema, path))
         rows, size = rows + table.num_rows, size + table.nbytes
         if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
             yield pa.concat_tables(waiting)
@@ -135,13 +135,17 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
         yield pa.concat_tables(waiting)
 
 
-def _fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """The table under the file's schema: same names, types and order; only nullability may have to be proved."""
+def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table under the file's schema: same names, types and order; only nullability may have to be proved.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` naming *path*, the file that these rows are for.
+    """
     if table.schema.names != schema.names or table.schema.types != schema.types:
-        raise _invalid(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
+        raise invalid_file(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
     for field, column in zip(schema, table.columns, strict=True):
         if not field.nullable and column.null_count:
-            raise _invalid(path, f"column {field.name!r} must not be NULL and is, {column.null_count} times")
+            raise invalid_file(path, f"column {field.name!r} must not be NULL and is, {column.null_count} times")
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
@@ -168,7 +172,7 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
         if content["kind"] not in get_args(FileKind):
             raise ValueError(f"the kind {content['kind']!r} is none of {', '.join(get_args(FileKind))}")
     except (ValueError, AttributeError) as error:
-        raise _invalid(path, f"our footer cannot be read: {error}") from error
+        raise invalid_file(path, f"our footer cannot be read: {error}") from error
     return Footer(**content)
 
 
@@ -204,17 +208,17 @@ def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str])
         with pq.ParquetFile(path) as file:
             footer = _footer(path, file.metadata)
             if footer is None:
-                raise _invalid(path, "it carries no footer of ours")
+                raise invalid_file(path, "it carries no footer of ours")
             if footer.rows != file.metadata.num_rows:
-                raise _invalid(path, f"its footer counts {footer.rows} rows, the file {file.metadata.num_rows}")
+                raise invalid_file(path, f"its footer counts {footer.rows} rows, the file {file.metadata.num_rows}")
             found = file.schema_arrow
             if not found.equals(expected_schema):
-                raise _invalid(path, f"its columns are {_described(found)}, expected {_described(expected_schema)}")
+                raise invalid_file(path, f"its columns are {_described(found)}, expected {_described(expected_schema)}")
             for name in [*keys, *([ROW_MARKER] if ROW_MARKER in found.names else [])]:
                 if name not in found.names:
-                    raise _invalid(path, f"key column {name!r} is missing")
+                    raise invalid_file(path, f"key column {name!r} is missing")
                 if nulls := _null_count(file, name):
-                    raise _invalid(path, f"column {name!r} must not be NULL and is, {nulls} times")
+                    raise invalid_file(path, f"column {name!r} must not be NULL and is, {nulls} times")
             if ROW_MARKER in found.names:
                 _check_marker(path, file, keys)
 
@@ -223,22 +227,22 @@ def _check_ends(path: Path) -> None:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < 12:
-            raise _invalid(path, f"it has {size} bytes and can be no Parquet file")
+            raise invalid_file(path, f"it has {size} bytes and can be no Parquet file")
         file.seek(0)
         head = file.read(4)
         file.seek(-4, 2)
         if head != _MAGIC or file.read(4) != _MAGIC:
-            raise _invalid(path, "it does not begin and end as a Parquet file does")
+            raise invalid_file(path, "it does not begin and end as a Parquet file does")
 
 
 def _check_marker(path: Path, file: pq.ParquetFile, keys: Sequence[str]) -> None:
     if not file.schema_arrow.field(-1).equals(MARKER_FIELD):
-        raise _invalid(path, f"{ROW_MARKER} is not the last column, or no int32 that is never NULL")
+        raise invalid_file(path, f"{ROW_MARKER} is not the last column, or no int32 that is never NULL")
     allowed = _KEYED_MARKERS if keys else _KEYLESS_MARKERS
     unknown = set(pc.unique(file.read([ROW_MARKER]).column(0)).to_pylist()) - set(allowed)
     if unknown:
         having = "with keys" if keys else "without keys"
-        raise _invalid(path, f"a table {having} has markers {allowed}, the file has {sorted(unknown)}")
+        raise invalid_file(path, f"a table {having} has markers {allowed}, the file has {sorted(unknown)}")
 
 
 def _null_count(file: pq.ParquetFile, name: str) -> int:
@@ -266,19 +270,20 @@ def _reading(path: Path) -> Iterator[None]:
     except OSError as error:
         # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
         if error.errno is None:
-            raise _invalid(path, f"it cannot be read: {error}") from error
+            raise invalid_file(path, f"it cannot be read: {error}") from error
         raise TransientError(
             "STORE_IO", error.strerror or str(error), where=str(path), way_out="the call is repeated; look after disk"
         ) from error
     except pa.ArrowException as error:
-        raise _invalid(path, f"it cannot be read: {error}") from error
+        raise invalid_file(path, f"it cannot be read: {error}") from error
 
 
 def _described(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name!r} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-def _invalid(path: Path, what: str) -> TerminalError:
+def invalid_file(path: Path, what: str) -> TerminalError:
+    """The error for a data file that is not what it has to be."""
     return TerminalError(
         "DATA_FILE_INVALID",
         f"the data file is not what it has to be: {what}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from open_mirroring.landing_zone.data_file import Footer, read_footer, rows_dige
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.ledger.decisions import Reason, resume_table
 from spark_jobs.reconcile_sequence import reconcile_deep
+from spark_jobs.reload_table import reload_table, request_reload
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import wrapped
 from tests.e2e.test_histories import FOLDERS, TABLES, history, slices
@@ -128,6 +130,28 @@ def test_what_comes_behind_its_successors_stops_its_table_and_the_newest_rows_ta
     assert dict(published.stopped) == {}
     rows = sorted((row["id"], row["name"]) for row in pipeline.mirrored("dbo", "orders"))
     assert rows == [(1, "b"), (2, "c")]
+
+
+def test_a_reset_publishes_the_history_anew(tmp_path: Path, spark) -> None:
+    """I12, I14, C-88: a new generation has nothing yet, so nothing is late for it, and nothing waits twice."""
+    tables = [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "history": "full"}]
+    source = {"layout": "wrapped", "partition_key_scheme": "table", "partition_count": 1}
+    zone = {"store": "local", "path": "zone", "tables": "tables"}
+    pipeline = Pipeline(tmp_path, spark, tables, source=source, consistency="transaction", landing_zone=zone)
+    events = [
+        event("INS", {"id": "1", "name": str(commit), "price": "1.00"}, commit=commit) for commit in (10, 11, 12, 13)
+    ]
+    pipeline.deliver("0.jsonl", wrapped(events))
+    pipeline.tick()
+    before = [lines_of(file) for file in files_of(pipeline, "dbo.schema/orders")]
+    assert [line["name"] for file in before for _, line in file] == ["10", "11", "12"]
+    request_reload(pipeline.mirror, pipeline.ledger, "dbo.orders", Reason("Ada", "to see it again"))
+    for _ in range(4):
+        reload_table(pipeline.mirror, pipeline.ledger, lambda: spark, "dbo.orders", wait=timedelta(0))
+        pipeline.service.poll()
+    state = pipeline.reader.tables()["dbo.orders"]
+    assert (state.row.generation, state.stop_code, state.reset, state.waiting_rows) == (2, None, None, 1)
+    assert [lines_of(file) for file in files_of(pipeline, "dbo.schema/orders")] == before
 
 
 @pytest.mark.parametrize("added", [{}, {"complete_rows": True}])

@@ -112,6 +112,15 @@ def test_what_waits_for_its_transaction_is_accounted_for_twice_i1() -> None:
     ]
 
 
+def test_a_table_of_text_has_no_footers() -> None:
+    """I9, F-30: its digest is that of its bytes, which is compared all the same."""
+    text = replace(WHOLE, has_footers=False)
+    bare = [file._replace(footer=None, rows=None, columns=0) for file in FILES]
+    assert check_table(text, bare) == []
+    assert codes(check_table(text, [bare[0]._replace(digest="f" * 32), *bare[1:]])) == ["CONTENT_CHANGED"]
+    assert "FOOTER_MISMATCH" in codes(check_table(WHOLE, bare))
+
+
 def test_files_of_a_history_follow_each_other() -> None:
     """I4, F-34: where every change is published, no file begins before the one before it ends."""
 
