@@ -19,6 +19,7 @@ from spark_jobs.reload_table import reload_table, request_reload
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import wrapped
 from tests.e2e.test_histories import FOLDERS, TABLES, history, slices
+from tests.e2e.test_table_shapes import files_of
 from tests.e2e.test_transaction_cut import DELIVERY, PARTITIONED, assert_shows_whole_transactions, complete_below
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, commit_lsn, render
@@ -30,12 +31,6 @@ FULL = [{**table, "history": "full"} for table in TABLES]
 SMALL_FILES = {"max_rows_per_file": 7, "compression": "gzip"}
 Line = tuple[int, dict[str, Any]]
 """Marker and values, NULLs left out."""
-
-
-def files_of(pipeline: Pipeline, folder: str) -> list[Path]:
-    """The table's files by number, wherever the service has moved them."""
-    found = (path for path in (pipeline.zone / folder).rglob("*.parquet") if path.stem.isdigit())
-    return sorted(found, key=lambda path: int(path.stem))
 
 
 def lines_of(path: Path) -> list[Line]:
