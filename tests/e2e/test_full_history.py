@@ -16,6 +16,7 @@ from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.ledger.decisions import Reason, resume_table
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.reload_table import reload_table, request_reload
+from spark_jobs.repair_number import repair_number
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import wrapped
 from tests.e2e.test_histories import FOLDERS, TABLES, history, slices
@@ -147,6 +148,28 @@ def test_a_reset_publishes_the_history_anew(tmp_path: Path, spark) -> None:
     state = pipeline.reader.tables()["dbo.orders"]
     assert (state.row.generation, state.stop_code, state.reset, state.waiting_rows) == (2, None, None, 1)
     assert [lines_of(file) for file in files_of(pipeline, "dbo.schema/orders")] == before
+
+
+def test_a_lost_number_of_a_history_is_made_again_in_its_order(tmp_path: Path, spark) -> None:
+    """F-40, I9, I14: planned again as it was, each file with the positions of its own rows."""
+    tables = [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "history": "full"}]
+    source = {"layout": "wrapped", "partition_key_scheme": "table", "partition_count": 1}
+    publish = {"max_rows_per_file": 2}
+    pipeline = Pipeline(tmp_path, spark, tables, source=source, consistency="transaction", publish=publish)
+    for first in (10, 15):
+        commits = range(first, first + 5)
+        events = [event("INS", {"id": "1", "name": str(at), "price": "1.00"}, commit=at) for at in commits]
+        pipeline.deliver(f"{first}.jsonl", wrapped(events, first))
+        pipeline.extract()
+        pipeline.publish()
+    before = [lines_of(file) for file in files_of(pipeline, "dbo.schema/orders")]
+    assert [line["name"] for file in before for _, line in file] == [str(at) for at in range(10, 19)]
+    (pipeline.zone / "dbo.schema" / "orders" / "00000000000000000004.parquet").unlink()
+    pipeline.service.poll()
+    why = Reason("Ada", "ticket 4711")
+    assert repair_number(pipeline.mirror, pipeline.ledger, "dbo.orders", 4, why, not_applied="looked").number == 4
+    assert [lines_of(file) for file in files_of(pipeline, "dbo.schema/orders")] == before
+    assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []
 
 
 @pytest.mark.parametrize("added", [{}, {"complete_rows": True}])
