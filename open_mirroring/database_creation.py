@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from uuid import uuid4
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric_api import FabricApi, MirroredDatabase, generic_mirror
 from open_mirroring.fabric_status import DatabaseState, DatabaseStatus
-from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.landing_zone.whole_files import create_whole
 
 _PASSING = (DatabaseState.INITIALIZING, DatabaseState.STARTING)
 _ASK_AGAIN_SECONDS = 5.0
@@ -95,14 +91,6 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
             way_out="call again; if it stays so, look at the item in Fabric",
         )
     return status
-
-
-def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
-    """Say at the zone's root who publishes and from what (F-06); False when the file is there already."""
-    information = {"mirror": mirror.name, "transport": mirror.source.transport}
-    document = layout.partner_events_document(mirror.source.format, information)
-    staged = f"{layout.SCRATCH_FOLDER}/{uuid4().hex}{layout.PARTNER_EVENTS_FILE}"
-    return create_whole(store, layout.PARTNER_EVENTS_FILE, document, staged=staged)
 
 
 def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:

@@ -98,6 +98,7 @@ class TableRecord:
         publications: the confirmed publications, in order.
         contents: what the batches up to *published_batch*, and perhaps later ones, hold of it.
         waiting_rows: changes of these batches that wait for the end of their transactions.
+        has_footers: whether its files have footers: delimited text has none, and its digest is that of its bytes.
     """
 
     mirror: str
@@ -111,6 +112,7 @@ class TableRecord:
     publications: Sequence[Publication]
     contents: Sequence[BatchContents]
     waiting_rows: int = 0
+    has_footers: bool = True
 
 
 class Problems:
@@ -155,7 +157,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
 def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
     sealed = {file.number: file for file in record.published}
     first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
-    widest = 0, 0
+    widest, last = (0, 0), ("", 0)
     for found in sorted(files, key=lambda file: (file.number, file.place)):
         expected = sealed.get(found.number)
         if expected is None:
@@ -169,14 +171,21 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             problems.add(v.CONTENT_CHANGED, f"{where}: {text}")
         if found.unreadable:
             continue
-        for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
-            problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
+        if record.has_footers:
+            for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
+                problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
         elif found.columns < widest[0]:
             # A sticky schema only grows (F-83): a file that lacks a column of an earlier one is no prefix's successor.
             text = f"{found.columns} columns, while number {widest[1]} before it has {widest[0]}"
             problems.add(v.FILE_UNFIT, f"{where}: {text}")
+        if found.footer is not None and found.footer.kind == "history":
+            if found.number != last[1] and found.footer.first_position <= last[0]:
+                # Rows stay in source order over all files of a history (I4, F-34).
+                text = f"begins at {found.footer.first_position}, while number {last[1]} before it ends at {last[0]}"
+                problems.add(v.FILE_UNFIT, f"{where}: {text}")
+            last = max(last, (found.footer.last_position, found.number))
         widest = max(widest, (found.columns, found.number))
 
 
@@ -204,7 +213,8 @@ def _footer_mismatches(
         first_number=first_number,
         batch_from=sealed.batch_from,
         batch_to=sealed.batch_to,
-        kind="load" if sealed.kind == "load" else "changes",
+        # Whether changes stand in source order is the file's own word; its digest, made accordingly, proves it.
+        kind="load" if sealed.kind == "load" else "history" if found.footer.kind == "history" else "changes",
         first_position=sealed.first_position,
         last_position=sealed.last_position,
         rows=sealed.rows,

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TransientError
 from open_mirroring.fabric_target import open_target
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
@@ -73,7 +73,8 @@ def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
 
 def declaration(table: Table) -> TableDeclaration:
     """What the ledger holds on to of a table of the mirror file."""
-    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None)
+    text = None if table.text_format is None else table.text_format.to_json()
+    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None, text)
 
 
 def inspect_mirror(
@@ -200,15 +201,12 @@ class _Looking:
         content = self._store.read(path)
         if content is None:
             return _OwnFiles(marker, None, "")
-        try:
-            matches = layout.key_columns_of(content.data) == state.keys
-        except TerminalError:
-            matches = False
+        matches = layout.describes(content.data, state.keys, state.metadata_properties)
         return _OwnFiles(marker, matches, content.etag if matches else "")
 
 
 class _OwnFiles(NamedTuple):
-    """The files that say whose a folder is; *metadata_etag* is empty unless the metadata names our keys."""
+    """The files that say whose a folder is; *metadata_etag* is empty unless the metadata says what ours does."""
 
     marker: FoundMarker
     metadata_matches: bool | None
@@ -217,9 +215,9 @@ class _OwnFiles(NamedTuple):
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:
     """The number up to which all files are *old* and gone from the folders."""
-    numbers = (layout.file_number(item.name) for item in items)
+    numbers = (layout.file_number(item.name, item.extension) for item in items)
     return min([old, *(number - 1 for number in numbers if number is not None)])
 
 
 def _items(state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[ListedItem, ...]:
-    return tuple(split_listing(state.folder, objects.values(), state.row.generation))
+    return tuple(split_listing(state.folder, objects.values(), state.row.generation, state.extension))

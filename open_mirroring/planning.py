@@ -21,6 +21,9 @@ Where events carry only what changed (G-04), what decides a key is a *row*: that
 changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
 complete another row without being the newest itself. A row that changed its key is completed from the changes of its
 old key, so a late one of these may show the row at its new key in another light.
+
+Where the target is to have every change (:func:`key_history`), not only the newest, what lies between two sets is
+published as it stands, which needs the complete position: below it no change is missing that would belong in between.
 """
 
 from __future__ import annotations
@@ -115,17 +118,10 @@ def plan_key(
         above = published_position is not None and change.position.order > published_position
         return above or change.batch > published_batch
 
-    ordered = sorted(changes, key=lambda change: (change.position, change.batch), reverse=True)
-    unique: list[Logged] = []
-    duplicates = 0
-    for change in ordered:
-        if unique and unique[-1].position == change.position:
-            if not _same_content(unique[-1], change):
-                return KeyPlan(None, conflict=(change, unique[-1]))
-            duplicates += is_new(unique[-1])
-            unique[-1] = change  # the earlier batch, for the sort put it after
-        else:
-            unique.append(change)
+    unique, repetitions, conflict = _distinct(changes)
+    if conflict:
+        return KeyPlan(None, conflict=conflict)
+    duplicates = sum(map(is_new, repetitions))
     fresh = sum(is_new(change) and change.position not in untypable for change in unique)
     newest = _deciding(unique, untypable, lambda _: True)
     had = _deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
@@ -134,6 +130,83 @@ def plan_key(
     if newest.after is not None and not newest.whole:
         return KeyPlan(None, incomplete=newest)
     return KeyPlan(newest, duplicates=duplicates, compacted=max(0, fresh - 1), renewed=int(not fresh))
+
+
+class KeyHistory(NamedTuple):
+    """What the rule says of one key where every change is published.
+
+    Attributes:
+        publish: the changes to publish, oldest first.
+        late: a new change whose place is among those that the target has: the table has to stop.
+        conflict: two changes of one identity with different content: the table has to stop (G-02).
+        duplicates: new changes that repeat an identity already logged.
+        superseded: halves of key changes that removed nothing, for another row had taken their key (G-03).
+    """
+
+    publish: tuple[Logged, ...] = ()
+    late: Logged | None = None
+    conflict: tuple[Logged, Logged] | None = None
+    duplicates: int = 0
+    superseded: int = 0
+
+
+def key_history(
+    changes: Sequence[Logged],
+    published_batch: int,
+    published_position: str,
+    late_up_to: str,
+    untypable: Collection[LogPosition] = frozenset(),
+) -> KeyHistory:
+    """All new changes of one key, for a target that gets each in source order (I14); arguments as :func:`plan_key`.
+
+    Applied one after the other they end in what :func:`plan_key` publishes: every change is published but the half of a
+    key change that decides nothing, so that the last one published is the one that decides. Each is published once,
+    however often it was logged (I16). A new one at or below *late_up_to* (:attr:`LogPosition.order`) is late: its
+    successors are published.
+    """
+
+    def is_new(change: Logged) -> bool:
+        return change.position.order > published_position or change.batch > published_batch
+
+    unique, repetitions, conflict = _distinct(changes)
+    if conflict:
+        return KeyHistory(conflict=conflict)
+    publish: list[Logged] = []
+    superseded = 0
+    for at, change in enumerate(unique):
+        if not is_new(change):
+            continue
+        if change.position.order <= late_up_to:
+            return KeyHistory(late=change)
+        if change.position in untypable:
+            continue
+        if change.operation == KEY_LEFT and _standing(unique[at:], untypable) is not change:
+            superseded += 1
+        else:
+            publish.append(change)
+    return KeyHistory(tuple(reversed(publish)), None, None, sum(map(is_new, repetitions)), superseded)
+
+
+class _Distinct(NamedTuple):
+    """The changes of a key newest first, one per position, the repetitions of these, and what contradicts."""
+
+    unique: list[Logged]
+    repetitions: list[Logged]
+    conflict: tuple[Logged, Logged] | None = None
+
+
+def _distinct(changes: Sequence[Logged]) -> _Distinct:
+    unique: list[Logged] = []
+    repetitions: list[Logged] = []
+    for change in sorted(changes, key=lambda change: (change.position, change.batch), reverse=True):
+        if unique and unique[-1].position == change.position:
+            if not _same_content(unique[-1], change):
+                return _Distinct(unique, repetitions, (change, unique[-1]))
+            repetitions.append(unique[-1])
+            unique[-1] = change  # the earlier batch, for the sort put it after
+        else:
+            unique.append(change)
+    return _Distinct(unique, repetitions)
 
 
 def _deciding(

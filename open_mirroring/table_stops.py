@@ -34,6 +34,8 @@ WAYS_OUT = {
     f"1 for the table at the source, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {RESET}",
+    "CHANGE_LATE": f"{RESET}: changes behind it are published and cannot be taken back; or say `history: latest` and "
+    "lift the stop: then it is published only if it is the newest of its key",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
     "between, accept the stream: `open-mirroring accept-epoch`",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",

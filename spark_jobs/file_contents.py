@@ -13,9 +13,11 @@ from open_mirroring.deep_check import FileContent
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import check_data_file, read_footer, rows_digest
+from open_mirroring.landing_zone.delimited_text import bytes_digest
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.landing_zone.text_format import TextFormat
 
 _LOOKS = 2
 _DENIED = ("STORE_DENIED", "SERVICE_DENIED", "TOKEN_REFUSED")
@@ -23,12 +25,20 @@ _DENIED = ("STORE_DENIED", "SERVICE_DENIED", "TOKEN_REFUSED")
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix."""
+    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix.
+
+    Of delimited text (*text*) only the bytes are judged: nothing else was sealed of them.
+    """
 
     table_id: str
     folder: str
     keys: tuple[str, ...]
     columns: tuple[LandingColumn, ...]
+    text: TextFormat | None = None
+
+    def file_name(self, number: int) -> str:
+        """The name of a data file of this table."""
+        return layout.file_name(number, layout.PARQUET if self.text is None else self.text.extension)
 
 
 class ListedFile(NamedTuple):
@@ -71,7 +81,7 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
 
 def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
     """Where it was listed, then every place that it may have been moved to since, in the order of its way (F-36)."""
-    name = layout.file_name(listed.number)
+    name = table.file_name(listed.number)
     for _ in range(_LOOKS):
         yield listed.path
         for folder in layout.PROCESSED_FOLDERS:
@@ -89,6 +99,8 @@ def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path
 
 
 def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileContent) -> FileContent | None:
+    if table.text is not None:
+        return content._replace(digest=bytes_digest(local))
     try:
         footer, digest = read_footer(local), rows_digest(local)
         metadata = pq.read_metadata(local)

@@ -37,12 +37,17 @@ class LoadTarget:
     columns: tuple[LoadColumn, ...]
     max_rows: int
     footer: Footer
+    compression: layout.Compression = layout.DEFAULT_COMPRESSION
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of every file of the load: keys not null, no marker."""
         columns = [LandingColumn(column.name, column.type) for column in self.columns]
         return file_schema(columns, self.keys, marker=False)
+
+    def write(self, path: Path, tables: Iterable[pa.Table]) -> Written:
+        """Write one file of the load."""
+        return write_data_file(path, tables, self.schema, self.footer, self.compression)
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
         for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
-            written.append((local, write_data_file(local, tables, target.schema, target.footer)))
+            written.append((local, target.write(local, tables)))
         keys = pa.schema([target.schema.field(key) for key in target.keys])
         twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys)
         if twice is not None:
@@ -111,7 +116,7 @@ def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
     """One staged file without rows, so that an empty table comes into being (F-41, X-13)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
-        return _create(zone, [(local, write_data_file(local, (), target.schema, target.footer))], target)[0]
+        return _create(zone, [(local, target.write(local, ()))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:

@@ -138,8 +138,9 @@ class LoadWork:
         state, intent = one.state, one.intent
         batches = (intent.batch_from, intent.work.batch_to)
         footer = Footer(self._mirror.name, state.id, state.row.generation, intent.first_number, *batches, "load")
-        max_rows = self._mirror.publish.max_rows_per_file
-        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer)
+        settings = self._mirror.publish
+        max_rows, compression = settings.max_rows_per_file, settings.compression
+        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer, compression)
 
     def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)

@@ -17,14 +17,14 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Footer, write_data_file
+from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
 from open_mirroring.publishing import Intent, StagedFile, Work
 from spark_jobs.planning import PlanStop
 from spark_jobs.publication import Preparation
-from spark_jobs.staging import StageTask, create_staged, stage
+from spark_jobs.staging import StageTarget, StageTask, create_staged, stage
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
@@ -61,14 +61,13 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
         lost.batch_from,
         lost.batch_to,
         "load" if lost.kind == "load" else "changes",
-        lost.first_position,
-        lost.last_position,
     )
     schema = file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
     name = f"{layout.staging_folder(state.folder, state.row.generation)}/{lost.number:020d}.{uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        local = Path(scratch) / "empty.parquet"
-        written = write_data_file(local, (), schema, footer)
+        local = Path(scratch) / "empty"
+        target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
+        written = target.write(local, schema.empty_table(), schema, lost.first_position, lost.last_position)
         return create_staged(
             open_store(zone_address(mirror)),
             name,
@@ -78,6 +77,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
             state.keys,
             lost.first_position,
             lost.last_position,
+            is_text=state.text is not None,
         )
 
 
@@ -91,7 +91,7 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
     intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
     declared = {table.source: table for table in mirror.tables}
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish.max_rows_per_file)
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish)
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")

@@ -8,10 +8,9 @@ changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,35 +18,35 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Left, Logged, first_of_each, plan_key
+from open_mirroring.planning import Logged, plan_key
 from spark_jobs.certain_keys import certain_keys
-from spark_jobs.change_log_schema import UPDATE
-from spark_jobs.moved_rows import MovedRows, Read, place_of
-from spark_jobs.partial_rows import Completed, carries_all, partial_keys, types_of, with_rows
-from spark_jobs.table_plan import Identity, PlanStop, TablePlan, arrived, eligible, in_set, late_keys, refuse_late
+from spark_jobs.history_planning import plan_history
+from spark_jobs.moved_rows import MovedRows, Read
+from spark_jobs.partial_rows import Completed, partial_keys, with_rows
+from spark_jobs.table_plan import (
+    Identity,
+    PlannedRows,
+    PlanStop,
+    ReadHistory,
+    TablePlan,
+    arrived,
+    conflict,
+    eligible,
+    identity_of,
+    in_set,
+    late_keys,
+    logged_change,
+    of_keys,
+    refuse_late,
+    rejection,
+)
 from spark_jobs.transaction_cut import published, take
 from spark_jobs.typed_rows import Failure, type_rows
 
 __all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
 
 
-class PlannedRows(NamedTuple):
-    """What a plan publishes, typed, and what became of every new change.
-
-    *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
-    ledger records them.
-    """
-
-    rows: pa.Table
-    positions: tuple[str, str]
-    counts: dict[str, int]
-    rejected: list[dict[str, Any]]
-
-
-def plan_table(
-    plan: TablePlan, new: pa.Table, read_history: Callable[[Sequence[str]], pa.Table], read_any: Read | None = None
-) -> PlannedRows:
+def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory, read_any: Read | None = None) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
@@ -62,8 +61,11 @@ def plan_table(
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05).
+            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05), ``CHANGE_LATE`` where every change is published in
+            its order.
     """
+    if plan.late_up_to is not None:
+        return plan_history(plan, plan.late_up_to, new, read_history)
     floor = "" if plan.highest is None else plan.highest.order
     changes = eligible(plan, new)
     refuse_late(plan, changes)
@@ -94,7 +96,7 @@ def plan_table(
     if pending:
         history = eligible(plan, read_history(sorted(pending)))
         history = history if plan.cut is None else published(plan.cut, history)
-        known = pa.concat_tables([_of_keys(changes, pending), history])
+        known = pa.concat_tables([of_keys(changes, pending), history])
         while pending:
             pending = result.decide(known, pending)
     return result.finish()
@@ -134,7 +136,7 @@ class _Result:
 
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
-        chosen = _of_keys(known, keys)
+        chosen = of_keys(known, keys)
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
@@ -142,7 +144,7 @@ class _Result:
         if self.moved is not None:
             self.moved.learn(lines)
         for at, line in enumerate(lines):
-            logged = _logged(line, at, self._plan, self.moved)
+            logged = logged_change(line, at, self._plan, self.moved)
             by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):
@@ -153,7 +155,7 @@ class _Result:
         for key, changes in by_key.items():
             decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
             if decided.conflict:
-                raise _conflict(key, *decided.conflict)
+                raise conflict(key, *decided.conflict)
             if decided.incomplete:
                 raise _incomplete(decided.incomplete, self._plan.types)
             counted[key] = Counter(
@@ -180,45 +182,11 @@ class _Result:
         return PlannedRows(pa.concat_tables([nothing, *self._rows]), bounds, counts, list(self._rejected.values()))
 
     def _reject(self, line: dict[str, Any], failure: Failure) -> None:
-        self._rejected[_identity(line)] = {
-            **{name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")},
-            "code": failure.code,
-            "reason": failure.reason,
-        }
+        self._rejected[identity_of(line)] = rejection(line, failure)
 
     def _is_rejected(self, line: dict[str, Any]) -> bool:
-        identity = _identity(line)
+        identity = identity_of(line)
         return identity in self._rejected or identity in self._rejected_before
-
-
-def _identity(line: Mapping[str, Any]) -> Identity:
-    return (line["epoch"], line["pos"], line["key"])
-
-
-def _logged(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: MovedRows | None) -> Logged:
-    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
-    after = None if line["row"] is None else msgspec.json.decode(line["row"])
-    before = None if line["before"] is None else msgspec.json.decode(line["before"])
-    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
-    types = types_of(line["cols"]) if plan.completing and after is not None else None
-    left = None
-    if moved is not None and not whole and place_of(line) in moved.leaving:
-        half = moved.leaving[place_of(line)]
-        told = None if half["before"] is None else msgspec.json.decode(half["before"])
-        leaving = position._replace(sub=0)
-        earlier = [
-            _logged(other, -1, plan, moved) for other in moved.lines[half["key"]] if other["order"] < half["order"]
-        ]
-        left = Left(leaving, told, first_of_each(earlier))
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
-
-
-def _conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
-    return PlanStop(
-        "IDENTITY_CONFLICT",
-        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
-        f"key of {len(key or '')} characters",
-    )
 
 
 def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
@@ -227,10 +195,6 @@ def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
         "ROW_INCOMPLETE",
         f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
-
-
-def _of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
-    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
 
 
 def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:

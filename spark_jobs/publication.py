@@ -13,9 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from open_mirroring.config import Table
+from open_mirroring.config.models import Publish
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
 from open_mirroring.ledger.unpublished import Unpublished, unpublished
 from open_mirroring.log_position import LogPosition, is_of_generation, not_below, position_order
@@ -45,11 +47,11 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together."""
 
-    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], max_rows: int) -> None:
+    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], settings: Publish) -> None:
         self._mirror = mirror
         self._reader = reader
         self._declared = declared
-        self._max_rows = max_rows
+        self._settings = settings
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
         """What to stage for each table's intent, by table id; a :class:`PlanStop` where the table has to stop."""
@@ -84,7 +86,8 @@ class Preparation:
             PlanStop: as for the files of a publication.
         """
         lists = self._reader.column_lists([state.id]).get(state.id, [])
-        return self._schema(state._replace(columns=TableSchema(())), lists)[0]
+        text = self._declared[state.source].text_format
+        return self._schema(state._replace(columns=TableSchema(()), text=text), lists)[0]
 
     def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
         """The union of all columns, and each one's newest source type.
@@ -105,6 +108,8 @@ class Preparation:
         if not (declared.full_rows or declared.complete_rows):
             _refuse_partial_rows(lists, schema, selected=wanted is not None)
         _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows))
+        if state.text is not None:
+            return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
 
     def _plan(
@@ -146,7 +151,21 @@ class Preparation:
             completing=completing,
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
+            late_up_to=self._late_up_to(state, intent),
         )
+
+    def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
+        """Up to which order a new change is late where every change is published in its order; None where it is not.
+
+        An intent without a complete position was made by other settings, and is finished by them.
+        """
+        start, end = intent.work.position_from, intent.work.position_to
+        if start is None or end is None or self._declared[state.source].history != "full":
+            return None
+        load = state.load_plan
+        if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
+            return ""  # nothing was published over the load yet: what it holds already is told by the load's position
+        return start
 
     def _history(
         self,
@@ -184,10 +203,13 @@ class Preparation:
             intent.first_number,
             intent.batch_from,
             intent.work.batch_to,
-            "changes",
+            "changes" if plan.late_up_to is None else "history",
         )
-        target = StageTarget(state.folder, self._max_rows, footer)
-        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        settings = self._settings
+        target = StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
+        # One order over all keys is one task's work.
+        divisible = bool(plan.keys) and plan.late_up_to is None
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if divisible else [plan.buckets]
         plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
 
@@ -212,6 +234,19 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     if missing and schema.columns:
         raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
     return schema
+
+
+def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
+    """The declared columns, which a table of delimited text keeps for life (F-23, F-90)."""
+    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
+    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
+    if other:
+        raise PlanStop(
+            "SCHEMA_CHANGED",
+            f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
+            "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
+        )
+    return declared
 
 
 def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, selected: bool) -> None:

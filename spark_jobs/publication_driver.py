@@ -23,6 +23,7 @@ from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.reading import TableState
+from open_mirroring.partner_events import write_partner_events
 from spark_jobs.zone_ports import ZonePorts
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class PublicationDriver:
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork) -> None:
         self._ledger = PublishLedger(ledger, mirror.name)
-        self._ports = ZonePorts(open_store(zone_address(mirror)))
+        self._mirror = mirror
+        self._store = open_store(zone_address(mirror))
+        self._ports = ZonePorts(self._store)
         self._work = work
         self._tables: Mapping[str, TableState] = {}
         self._details: dict[str, StagedDetails] = {}
@@ -82,6 +85,8 @@ class PublicationDriver:
             TransientError: ``STORE_UNREACHABLE`` when ledger or store do not answer; the next run goes on.
         """
         self._tables = {state.id: state for state in tables}
+        if self._mirror.landing_zone.partner_events and not all(state.row.established for state in tables):
+            write_partner_events(self._mirror, self._store)
         states = {state.id: protocol.start() for state in tables}
         unknowns = 0
         while states:

@@ -96,7 +96,7 @@ class _ChangesWork:
         self._spark = spark
         self._reader = reader
         declared = {table.source: table for table in mirror.tables}
-        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish.max_rows_per_file)
+        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 

@@ -150,6 +150,7 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
         publications=reader.publications(state.id, state.row.generation),
         contents=contents,
         waiting_rows=state.waiting_rows,
+        has_footers=state.text is None,
     )
 
 
@@ -168,7 +169,7 @@ def _read_files(
     zone = zone_address(mirror)
     store = open_store(zone)
     files = [
-        (CheckedTable(state.id, state.folder, state.keys, state.columns.columns), listed)
+        (CheckedTable(state.id, state.folder, state.keys, state.columns.columns, state.text), listed)
         for state in states
         for listed in _listed(store, state, records[state.source])
     ]
@@ -185,7 +186,7 @@ def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> 
     kinds = {file.number: file.kind for file in record.published}
     for folder in (state.folder, *(f"{processed}/{state.folder}" for processed in layout.PROCESSED_FOLDERS)):
         for info in store.list(folder):
-            for item in split_listing(state.folder, (info,), state.row.generation):
+            for item in split_listing(state.folder, (info,), state.row.generation, state.extension):
                 if item.number in kinds:
                     yield ListedFile(item.number, info.path, info.size, kinds[item.number] == "load")
 

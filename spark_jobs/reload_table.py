@@ -139,7 +139,7 @@ def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
     state = reader.tables().get(table.source)
     if state is None or state.reset is not None:
         return  # the ledger says so itself; what is under way was asked for when the log did
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish.max_rows_per_file)
+    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish)
     try:
         preparation.schema_from_log(state._replace(keys=tuple(table.key)))
     except PlanStop as stop:

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Footer, Written, check_data_file, write_data_file
+from open_mirroring.landing_zone.data_file import Footer, Written, check_data_file, invalid_file, write_data_file
+from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
+from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.publishing import StagedFile
 from spark_jobs.log_reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.planning import PlannedRows, PlanStop, TablePlan, plan_table
@@ -33,11 +35,20 @@ _CREATIONS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class StageTarget:
-    """Where a table's staged objects go, and what their footers say."""
+    """Where a table's staged objects go, how they are written, and what their footers say."""
 
     folder: str
     max_rows: int
     footer: Footer
+    compression: layout.Compression = layout.DEFAULT_COMPRESSION
+    text: TextFormat | None = None
+
+    def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> Written:
+        """Write one file with changes between two positions."""
+        if self.text is not None:
+            return write_text_file(path, rows, schema, self.text)
+        footer = replace(self.footer, first_position=lowest, last_position=highest)
+        return write_data_file(path, rows, schema, footer, self.compression)
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,7 @@ class _LocalFile(NamedTuple):
     keys: Sequence[str]
     lowest: str
     highest: str
+    is_text: bool
 
 
 def _written(
@@ -138,13 +150,20 @@ def _written(
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
     schema = file_schema(plan.columns, plan.keys, marker=True)
-    lowest, highest = planned.positions
-    footer = replace(target.footer, first_position=lowest, last_position=highest)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
-        local = scratch / f"{name}.{index:04d}.parquet"
-        written = write_data_file(local, planned.rows.slice(start, target.max_rows), schema, footer)
-        path = f"{layout.staging_folder(target.folder, footer.generation)}/{name}.{index:04d}"
-        yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest)
+        local = scratch / f"{name}.{index:04d}"
+        rows = planned.rows.slice(start, target.max_rows)
+        lowest, highest = _bounds(planned, start, rows.num_rows)
+        written = target.write(local, rows, schema, lowest, highest)
+        path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
+        yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest, target.text is not None)
+
+
+def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:
+    """The positions of some rows: their own where they are in order, else those of the whole plan."""
+    if planned.orders is None:
+        return planned.positions
+    return planned.orders[start].as_py(), planned.orders[start + rows - 1].as_py()
 
 
 def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:
@@ -162,6 +181,7 @@ def create_staged(
     keys: Sequence[str],
     lowest: str = "",
     highest: str = "",
+    is_text: bool = False,
 ) -> StagedFile:
     """Upload a finished file under a staging name used once, and read it back before anybody relies on it.
 
@@ -178,7 +198,10 @@ def create_staged(
         if back is None or created.size != written.size:
             what = f"the staged object {created.path!r} is not there as created"
             raise TransientError("STAGED_GONE", what, way_out="run again")
-        check_data_file(back, schema, keys)
+        if not is_text:
+            check_data_file(back, schema, keys)
+        elif bytes_digest(back) != written.digest:
+            raise invalid_file(back, "it holds other bytes than were written")
     return StagedFile(created.path, created.etag, written.digest, written.rows, written.size, lowest, highest)
 
 

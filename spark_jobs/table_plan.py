@@ -1,19 +1,31 @@
-"""What a worker must know to plan a table, and which of its logged changes a plan is about."""
+"""What planning a table starts from and ends in, which logged changes it is about, and how it sees them.
+
+Shared by both rules: the newest change of each key (:mod:`spark_jobs.planning`), and every change in its order
+(:mod:`spark_jobs.history_planning`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
-from spark_jobs.change_log_schema import INSERT
-from spark_jobs.moved_rows import Read
+from open_mirroring.planning import Left, Logged, first_of_each
+from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.moved_rows import MovedRows, Read, place_of
+from spark_jobs.partial_rows import carries_all, types_of
 from spark_jobs.transaction_cut import Cut
+from spark_jobs.typed_rows import Failure
+
+ReadHistory = Callable[[Sequence[str]], pa.Table]
+"""Given keys, reads their changes in a plan's *history_files*."""
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
@@ -33,6 +45,8 @@ class TablePlan:
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
+        late_up_to: where every change is published in its order, the order up to which a new change comes too late;
+            None where the newest of each key is published.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
         horizon: the log may lack changes of this transaction and earlier ones.
@@ -57,6 +71,22 @@ class TablePlan:
     stream_epoch: int = 0
     horizon: TableHorizon | None = None
     generation: int = 1
+    late_up_to: str | None = None
+
+
+class PlannedRows(NamedTuple):
+    """What a plan publishes, typed, and what became of every new change.
+
+    *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
+    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
+    ledger records them. *orders*, where every change is published, are the rows' positions, ascending as the rows are.
+    """
+
+    rows: pa.Table
+    positions: tuple[str, str]
+    counts: dict[str, int]
+    rejected: list[dict[str, Any]]
+    orders: pa.Array | None = None
 
 
 class PlanStop(Exception):
@@ -67,8 +97,52 @@ class PlanStop(Exception):
         self.code, self.what = code, what
 
 
+def identity_of(line: Mapping[str, Any]) -> Identity:
+    """The identity of a log row."""
+    return (line["epoch"], line["pos"], line["key"])
+
+
+def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
+    """The dead letter of a log row that could not be typed, as the ledger records it."""
+    place = {name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")}
+    return {**place, "code": failure.code, "reason": failure.reason}
+
+
+def logged_change(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: MovedRows | None = None) -> Logged:
+    """A log row as the definition of the rule takes it; *handle* is the caller's own.
+
+    Where rows are completed, *moved* has learned which key each of them had before.
+    """
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
+    after = None if line["row"] is None else msgspec.json.decode(line["row"])
+    before = None if line["before"] is None else msgspec.json.decode(line["before"])
+    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
+    types = types_of(line["cols"]) if plan.completing and after is not None else None
+    left = None
+    if moved is not None and not whole and place_of(line) in moved.leaving:
+        half = moved.leaving[place_of(line)]
+        told = None if half["before"] is None else msgspec.json.decode(half["before"])
+        leaving = position._replace(sub=0)
+        lines = (other for other in moved.lines[half["key"]] if other["order"] < half["order"])
+        left = Left(leaving, told, first_of_each([logged_change(other, -1, plan, moved) for other in lines]))
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
+
+
+def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
+    """The stop for two contents of one identity (G-02)."""
+    return PlanStop(
+        "IDENTITY_CONFLICT",
+        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+        f"key of {len(key or '')} characters",
+    )
+
+
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that count over the initial load, each with its sortable ``order`` over all epochs."""
+    """The changes that count over the initial load, each with its sortable ``order`` over all epochs.
+
+    Raises:
+        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12).
+    """
     epochs = changes["epoch"].combine_chunks().dictionary_encode()
     # Tables are read together and share a dictionary: it may name streams that only another one has.
     spelled = epochs.dictionary.to_pylist()
@@ -145,3 +219,8 @@ def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
 def arrived(plan: TablePlan, changes: pa.Table) -> int:
     """How many of the changes lie in new batches."""
     return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
+
+
+def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
+    """The changes of these keys."""
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))

@@ -10,8 +10,9 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
+from open_mirroring.landing_zone.delimited_text import bytes_digest
 from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.store import Content, LandingZoneStore, Renamed
+from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
 from open_mirroring.landing_zone.whole_files import create_whole
 from open_mirroring.ledger.reading import TableState
 
@@ -41,19 +42,22 @@ class ZonePorts:
             case protocol.ReadMarker():
                 return protocol.Marker(*read_marker(self._store, folder))
             case protocol.CreateMetadata():
-                self._create_whole(table, layout.METADATA_FILE, layout.metadata_document(table.keys))
+                self._create_whole(table, layout.METADATA_FILE, _metadata(table))
                 return protocol.Answered()
             case protocol.ReadMetadata():
-                return protocol.Metadata(_names_keys(self._store.read(f"{folder}/{layout.METADATA_FILE}"), table.keys))
+                found = self._store.read(f"{folder}/{layout.METADATA_FILE}")
+                # Metadata that are not what we wrote stop this table; the others go on.
+                same = found is not None and layout.describes(found.data, table.keys, table.metadata_properties)
+                return protocol.Metadata(same)
             case protocol.Rename(number, file):
-                final = f"{folder}/{layout.file_name(number)}"
+                final = f"{folder}/{layout.file_name(number, table.extension)}"
                 renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
                 if renamed is Renamed.REFUSED:
                     return protocol.Refused()
                 reach("publish.renamed")
                 return protocol.Renamed()
             case protocol.Probe(place, number, file):
-                return self._probe(folder, place, number, file)
+                return self._probe(table, place, number, file)
             case protocol.Sweep(generation, confirmed):
                 sweep_staging(self._store, folder, generation, confirmed)
                 return protocol.Answered()
@@ -66,11 +70,11 @@ class ZonePorts:
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 
-    def _probe(self, folder: str, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
+    def _probe(self, table: TableState, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
         if place is protocol.Place.SOURCE:
             found = self._store.stat(file.object_name)
             return protocol.Seen() if found is None else protocol.Seen(found.etag, file.digest)
-        name = layout.file_name(number)
+        folder, name = table.folder, layout.file_name(number, table.extension)
         if place is protocol.Place.FINAL:
             paths = [f"{folder}/{name}"]
         else:
@@ -79,13 +83,15 @@ class ZonePorts:
         for path in paths:
             info = self._store.stat(path)
             if info is not None:
-                return protocol.Seen(info.etag, self._digest(path))
+                return protocol.Seen(info.etag, self._digest(path, text=table.text is not None))
         return protocol.Seen()
 
-    def _digest(self, path: str) -> str | None:
+    def _digest(self, path: str, *, text: bool) -> str | None:
         with self._store.fetch(path) as local:
             if local is None:
                 raise TransientError("FILE_MOVED", f"{path!r} was moved while it was read", way_out="it is read again")
+            if text:
+                return bytes_digest(local)
             try:
                 footer = read_footer(local)
             except TerminalError:
@@ -108,10 +114,5 @@ def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirm
     return swept
 
 
-def _names_keys(metadata: Content | None, keys: tuple[str, ...]) -> bool:
-    if metadata is None:
-        return False
-    try:
-        return layout.key_columns_of(metadata.data) == keys
-    except TerminalError:
-        return False  # not what we wrote: this table stops, the others go on
+def _metadata(table: TableState) -> bytes:
+    return layout.metadata_document(table.keys, table.metadata_properties)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, PathText, Section
@@ -44,6 +44,11 @@ class LandingZone(Section):
         default=None, description="For onelake: name of the connection (type open_mirroring_onelake)."
     )
 
+    partner_events: StrictBool = Field(
+        default=False,
+        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06). "
+        "`open-mirroring create` always does.",
+    )
     tables: PathText | None = Field(
         default=None,
         description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back.",

@@ -31,6 +31,7 @@ from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
 from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.tables import Table, table_collisions
+from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
@@ -65,9 +66,13 @@ class Gate(Section):
 
 
 class Publish(Section):
-    """How files are cut."""
+    """How files are cut and written."""
 
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
+    compression: Compression = Field(
+        default=DEFAULT_COMPRESSION,
+        description="How published files are compressed (F-30). zstd gives the smallest, snappy costs the least time.",
+    )
 
 
 class Maintenance(Section):
@@ -133,18 +138,18 @@ class Mirror(Section):
         "postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}."
     )
     change_log: PathText = Field(description="Folder of the change log, a Delta table.")
-    tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
     consistency: Literal["key", "transaction"] = Field(
         default="key",
         description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
         "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
         "that has a complete position.",
     )
+    tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
     schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
-    publish: Publish = Field(default=Publish(), description="How files are cut.")
+    publish: Publish = Field(default=Publish(), description="How files are cut and written.")
     maintenance: Maintenance = Field(default=Maintenance(), description="What is kept, and for how long.")
     alerts: Alerts = Field(default=Alerts(), description="Who is told when a run fails, or is late.")
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
@@ -194,6 +199,24 @@ class Mirror(Section):
             for index, table in enumerate(tables)
             for setting, chosen in (("topic", "qlik-message"), ("change_table", "qlik-change-table"))
             if isinstance(source, Source) and source.format != chosen and getattr(table, setting) is not None
+        ]
+        if errors:
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
+        return tables
+
+    @field_validator("tables")
+    @classmethod
+    def _histories(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+        if info.data.get("consistency", "transaction") == "transaction":
+            return tables
+        what = "without a complete position a change may still come that belongs before one that is published"
+        way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
+        errors = [
+            InitErrorDetails(
+                type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(index, "history"), input=None
+            )
+            for index, table in enumerate(tables)
+            if table.history == "full"
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)

@@ -12,11 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
 
 from open_mirroring.config import names
+from open_mirroring.config.delimited_text import DelimitedText
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import ColumnName, ConnectionName, PathText, Positive, Section, SqlType
 from open_mirroring.landing_zone.layout import name_identity
+from open_mirroring.landing_zone.text_format import TextFormat
 
 SOURCE_NAME = r"^.+\..+$"
+_DEFAULT_SCHEMA = "dbo"
 
 
 class StreamFromFile(Section):
@@ -137,6 +140,15 @@ class Table(Section):
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
         "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
+    history: Literal["latest", "full"] = Field(
+        default="latest",
+        description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
+        "full: every one, in the order of the source (I14), for targets whose change feed is to show them; needs "
+        "`consistency: transaction`, and what comes too late for its place stops the table.",
+    )
+    delimited_text: DelimitedText | None = Field(
+        default=None, description="How its files are written as delimited text. Default: they are Parquet."
+    )
     topic: str | None = Field(
         default=None,
         min_length=1,
@@ -157,6 +169,11 @@ class Table(Section):
     def folder(self) -> str:
         """The table's folder below the landing zone."""
         return names.target_folder(self.target)
+
+    @property
+    def text_format(self) -> TextFormat | None:
+        """How its files of delimited text are written; None where they are Parquet."""
+        return None if self.delimited_text is None else self.delimited_text.text_format
 
     @property
     def source_name(self) -> names.SourceName:
@@ -190,11 +207,38 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
         return value
 
+    @field_validator("history")
+    @classmethod
+    def _history(cls, history: str, info: ValidationInfo) -> str:
+        if history == "full" and info.data.get("complete_rows"):
+            what = "rows that are completed by earlier changes are put together for the newest change of a key only"
+            way_out = "have the source send whole rows (@include_all_columns = 1), or leave `history` out"
+            raise names.refusal("COMBINATION_INVALID", what, way_out)
+        return history
+
+    @field_validator("delimited_text")
+    @classmethod
+    def _delimited_text(cls, text: DelimitedText | None, info: ValidationInfo) -> DelimitedText | None:
+        if text is None:
+            return None
+        lacking = [name for name in info.data.get("key", ()) if name not in text.columns]
+        if lacking:
+            what = f"the key column {lacking[0]!r} is not among the columns of `delimited_text`"
+            raise names.refusal("KEY_NOT_MIRRORED", what, "add it, spelled alike")
+        chosen = info.data.get("columns")
+        if chosen is not None and set(chosen) != set(text.columns):
+            what = f"`columns` and `delimited_text` differ in {sorted(set(chosen) ^ set(text.columns))[0]!r}"
+            raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
+        return text
+
     @field_validator("initial_load")
     @classmethod
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
         if load is None or "key" not in info.data:
             return load
+        if info.data.get("delimited_text") is not None:
+            what = "an initial load writes Parquet only"
+            raise names.refusal("NOT_YET_SUPPORTED", what, "leave `delimited_text` out, or begin with the stream")
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
@@ -226,9 +270,14 @@ def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
         if first != index:
             what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
             found.append(Collision((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
-        first = folders.setdefault(name_identity(table.folder), index)
+        # Without a schema the service takes the default one (F-03), which databases are made with as `dbo`.
+        folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
+        first = folders.setdefault(name_identity(folder), index)
         if first != index:
-            what = f"the target {table.target!r} is the same folder as that of tables[{first}]; case does not count"
+            what = (
+                f"the target {table.target!r} is the same table as that of tables[{first}]; case does not count, and "
+            )
+            what += f"no schema is {_DEFAULT_SCHEMA}"
             found.append(
                 Collision((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them")
             )

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
-from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.digest import EMPTY, SequenceDigest, combine, digest_of
+from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression
 from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import MARKER_FIELD
 
@@ -33,10 +33,13 @@ LARGEST_ROW_GROUP_ROWS = 1_048_576
 """A larger table is split."""
 
 # Columns of few values are written as codes; where the values are many, this is found out before it costs much.
-_ENCODING: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 32 << 10}
+_ENCODING: dict[str, Any] = {"dictionary_pagesize_limit": 32 << 10}
 _MAGIC = b"PAR1"
 _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
 _KEYLESS_MARKERS = [int(RowMarker.INSERT)]
+
+
+FileKind = Literal["changes", "load", "history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Footer:
 
     *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
     before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
-    log batches; the positions bound its changes, empty for a load and for a file without rows.
+    log batches; the positions bound its changes, empty for a load and for a file without rows. A file of the kind
+    ``history`` holds every change in source order, so that its digest is one of a sequence.
     :func:`write_data_file` fills in *rows* and *digest*.
     """
 
@@ -55,7 +59,7 @@ class Footer:
     first_number: int
     batch_from: int
     batch_to: int
-    kind: Literal["changes", "load"]
+    kind: FileKind
     first_position: str = ""
     last_position: str = ""
     rows: int = 0
@@ -70,7 +74,13 @@ class Written(NamedTuple):
     digest: str
 
 
-def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: pa.Schema, footer: Footer) -> Written:
+def write_data_file(
+    path: Path,
+    tables: pa.Table | Iterable[pa.Table],
+    schema: pa.Schema,
+    footer: Footer,
+    compression: Compression = DEFAULT_COMPRESSION,
+) -> Written:
     """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
 
     The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
@@ -81,23 +91,42 @@ def write_data_file(path: Path, tables: pa.Table | Iterable[pa.Table], schema: p
         TerminalError: ``DATA_FILE_INVALID`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
             schema has a type that no file may have. What was written until then is no valid Parquet file.
     """
-    rows, digests = 0, [digest_of(schema.empty_table())]
+    rows, digest = 0, _RowsDigest(footer)
+    digest.add(schema.empty_table())
     # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
-    with pq.ParquetWriter(path, schema, store_schema=False, **_ENCODING) as writer:
+    with pq.ParquetWriter(path, schema, store_schema=False, compression=compression, **_ENCODING) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
             writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
             rows += group.num_rows
-            digests.append(digest_of(group))
-        finished = replace(footer, rows=rows, digest=combine(digests))
+            digest.add(group)
+        finished = replace(footer, rows=rows, digest=digest.text)
         writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
     return Written(rows, path.stat().st_size, finished.digest)
+
+
+class _RowsDigest:
+    """The digest that a file's footer asks for: of a set of rows, or of a sequence."""
+
+    def __init__(self, footer: Footer | None) -> None:
+        self._sequence = SequenceDigest() if footer is not None and footer.kind == "history" else None
+        self._sets: list[str] = []
+
+    def add(self, rows: pa.Table) -> None:
+        if self._sequence is None:
+            self._sets.append(digest_of(rows))
+        else:
+            self._sequence.add(rows)
+
+    @property
+    def text(self) -> str:
+        return combine(self._sets) if self._sequence is None else self._sequence.text
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
-        waiting.append(_fitted(table, schema, path))
+        waiting.append(fitted(table, schema, path))
         rows, size = rows + table.num_rows, size + table.nbytes
         if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
             yield pa.concat_tables(waiting)
@@ -106,13 +135,17 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
         yield pa.concat_tables(waiting)
 
 
-def _fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """The table under the file's schema: same names, types and order; only nullability may have to be proved."""
+def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table under the file's schema: same names, types and order; only nullability may have to be proved.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` naming *path*, the file that these rows are for.
+    """
     if table.schema.names != schema.names or table.schema.types != schema.types:
-        raise _invalid(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
+        raise invalid_file(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
     for field, column in zip(schema, table.columns, strict=True):
         if not field.nullable and column.null_count:
-            raise _invalid(path, f"column {field.name!r} must not be NULL and is, {column.null_count} times")
+            raise invalid_file(path, f"column {field.name!r} must not be NULL and is, {column.null_count} times")
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
@@ -136,22 +169,27 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
         wanted = {field.name: int if field.type == "int" else str for field in fields(Footer)}
         if {name: type(value) for name, value in content.items()} != wanted:
             raise ValueError(f"its members are not {', '.join(wanted)}")
-        if content["kind"] not in ("changes", "load"):
-            raise ValueError(f"the kind {content['kind']!r} is neither changes nor load")
+        if content["kind"] not in get_args(FileKind):
+            raise ValueError(f"the kind {content['kind']!r} is none of {', '.join(get_args(FileKind))}")
     except (ValueError, AttributeError) as error:
-        raise _invalid(path, f"our footer cannot be read: {error}") from error
+        raise invalid_file(path, f"our footer cannot be read: {error}") from error
     return Footer(**content)
 
 
 def rows_digest(path: Path) -> str:
     """The digest of the rows that a data file holds, computed from its content, row group by row group.
 
+    Whether their order counts is what its footer says; a file that is not ours holds a set.
+
     Raises:
         TerminalError: ``DATA_FILE_INVALID`` when the file cannot be read to its end.
         TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
     """
     with _reading(path), pq.ParquetFile(path) as file:
-        return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
+        digest = _RowsDigest(_footer(path, file.metadata))
+        for group in range(file.num_row_groups):
+            digest.add(file.read_row_group(group))
+        return digest.text
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:
@@ -170,17 +208,17 @@ def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str])
         with pq.ParquetFile(path) as file:
             footer = _footer(path, file.metadata)
             if footer is None:
-                raise _invalid(path, "it carries no footer of ours")
+                raise invalid_file(path, "it carries no footer of ours")
             if footer.rows != file.metadata.num_rows:
-                raise _invalid(path, f"its footer counts {footer.rows} rows, the file {file.metadata.num_rows}")
+                raise invalid_file(path, f"its footer counts {footer.rows} rows, the file {file.metadata.num_rows}")
             found = file.schema_arrow
             if not found.equals(expected_schema):
-                raise _invalid(path, f"its columns are {_described(found)}, expected {_described(expected_schema)}")
+                raise invalid_file(path, f"its columns are {_described(found)}, expected {_described(expected_schema)}")
             for name in [*keys, *([ROW_MARKER] if ROW_MARKER in found.names else [])]:
                 if name not in found.names:
-                    raise _invalid(path, f"key column {name!r} is missing")
+                    raise invalid_file(path, f"key column {name!r} is missing")
                 if nulls := _null_count(file, name):
-                    raise _invalid(path, f"column {name!r} must not be NULL and is, {nulls} times")
+                    raise invalid_file(path, f"column {name!r} must not be NULL and is, {nulls} times")
             if ROW_MARKER in found.names:
                 _check_marker(path, file, keys)
 
@@ -189,22 +227,22 @@ def _check_ends(path: Path) -> None:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < 12:
-            raise _invalid(path, f"it has {size} bytes and can be no Parquet file")
+            raise invalid_file(path, f"it has {size} bytes and can be no Parquet file")
         file.seek(0)
         head = file.read(4)
         file.seek(-4, 2)
         if head != _MAGIC or file.read(4) != _MAGIC:
-            raise _invalid(path, "it does not begin and end as a Parquet file does")
+            raise invalid_file(path, "it does not begin and end as a Parquet file does")
 
 
 def _check_marker(path: Path, file: pq.ParquetFile, keys: Sequence[str]) -> None:
     if not file.schema_arrow.field(-1).equals(MARKER_FIELD):
-        raise _invalid(path, f"{ROW_MARKER} is not the last column, or no int32 that is never NULL")
+        raise invalid_file(path, f"{ROW_MARKER} is not the last column, or no int32 that is never NULL")
     allowed = _KEYED_MARKERS if keys else _KEYLESS_MARKERS
     unknown = set(pc.unique(file.read([ROW_MARKER]).column(0)).to_pylist()) - set(allowed)
     if unknown:
         having = "with keys" if keys else "without keys"
-        raise _invalid(path, f"a table {having} has markers {allowed}, the file has {sorted(unknown)}")
+        raise invalid_file(path, f"a table {having} has markers {allowed}, the file has {sorted(unknown)}")
 
 
 def _null_count(file: pq.ParquetFile, name: str) -> int:
@@ -232,19 +270,20 @@ def _reading(path: Path) -> Iterator[None]:
     except OSError as error:
         # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
         if error.errno is None:
-            raise _invalid(path, f"it cannot be read: {error}") from error
+            raise invalid_file(path, f"it cannot be read: {error}") from error
         raise TransientError(
             "STORE_IO", error.strerror or str(error), where=str(path), way_out="the call is repeated; look after disk"
         ) from error
     except pa.ArrowException as error:
-        raise _invalid(path, f"it cannot be read: {error}") from error
+        raise invalid_file(path, f"it cannot be read: {error}") from error
 
 
 def _described(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name!r} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-def _invalid(path: Path, what: str) -> TerminalError:
+def invalid_file(path: Path, what: str) -> TerminalError:
+    """The error for a data file that is not what it has to be."""
     return TerminalError(
         "DATA_FILE_INVALID",
         f"the data file is not what it has to be: {what}",

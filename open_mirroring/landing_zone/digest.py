@@ -16,13 +16,16 @@ leans on no library's hash function:
 * A row's hash, per lane: ``mix(row seed + sum of its values' hashes)``. **A NULL adds nothing**: it differs from an
   empty string, and a nullable column added later (F-83) leaves the digests of older rows as they were.
 
+Where the order of the rows is content, too (a file that holds every change, F-34), the digest of a *sequence* of rows
+stands instead: the 16-byte BLAKE2b of their hashes one behind the other, each as its two lanes, little-endian.
+
 It detects accidents and wrong bookkeeping; it is no signature against somebody who forges rows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 
 import numpy as np
@@ -55,8 +58,39 @@ def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
     """
-    columns = [(index, *_column(field)) for index, field in enumerate(rows.schema)]
     low = high = 0
+    for lanes in _hashed_rows(rows):
+        low += _sum(lanes[0])
+        high += _sum(lanes[1])
+    return _text(low + (high << 64))
+
+
+class SequenceDigest:
+    """The digest of rows in their order, which come piece by piece; how they are cut into pieces does not matter."""
+
+    def __init__(self) -> None:
+        self._hashes = blake2b(digest_size=16)
+        self._rows = 0
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take the next rows.
+
+        Raises:
+            TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
+        """
+        for lanes in _hashed_rows(rows):
+            self._hashes.update(np.ascontiguousarray(lanes.T, "<u8").tobytes())
+        self._rows += rows.num_rows
+
+    @property
+    def text(self) -> str:
+        """32 hex digits for what was taken so far; :data:`EMPTY` for no rows."""
+        return self._hashes.hexdigest() if self._rows else EMPTY
+
+
+def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:
+    """The hashes of the rows in their order, lane by lane, some rows at once."""
+    columns = [(index, *_column(field)) for index, field in enumerate(rows.schema)]
     for batch in rows.to_batches(_ROWS_AT_ONCE) if isinstance(rows, pa.Table) else _slices(rows):
         if batch.num_rows == 0:
             continue
@@ -65,10 +99,7 @@ def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
             array = batch.column(index)
             hashes = hashed(array, seeds)
             sums += hashes if array.null_count == 0 else hashes * array.is_valid().to_numpy(zero_copy_only=False)
-        lanes = _mix(sums)
-        low += _sum(lanes[0])
-        high += _sum(lanes[1])
-    return _text(low + (high << 64))
+        yield _mix(sums)
 
 
 def combine(digests: Iterable[str]) -> str:

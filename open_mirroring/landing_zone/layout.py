@@ -2,7 +2,7 @@
 
 Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
 best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,
-F-31 numbers, F-36 processed folders.
+F-30 compressions, F-31 numbers, F-36 processed folders.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from open_mirroring.errors import TerminalError
 
 ROW_MARKER = "__rowMarker__"
+Compression = Literal["zstd", "snappy", "gzip", "none"]
+"""How the target can read a data file compressed (F-30)."""
+DEFAULT_COMPRESSION: Compression = "zstd"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
 PARTNER_NAME = "open_mirroring"
@@ -29,22 +33,24 @@ READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
 PROCESSED_FOLDERS = (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER)
 """Where the service moves applied files (F-36), in the order in which a file may travel."""
 
-_NUMBERED = re.compile(r"([0-9]{20})\.parquet")
+PARQUET = "parquet"
+"""The extension of data files, unless they are delimited text (F-21)."""
+_NUMBERED = re.compile(r"([0-9]{20})\.([A-Za-z0-9]+)")
 _DEVICE_NAMES = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
 _MAX_NAME = 128
 
 
-def file_name(number: int) -> str:
+def file_name(number: int, extension: str = PARQUET) -> str:
     """``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
         raise TerminalError("NUMBER_INVALID", f"{number} is no file number", way_out="numbers run from 1 (F-31)")
-    return f"{number:020d}.parquet"
+    return f"{number:020d}.{extension}"
 
 
-def file_number(name: str) -> int | None:
-    """The number of a data file, or None for any other name."""
+def file_number(name: str, extension: str = PARQUET) -> int | None:
+    """The number of a data file, or None for any other name, one with another extension too."""
     match = _NUMBERED.fullmatch(name)
-    return int(match.group(1)) if match and int(match.group(1)) > 0 else None
+    return int(match[1]) if match and match[2] == extension and int(match[1]) > 0 else None
 
 
 def table_folder(schema: str | None, table: str) -> str:
@@ -114,15 +120,17 @@ def name_identity(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def metadata_document(key_columns: Sequence[str]) -> bytes:
+def metadata_document(key_columns: Sequence[str], properties: Mapping[str, object] | None = None) -> bytes:
     """The ``_metadata.json`` of a table (F-11, F-12); without keys the table takes inserts only.
 
+    *properties* are those of delimited text (F-20 to F-24), which Parquet does without (F-17).
     ``fileDetectionStrategy`` is written out although it is the default (F-14), so that a reader sees it.
     """
     document: dict[str, object] = {}
     if key_columns:
         document["keyColumns"] = list(key_columns)
     document["fileDetectionStrategy"] = "SequentialFileName"
+    document |= properties or {}
     return json.dumps(document, ensure_ascii=False, indent=2).encode()
 
 
@@ -144,6 +152,16 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
             way_out="restore the file that this table was created with, or reset the table",
         ) from error
     return tuple(keys)
+
+
+def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[str, object] | None) -> bool:
+    """Whether a ``_metadata.json`` names these keys and, for delimited text, says the very same of it (F-13, F-23)."""
+    try:
+        if key_columns_of(document) != tuple(key_columns):
+            return False
+    except TerminalError:
+        return False
+    return properties is None or json.loads(document) == json.loads(metadata_document(key_columns, properties))
 
 
 def partner_events_document(source_type: str, information: Mapping[str, str]) -> bytes:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from open_mirroring.landing_zone.layout import (
+    PARQUET,
     PROCESSED_FOLDER,
     PROCESSED_FOLDERS,
     READY_TO_DELETE_FOLDER,
@@ -34,11 +35,12 @@ class ListedItem(NamedTuple):
     stage: Stage
     size: int
     etag: str
+    extension: str = PARQUET
 
     @property
     def number(self) -> int | None:
         """The number of a data file; None for staged and foreign objects."""
-        return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name)
+        return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name, self.extension)
 
 
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
@@ -60,27 +62,32 @@ def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, di
     return found
 
 
-def split_listing(folder: str, objects: Iterable[ObjectInfo], generation: int) -> tuple[ListedItem, ...]:
+def split_listing(
+    folder: str, objects: Iterable[ObjectInfo], generation: int, extension: str = PARQUET
+) -> tuple[ListedItem, ...]:
     """The items of the table at *folder*, from listings of that folder and of the processed folders.
+
+    Data files are those with the table's *extension*; any other file with a number is foreign.
 
     Processed folders are read in both places where they may lie (X-02): in the table's folder and at the zone's
     root, there as ``<processed folder>/<table folder>/…``; what else they hold is the service's book-keeping.
     Objects of other tables, and names with an underscore other than this generation's staging, are left out (F-05).
     """
     staging = f"{staging_folder(folder, generation)}/"
-    items = (_item(folder, staging, info) for info in objects)
+    items = (_item(folder, staging, info, extension) for info in objects)
     return tuple(item for item in items if item is not None)
 
 
-def _item(folder: str, staging: str, info: ObjectInfo) -> ListedItem | None:
+def _item(folder: str, staging: str, info: ObjectInfo, extension: str) -> ListedItem | None:
     name = info.path.rpartition("/")[2]
     for processed in PROCESSED_FOLDERS:
         if info.path.startswith((f"{folder}/{processed}/", f"{processed}/{folder}/")):
-            return ListedItem(name, Stage(processed), info.size, info.etag) if file_number(name) else None
+            numbered = file_number(name, extension)
+            return ListedItem(name, Stage(processed), info.size, info.etag, extension) if numbered else None
     if info.path.startswith(staging):
-        return ListedItem(name, Stage.STAGING, info.size, info.etag)
+        return ListedItem(name, Stage.STAGING, info.size, info.etag, extension)
     inside = info.path.removeprefix(f"{folder}/")
     if inside == info.path or inside.startswith("_"):
         return None
-    stage = Stage.FINAL if file_number(inside) else Stage.FOREIGN
-    return ListedItem(inside, stage, info.size, info.etag)
+    stage = Stage.FINAL if file_number(inside, extension) else Stage.FOREIGN
+    return ListedItem(inside, stage, info.size, info.etag, extension)

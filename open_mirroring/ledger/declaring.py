@@ -25,11 +25,17 @@ class TableDeclaration(NamedTuple):
     folder: str
     keys: tuple[str, ...]
     loads: bool
+    text_format: str | None = None
 
     @property
     def keys_text(self) -> str:
         """The keys as the ledger writes them."""
         return json.dumps(self.keys, ensure_ascii=False)
+
+    def is_that_of(self, row: Any) -> bool:
+        """Whether the ledger's *row* says the same of what only a reset may change."""
+        said = (self.folder, self.keys_text, self.text_format)
+        return said == (row.folder, row.keys, row.text_format)
 
 
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
@@ -39,9 +45,9 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED`` when a table's key or folder changed, ``TABLE_UNDECLARED`` when one was
-            taken out of the mirror file: both need a reset of that table first. ``TARGET_TAKEN`` when another table,
-            perhaps one that is still being dropped, has the folder.
+        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed, ``TABLE_UNDECLARED`` when
+            one was taken out of the mirror file: both need a reset of that table first. ``TARGET_TAKEN`` when another
+            table, perhaps one that is still being dropped, has the folder.
     """
     with ledger.begin() as db:
         c = t.mirrored_table.c
@@ -52,12 +58,13 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             if row is None:
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
-            elif (row.folder, row.keys) != (declared.folder, declared.keys_text) and not is_dropping(row.reset):
+            elif not declared.is_that_of(row) and not is_dropping(row.reset):
                 raise TerminalError(
                     "TABLE_REDECLARED",
-                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys}",
+                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys} as "
+                    f"{'Parquet' if row.text_format is None else f'text: {row.text_format}'}",
                     where=f"mirror {mirror}",
-                    way_out=f"put target and key back as they were, or {RESET}",
+                    way_out=f"put target, key and file format back as they were, or {RESET}",
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
@@ -106,6 +113,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "source": declared.source,
         "folder": declared.folder,
         "keys": declared.keys_text,
+        "text_format": declared.text_format,
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",
     }

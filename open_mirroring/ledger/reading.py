@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.complete_position import Completeness
+from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, mirror_horizon, newest_dropped, table_horizons
@@ -39,7 +41,8 @@ class TableState(NamedTuple):
 
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
     of published batches wait for the end of their transactions. *log_from* is the batch up to which the log tells
-    nothing of this generation's rows; *reset* the reset under way.
+    nothing of this generation's rows; *reset* the reset under way; *text* how its files of delimited text are written,
+    None where they are Parquet.
     """
 
     id: str
@@ -57,6 +60,17 @@ class TableState(NamedTuple):
     stream_epoch: int = 0
     log_from: int = 0
     reset: ResetRecord | None = None
+    text: TextFormat | None = None
+
+    @property
+    def extension(self) -> str:
+        """The extension of its data files, without the dot."""
+        return PARQUET if self.text is None else self.text.extension
+
+    @property
+    def metadata_properties(self) -> Mapping[str, object] | None:
+        """What its ``_metadata.json`` says of delimited text; None for Parquet."""
+        return None if self.text is None else self.text.properties(self.keys)
 
     @property
     def is_beginning(self) -> bool:
@@ -156,6 +170,7 @@ class LedgerReader:
                     row.stream_epoch,
                     row.log_from,
                     ResetRecord.of(row.reset),
+                    None if row.text_format is None else TextFormat.from_json(row.text_format),
                 )
                 for row in rows
             }

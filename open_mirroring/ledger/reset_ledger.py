@@ -64,7 +64,7 @@ class ResetLedger:
             newest = newest_batch(db, self._mirror)
             row = locked_table(db, self._mirror, declared.source)
             open_one = ResetRecord.of(row.reset)
-            same = (row.folder, row.keys) == (declared.folder, declared.keys_text)
+            same = declared.is_that_of(row)
             if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
                 failed = open_one.stage is Stage.REBUILDING and row.stop_code is not None
                 if not (failed or again):
@@ -83,6 +83,7 @@ class ResetLedger:
                 loads=declared.loads,
                 folder=declared.folder,
                 keys=declared.keys_text,
+                text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
             )
         return True

@@ -148,6 +148,8 @@ mirrored_table = Table(
     Column("source", String(300), nullable=False),
     Column("folder", String(300), nullable=False),
     Column("keys", Text, nullable=False),
+    # How its files of delimited text are written; null: they are Parquet.
+    Column("text_format", Text),
     Column("version", BigInteger, nullable=False, default=0),
     Column("generation", Integer, nullable=False, default=1),
     Column("incarnation", String(36), nullable=False),

@@ -13,7 +13,7 @@ from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.onelake import onelake_connection
-from open_mirroring.database_creation import find_or_create, settled, start_if_new, write_partner_events
+from open_mirroring.database_creation import find_or_create, settled, start_if_new
 from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_status import DatabaseState
 from open_mirroring.gating import gate
@@ -22,6 +22,7 @@ from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.partner_events import write_partner_events
 from open_mirroring.verdicts import FOREIGN_WRITER
 from open_mirroring.zone_check import prove_conformance
 from spark_jobs.exit_codes import Exit, UsageError

@@ -40,7 +40,8 @@ def order(transaction: tuple[int, int]) -> str:
 class CutTarget:
     """A table published set by set; a set is (batches up to, transactions below, None for all)."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, keys: tuple[str, ...] = ("id",)) -> None:
+        self._keys = keys
         self.arrived = [[change for message in batch for change in message] for batch in story.batches]
         self._log = [
             log_table([change.logged(place) for place, change in enumerate(changes)], number)
@@ -74,7 +75,10 @@ class CutTarget:
         history = pa.concat_tables([new.slice(0, 0), *self._log[: self._batch]])
 
         def read(keys: Sequence[str]) -> pa.Table:
-            return read_together(history.filter(pc.is_in(history["key"], pa.array(keys, pa.string()))))
+            # Without a key a change is known by its place in the order.
+            wanted = keys if self._keys else [key.partition(":")[2] for key in keys]
+            column = history["key" if self._keys else "pos"]
+            return read_together(history.filter(pc.is_in(column, pa.array(wanted, pa.string()))))
 
         planned = plan_table(self._plan(cut), read_together(new), read)
         whole_batches_wait = sum(
@@ -106,7 +110,7 @@ class CutTarget:
     def _plan(self, cut: Cut) -> TablePlan:
         newest = max((change.place for change in self.held(self._batch, None)), default=None)
         return TablePlan(
-            table_id="t", source=TABLE, keys=("id",), batch_from=self._batch, new_files=(), history_files=(),
+            table_id="t", source=TABLE, keys=self._keys, batch_from=self._batch, new_files=(), history_files=(),
             highest=None if newest is None else position(newest), epochs=ORDINALS, stream_from=None,
             rejected=frozenset(self._rejected), columns=(LandingColumn("id", "int32"), LandingColumn("v", "int32")),
             types={"id": "int", "v": "int"}, cut=cut, horizon=self.horizon,

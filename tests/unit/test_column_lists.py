@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from open_mirroring.config import Table
+from open_mirroring.config.models import Publish
 from open_mirroring.ledger import tables as t
 from open_mirroring.publishing import Intent, Work
 from spark_jobs.planning import PlanStop
@@ -34,7 +35,7 @@ def prepared(made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], **setti
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
     intent = Intent(first_number=1, batch_from=0, work=Work("changes", 1))
     state = made.table("dbo.orders")
-    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, max_rows=1000)
+    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish())
     return preparation.prepare([(state, intent)])[state.id]
 
 

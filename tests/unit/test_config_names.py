@@ -57,9 +57,11 @@ def test_a_target_that_is_no_safe_folder(tmp_path: Path, target: str) -> None:
     assert _codes(tmp_path, _mirror(target=target)) == [("NAME_UNSAFE", "tables[0].target")]
 
 
-@pytest.mark.parametrize(("one", "two"), [("dbo/a", "DBO/A"), ("Straße", "strasse"), ("a", "\uff41"), ("x", "x")])
+@pytest.mark.parametrize(
+    ("one", "two"), [("dbo/a", "DBO/A"), ("Straße", "strasse"), ("a", "\uff41"), ("x", "x"), ("x", "dbo/X")]
+)
 def test_targets_that_a_store_cannot_tell_apart(tmp_path: Path, one: str, two: str) -> None:
-    """F-02, X-14."""
+    """F-02, F-03, X-14: a target without schema lies in the default one."""
     content = _mirror(target=one)
     content["tables"].append(content["tables"][0] | {"source": "dbo.b", "target": two})
     assert _codes(tmp_path, content) == [("NAME_COLLISION", "tables[1].target")]

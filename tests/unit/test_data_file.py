@@ -23,6 +23,7 @@ from open_mirroring.landing_zone.data_file import (
     write_data_file,
 )
 from open_mirroring.landing_zone.digest import EMPTY, digest_of
+from open_mirroring.landing_zone.layout import Compression
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 
 TYPES = ["bool", "int16", "int32", "int64", "float32", "float64", "string", "binary", "date", "timestamp"]
@@ -65,6 +66,32 @@ def test_what_is_written_is_read_back(path: Path) -> None:
     assert set(metadata.metadata) == {FOOTER_KEY}
     assert {metadata.row_group(0).column(n).compression for n in range(metadata.num_columns)} == {"ZSTD"}
     assert metadata.schema.names[-1] == "__rowMarker__"
+    check_data_file(path, SCHEMA, ["id"])
+
+
+@pytest.mark.parametrize(
+    ("compression", "codec"),
+    [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")],
+)
+def test_every_compression_of_the_target_f30(path: Path, compression: Compression, codec: str) -> None:
+    """F-30: the digest is that of the rows, however they are compressed."""
+    written = write_data_file(path, rows(5), SCHEMA, FOOTER, compression)
+    metadata = pq.read_metadata(path)
+    assert {metadata.row_group(0).column(n).compression for n in range(metadata.num_columns)} == {codec}
+    assert written.digest == digest_of(rows(5)) == rows_digest(path)
+
+
+def test_the_order_of_rows_counts_where_every_change_is_published(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I4, I9, F-34: the digest of a history is one of a sequence, however its rows are cut; its footer says so."""
+    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 3)
+    footer = replace(FOOTER, kind="history")
+    here = write_data_file(path, rows(10), SCHEMA, footer).digest
+    assert rows_digest(path) == here
+    assert write_data_file(path, [rows(4), rows(6, start=4)], SCHEMA, footer).digest == here
+    turned = rows(10).take(pa.array([1, 0, *range(2, 10)]))
+    assert write_data_file(path, turned, SCHEMA, footer).digest == rows_digest(path) != here
+    assert digest_of(turned) == digest_of(rows(10)) != here
+    assert write_data_file(path, rows(0), SCHEMA, footer).digest == EMPTY
     check_data_file(path, SCHEMA, ["id"])
 
 

@@ -112,6 +112,39 @@ def test_what_waits_for_its_transaction_is_accounted_for_twice_i1() -> None:
     ]
 
 
+def test_a_table_of_text_has_no_footers() -> None:
+    """I9, F-30: its digest is that of its bytes, which is compared all the same."""
+    text = replace(WHOLE, has_footers=False)
+    bare = [file._replace(footer=None, rows=None, columns=0) for file in FILES]
+    assert check_table(text, bare) == []
+    assert codes(check_table(text, [bare[0]._replace(digest="f" * 32), *bare[1:]])) == ["CONTENT_CHANGED"]
+    assert "FOOTER_MISMATCH" in codes(check_table(WHOLE, bare))
+
+
+def test_files_of_a_history_follow_each_other() -> None:
+    """I4, F-34: where every change is published, no file begins before the one before it ends."""
+
+    def bounded(number: int, first: str, last: str) -> tuple[PublishedFile, FileContent]:
+        sealed = WHOLE.published[number - 1]._replace(first_position=first, last_position=last)
+        footer = content(number).footer
+        assert footer is not None
+        told = replace(footer, kind="history", first_position=first, last_position=last)
+        return sealed, content(number)._replace(footer=told)
+
+    def findings(*bounds: tuple[int, str, str]) -> list[DeepFinding]:
+        made = [bounded(*one) for one in bounds]
+        published = [*WHOLE.published[: bounds[0][0] - 1], *(sealed for sealed, _ in made)]
+        return check_table(replace(WHOLE, published=published), [found for _, found in made])
+
+    assert findings((4, "a", "b"), (5, "c", "d"), (6, "e", "f")) == []
+    (finding,) = findings((4, "a", "d"), (5, "c", "e"), (6, "f", "g"))
+    assert finding.code == "FILE_UNFIT" and "number 4 before it ends at d" in finding.what
+    (sealed, file), (other, after) = bounded(4, "a", "b"), bounded(5, "c", "d")
+    seen_twice = [file, file._replace(place="moved"), after]
+    published = [*WHOLE.published[:3], sealed, other, *WHOLE.published[5:]]
+    assert check_table(replace(WHOLE, published=published), seen_twice) == []
+
+
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [

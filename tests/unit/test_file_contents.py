@@ -11,9 +11,11 @@ import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import Footer, Written, write_data_file
+from open_mirroring.landing_zone.delimited_text import write_text_file
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.text_format import TextFormat
 from spark_jobs import file_contents
 from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 
@@ -52,6 +54,21 @@ def test_a_sound_file_is_read_whole(zone: Path, columns: int, marker: int | None
     assert content.footer == replace(FOOTER, rows=2, digest=written.digest)
     assert (content.columns, content.place) == (columns, f"orders/{file_name(1)}")
     assert not (content.unreadable or content.unfit or content.unread or content.moved)
+
+
+def test_a_file_of_text_is_judged_by_its_bytes(zone: Path, tmp_path: Path) -> None:
+    """F-21, F-36, I9: also where it has travelled to; it has no footer, and one is missed nowhere."""
+    text = TextFormat("tsv", "\t", "\n", "", (("id", "int64"), ("name", "string")))
+    schema = file_schema(COLUMNS[:2], ["id"], marker=True)
+    rows = pa.table([pa.array([1]), pa.array(["a"]), pa.array([4], pa.int32())], names=schema.names)
+    path = zone / "orders" / "_ProcessedFiles" / file_name(1, "tsv")
+    path.parent.mkdir(parents=True)
+    written = write_text_file(path, rows, schema, text)
+    listed = ListedFile(1, f"orders/{file_name(1, 'tsv')}", written.size, False)
+    ((_, content),) = read_contents(LocalZone(zone), CheckTask(((replace(TABLE, text=text), listed),)))
+    assert (content.digest, content.size, content.footer) == (written.digest, written.size, None)
+    assert not (content.unreadable or content.unfit or content.unread or content.moved)
+    assert path.read_bytes() == b'"id"\t"name"\t"__rowMarker__"\n1\t"a"\t4\n'
 
 
 @pytest.mark.parametrize(

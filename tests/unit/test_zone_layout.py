@@ -79,6 +79,14 @@ def test_other_names_have_no_number_f31(name: str) -> None:
     assert file_number(name) is None
 
 
+def test_a_number_of_text_has_the_extension_of_its_table_f21() -> None:
+    """F-21, F-31: a file of another extension is no data of this table."""
+    assert file_name(7, "tsv") == f"{7:020d}.tsv"
+    assert file_number(f"{7:020d}.tsv", "tsv") == 7
+    assert file_number(f"{7:020d}.parquet", "tsv") is None
+    assert file_number(f"{7:020d}.tsv") is None
+
+
 def test_metadata_say_keys_and_order_and_nothing_else() -> None:
     """F-11, F-14, F-15, F-17, F-18, F-43: no types, no default marker, no condition; files go by number."""
     assert json.loads(metadata_document(["b", "a"])) == {

@@ -1,0 +1,76 @@
+"""Writing data files of delimited text (F-20, F-22, F-24, F-25).
+
+Texts and bytes, and nothing else, stand in quotes, which are doubled inside, so that an empty one is no NULL; times
+are UTC without a zone; bytes are Base64, as nobody documents their spelling. A file of text has no footer: its digest
+is that of its bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.landing_zone.data_file import Written, fitted, invalid_file
+from open_mirroring.landing_zone.text_format import QUOTE, TextFormat
+
+_ROWS_AT_ONCE = 65_536
+
+
+def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> Written:
+    """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
+
+    Raises:
+        TerminalError: ``DATA_FILE_INVALID`` when the rows do not fit the schema, or hold a number that is none.
+    """
+    names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
+    with path.open("wb") as file:
+        file.write((text.column_separator.join(names) + text.row_separator).encode())
+        for batch in fitted(rows, schema, path).to_batches(_ROWS_AT_ONCE):
+            if batch.num_rows:
+                cells = [_spelled(column, text.null, path) for column in batch.columns]
+                lines = pc.binary_join_element_wise(*cells, text.column_separator)
+                for line in lines.to_pylist():
+                    file.write((line + text.row_separator).encode())
+    return Written(rows.num_rows, path.stat().st_size, bytes_digest(path))
+
+
+def bytes_digest(path: Path) -> str:
+    """The digest of a file's bytes, as 32 hex digits: what is sealed of a file of text."""
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        for piece in _pieces(file):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(1 << 20), b"")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    inside = pc.replace_substring(texts, QUOTE, QUOTE + QUOTE)
+    return pc.binary_join_element_wise(QUOTE, inside, QUOTE, "")
+
+
+def _spelled(column: pa.Array, null: str, path: Path) -> pa.Array:
+    """A column's values as they stand in the file."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        spelled = _quoted(column)
+    elif pa.types.is_binary(kind):
+        values = column.to_pylist()
+        spelled = _quoted(pa.array([None if v is None else base64.b64encode(v).decode() for v in values], pa.string()))
+    elif pa.types.is_timestamp(kind):
+        spelled = column.cast(pa.timestamp("us")).cast(pa.string())
+    else:
+        if pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py() is False:
+            raise invalid_file(path, "text can hold no infinite number, and none that is not a number")
+        # The fewest digits that tell the largest four-byte number lie above it: a reader may take them for too large.
+        spelled = (column.cast(pa.float64()) if kind == pa.float32() else column).cast(pa.string())
+    return spelled.fill_null(null)
