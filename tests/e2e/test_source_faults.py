@@ -233,7 +233,7 @@ def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("spark_jobs.extract_changes.reach", dies)
+        patch.setattr("spark_jobs.extraction_driver.reach", dies)
         pipeline.extract()
     kafka.delete_records(topic, 0, 3)
     error = failed("RETENTION_LOSS", pipeline.extract, TerminalError)
