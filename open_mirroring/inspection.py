@@ -21,12 +21,12 @@ from open_mirroring.errors import TransientError
 from open_mirroring.fabric_target import open_target
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
-from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
+from open_mirroring.landing_zone.listing import ListedItem, list_tables, places_of, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
@@ -34,6 +34,8 @@ from open_mirroring.target_status import TargetStatus
 from open_mirroring.verdicts import Finding, Verdict
 
 _LOOKS = 5
+_POINT_READS = 20
+"""A listing that lacks more files of a table than so many is not a stale one."""
 _READS_AT_ONCE = 32
 
 
@@ -136,15 +138,16 @@ class _Looking:
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
         findings = self._once(tables)
-        # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees.
+        # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees, which
+        # asks for what the listing lacks: two listings may be stale alike (I22).
         doubted = {
             source: tables[source]
             for source, finding in findings.items()
             if finding.verdict is Verdict.STOP and tables[source].row.stop is None
         }
-        return findings | (self._once(doubted) if doubted else {})
+        return findings | (self._once(doubted, closely=True) if doubted else {})
 
-    def _once(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
+    def _once(self, tables: Mapping[str, TableState], *, closely: bool = False) -> dict[str, Finding]:
         now = datetime.now(UTC)
         targets = self._targets([state.folder for state in tables.values()])
         objects = list_tables(self._store, [state.folder for state in tables.values()])
@@ -153,6 +156,9 @@ class _Looking:
         settled = {source: _settled(items[source], old.get(state.id, 0)) for source, state in tables.items()}
         above = {state.id: (state.row.generation, settled[source]) for source, state in tables.items()}
         published = self._reader.published_above(above)
+        if closely:
+            for source, state in tables.items():
+                items[source] += self._unlisted(state, items[source], published.get(state.id, []))
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             own_files = pool.map(lambda state: self._own_files(state, objects[state.folder]), tables.values())
             owned = dict(zip(tables, own_files, strict=True))
@@ -182,6 +188,17 @@ class _Looking:
             kept = Remembered(own.metadata_etag, state.row.generation, max(facts.counted_before, counted))
             findings[source] = replace(found, evidence={**found.evidence, **kept.evidence()})
         return findings
+
+    def _unlisted(
+        self, state: TableState, items: Sequence[ListedItem], published: Sequence[PublishedFile]
+    ) -> tuple[ListedItem, ...]:
+        """The newest published files that a listing lacks and that are there all the same."""
+        listed = {item.number for item in items}
+        absent = [file.number for file in published if file.number not in listed][-_POINT_READS:]
+        names = [layout.file_name(number, state.extension) for number in absent]
+        found = (self._store.stat(path) for name in names for path in places_of(state.folder, name))
+        there = [info for info in found if info is not None]
+        return split_listing(state.folder, there, state.row.generation, state.extension)
 
     def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
         """How the target's tables are, by folder; empty where it is not asked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from open_mirroring.fabric_api import FabricApi
 from open_mirroring.fabric_target import open_target
 from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import layout, opening
+from open_mirroring.landing_zone.listing import list_tables
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.verdicts import WAYS_OUT
 from spark_jobs.commands.creating import create_database
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
@@ -146,6 +148,22 @@ def test_a_number_that_somebody_else_takes_while_we_stage_is_a_conflict_i_8(made
     finding = made.look()[ORDERS]
     assert finding.code == "CONFLICT" and finding.way_out == WAYS_OUT["CONFLICT"]
     assert made.publish(customers=[3]).passing == (CUSTOMERS,)
+
+
+def test_two_listings_that_lack_the_last_file_alike_stop_nothing_i_22(
+    made: HandPublished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Absence is proved by point reads, never by listings alone; a file that is really gone is found to be."""
+
+    def stale(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
+        last = layout.file_name(2)
+        listed = list_tables(store, folders)
+        return {f: {p: i for p, i in objects.items() if not p.endswith(last)} for f, objects in listed.items()}
+
+    monkeypatch.setattr("open_mirroring.inspection.list_tables", stale)
+    assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
+    made.path(2).unlink()
+    assert made.codes() == {ORDERS: "LAST_FILE_MISSING", CUSTOMERS: "OK"}
 
 
 def test_an_exchanged_file_stops_i_8(made: HandPublished) -> None:
