@@ -150,6 +150,16 @@ class Target:
         """Have more rows in one of the batches."""
         self._log[batch - 1] = pa.concat_tables([self._log[batch - 1], log_table(rows, batch)])
 
+    def publish_all(self, first: int = 1) -> None:
+        """A run after each of the batches from *first* on."""
+        for up_to in range(first, len(self._batches) + 1):
+            try:
+                self.publish(up_to)
+            except PlanStop as stop:
+                # A row whose insert is late waits, loudly; the next run tries all of it again.
+                assert stop.code == "ROW_INCOMPLETE"
+                assert up_to < len(self._batches)
+
     def publish(self, up_to: int) -> None:
         new, old = pa.concat_tables(self._log[self._published : up_to]), self._log[: self._published]
         history = pa.concat_tables([new.schema.empty_table(), *old])
@@ -187,13 +197,7 @@ def test_completed_rows_are_those_of_the_source_however_changes_are_delivered(
     cuts = sorted(data.draw(st.sets(st.integers(1, len(delivered)), max_size=4)) | {len(delivered)})
     batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
     target = Target(batches)
-    for up_to in range(1, len(batches) + 1):
-        try:
-            target.publish(up_to)
-        except PlanStop as stop:
-            # A row whose insert is late waits, loudly; the next run tries all of it again.
-            assert stop.code == "ROW_INCOMPLETE"
-            assert up_to < len(batches)
+    target.publish_all()
     assert target.rows == fold(history)
 
 
@@ -208,12 +212,7 @@ def test_rows_that_move_to_another_key_take_along_what_they_were(
     cuts = sorted(data.draw(st.sets(st.integers(1, len(delivered)), max_size=4)) | {len(delivered)})
     batches = [[c for event in delivered[a:b] for c in event] for a, b in zip([0, *cuts], cuts, strict=False)]
     target = Target(batches)
-    for up_to in range(1, len(batches) + 1):
-        try:
-            target.publish(up_to)
-        except PlanStop as stop:
-            assert stop.code == "ROW_INCOMPLETE"
-            assert up_to < len(batches)
+    target.publish_all()
     assert target.rows == state
 
 
@@ -242,12 +241,7 @@ def test_rows_of_a_load_complete_what_comes_after_it(data: st.DataObject, histor
     batches = [delivered[low:high] for low, high in zip([0, *cuts], cuts, strict=False)]
     loaded_with = data.draw(st.integers(1, len(batches)))
     target = Target(batches, base_of(snapshot), loaded_with)
-    for up_to in range(loaded_with, len(batches) + 1):
-        try:
-            target.publish(up_to)
-        except PlanStop as stop:
-            assert stop.code == "ROW_INCOMPLETE"
-            assert up_to < len(batches)
+    target.publish_all(loaded_with)
     assert target.rows == fold(history)
 
 
@@ -268,12 +262,7 @@ def test_rows_of_an_earlier_generations_load_never_come_back(data: st.DataObject
     since = f"{begins + 1:020X}"
     target = Target(batches, base_of(snapshot, 2), loaded_with, generation=2, stream_from=since)
     target.log_also(old, data.draw(st.integers(1, len(batches))))
-    for up_to in range(loaded_with, len(batches) + 1):
-        try:
-            target.publish(up_to)
-        except PlanStop as stop:
-            assert stop.code == "ROW_INCOMPLETE"
-            assert up_to < len(batches)
+    target.publish_all(loaded_with)
     assert target.rows == fold(history)
 
 
