@@ -21,7 +21,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.fabric_target import open_target
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
-from open_mirroring.landing_zone.listing import ListedItem, list_tables, places_of, split_listing
+from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
 from open_mirroring.landing_zone.store import ObjectInfo
@@ -196,7 +196,7 @@ class _Looking:
         listed = {item.number for item in items}
         absent = [file.number for file in published if file.number not in listed][-_POINT_READS:]
         names = [layout.file_name(number, state.extension) for number in absent]
-        found = (self._store.stat(path) for name in names for path in places_of(state.folder, name))
+        found = (self._store.stat(path) for name in names for path in layout.places_of(state.folder, name))
         there = [info for info in found if info is not None]
         return split_listing(state.folder, there, state.row.generation, state.extension)
 

@@ -142,7 +142,7 @@ class ResetDriver:
             return protocol.Lost()
         try:
             for folder in folders:
-                for place in (folder, *(f"{processed}/{folder}" for processed in layout.PROCESSED_FOLDERS)):
+                for place in layout.folders_of(folder):
                     self._store.delete_folder(place)
         except TransientError as error:
             log.warning("%s: %s", self._source, error)

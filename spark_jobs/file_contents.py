@@ -84,9 +84,8 @@ def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
     name = table.file_name(listed.number)
     for _ in range(_LOOKS):
         yield listed.path
-        for folder in layout.PROCESSED_FOLDERS:
-            yield f"{table.folder}/{folder}/{name}"
-            yield f"{folder}/{table.folder}/{name}"
+        for processed in layout.PROCESSED_FOLDERS:
+            yield from layout.processed_paths(table.folder, processed, name)
 
 
 def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path: str) -> FileContent | None:

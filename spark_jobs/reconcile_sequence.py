@@ -184,7 +184,7 @@ def _read_files(
 def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> Iterator[ListedFile]:
     """Every copy of a confirmed number in the folder and, at either place (X-02), in the processed folders."""
     kinds = {file.number: file.kind for file in record.published}
-    for folder in (state.folder, *(f"{processed}/{state.folder}" for processed in layout.PROCESSED_FOLDERS)):
+    for folder in layout.folders_of(state.folder):
         for info in store.list(folder):
             for item in split_listing(state.folder, (info,), state.row.generation, state.extension):
                 if item.number in kinds:

@@ -78,8 +78,7 @@ class ZonePorts:
         if place is protocol.Place.FINAL:
             paths = [f"{folder}/{name}"]
         else:
-            # The processed folders lie in the table's folder or at the zone's root: both are read.
-            paths = [f"{folder}/{place.value}/{name}", f"{place.value}/{folder}/{name}"]
+            paths = [*layout.processed_paths(folder, place.value, name)]
         for path in paths:
             info = self._store.stat(path)
             if info is not None:

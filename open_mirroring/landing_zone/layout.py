@@ -53,6 +53,22 @@ def file_number(name: str, extension: str = PARQUET) -> int | None:
     return int(match[1]) if match and match[2] == extension and int(match[1]) > 0 else None
 
 
+def processed_paths(folder: str, processed: str, name: str) -> tuple[str, str]:
+    """Where a data file of a table may lie in one of the processed folders: in its own, or at the zone's (X-02)."""
+    return f"{folder}/{processed}/{name}", f"{processed}/{folder}/{name}"
+
+
+def places_of(folder: str, name: str) -> list[str]:
+    """The paths at which a data file of a table may lie, in the order of its travel (F-36)."""
+    moved = (path for processed in PROCESSED_FOLDERS for path in processed_paths(folder, processed, name))
+    return [f"{folder}/{name}", *moved]
+
+
+def folders_of(folder: str) -> list[str]:
+    """The folders that hold what is a table's: its own, and those in the processed folders of the zone (X-02)."""
+    return [folder, *(f"{processed}/{folder}" for processed in PROCESSED_FOLDERS)]
+
+
 def table_folder(schema: str | None, table: str) -> str:
     """The table's folder below the zone: ``<schema>.schema/<table>``, or ``<table>`` without a schema (F-02, F-03).
 

@@ -43,12 +43,6 @@ class ListedItem(NamedTuple):
         return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name, self.extension)
 
 
-def places_of(folder: str, name: str) -> list[str]:
-    """The paths at which a data file of a table may lie, in the order of its travel (F-36, X-02)."""
-    moved = [path for place in PROCESSED_FOLDERS for path in (f"{folder}/{place}/{name}", f"{place}/{folder}/{name}")]
-    return [f"{folder}/{name}", *moved]
-
-
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
     """The objects of tables by table folder and path, from one listing of the whole zone.
 
