@@ -17,15 +17,15 @@ from sqlalchemy.exc import OperationalError
 from open_mirroring import resetting as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TransientError
+from open_mirroring.fabric.target_watch import TargetWatch, target_watch
 from open_mirroring.fault_points import reach
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.resetting import Sight, Stage
-from open_mirroring.target_watch import TargetWatch, target_watch
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """The status of a mirror: how far each table is, what holds or stops it, and what to do about it.
 
-Gathered from the ledger and the findings of :mod:`open_mirroring.inspection`; it looks only, and says the four marks
-apart that a single "watermark" would mix up: what was read (bound offsets), the newest change seen (highest
-position), the position below which nothing can come any more (complete position), and what the target has
+Gathered from the ledger and the findings of :mod:`~open_mirroring.reconciliation.inspection`; it looks only, and says
+the four marks apart that a single "watermark" would mix up: what was read (bound offsets), the newest change seen
+(highest position), the position below which nothing can come any more (complete position), and what the target has
 (published batch).
 """
 
@@ -19,7 +19,7 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
-from open_mirroring.verdicts import WAYS_OUT, Finding, Verdict
+from open_mirroring.reconciliation.verdicts import WAYS_OUT, Finding, Verdict
 
 RECENT_BATCHES = 100
 """Counts of messages are given over so many of the newest batches."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.errors import MirroringError, TerminalError
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.conformance import deviations
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.opening import LocalZone
+from open_mirroring.reconciliation.inspection import zone_address
 
 
 def check_landing_zone(mirror: Mirror) -> list[Problem]:

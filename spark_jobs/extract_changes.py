@@ -18,10 +18,10 @@ from sqlalchemy import Engine
 
 from open_mirroring.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.config import Mirror
-from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.load_ledger import LoadChunk
+from open_mirroring.reconciliation.inspection import declare_tables
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
 from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc

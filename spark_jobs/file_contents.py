@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from open_mirroring.deep_check import FileContent
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import check_data_file, read_footer, rows_digest
@@ -18,6 +17,7 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.landing_zone.text_format import TextFormat
+from open_mirroring.reconciliation.deep_check import FileContent
 
 _LOOKS = 2
 _DENIED = ("STORE_DENIED", "SERVICE_DENIED", "TOKEN_REFUSED")

@@ -20,11 +20,11 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.inspection import declare_tables, inspect_mirror
 from open_mirroring.ledger.load_ledger import LoadChunk, LoadLedger, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.verdicts import BACKLOG, LOAD_PENDING, Verdict
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
+from open_mirroring.reconciliation.verdicts import BACKLOG, LOAD_PENDING, Verdict
 from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of

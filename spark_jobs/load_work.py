@@ -22,12 +22,12 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.job import run_job
 from spark_jobs.load_planning import export_of, pace_of, part_of, pieces_of
 from spark_jobs.load_task import (

@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from open_mirroring.log_check import LogCount, LogFile, LogState, PieceCount
+from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogState, PieceCount
 from spark_jobs.change_log_schema import FRAGMENT
 
 

@@ -15,13 +15,13 @@ from uuid import uuid4
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
 from open_mirroring.publishing import Intent, StagedFile, Work
+from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.planning import PlanStop
 from spark_jobs.publication import Preparation
 from spark_jobs.staging import StageTarget, StageTask, create_staged, stage

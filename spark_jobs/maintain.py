@@ -20,13 +20,13 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, Transaction, advance
-from open_mirroring.inspection import declare_tables, zone_address
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon, move_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.retention import forget
 from open_mirroring.log_position import is_of_generation
+from open_mirroring.reconciliation.inspection import declare_tables, zone_address
 from spark_jobs.change_log_retention import drop_blocks, vacuum
 from spark_jobs.change_log_schema import BATCHES_PER_BLOCK
 from spark_jobs.job import job_main

@@ -19,11 +19,11 @@ from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.partner_events import write_partner_events
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.reading import TableState
-from open_mirroring.partner_events import write_partner_events
+from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.zone_ports import ZonePorts
 
 log = logging.getLogger(__name__)

@@ -21,11 +21,11 @@ from sqlalchemy import Engine
 from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.gating import gate
-from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.unpublished import next_changes
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from spark_jobs.job import job_main, run_job
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared

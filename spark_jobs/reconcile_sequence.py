@@ -19,12 +19,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring import verdicts as v
 from open_mirroring.config import Mirror
-from open_mirroring.deep_check import DeepFinding, FileContent, TableRecord, check_table
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.gating import gate
-from open_mirroring.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
@@ -33,8 +29,12 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
-from open_mirroring.log_check import LogRecord, check_log
-from open_mirroring.verdicts import Finding, Verdict
+from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
+from open_mirroring.reconciliation.log_check import LogRecord, check_log
+from open_mirroring.reconciliation.verdicts import Finding, Verdict
 from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.job import job_main, run_job
 from spark_jobs.log_state import read_log_state

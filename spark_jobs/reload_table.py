@@ -22,10 +22,10 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
-from open_mirroring.inspection import declaration
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
+from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reset_driver import ResetDriver, ResetOutcome, Word
 from spark_jobs.initial_load import load
 from spark_jobs.job import job_main

@@ -15,13 +15,13 @@ from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
-from open_mirroring.inspection import inspect_mirror, zone_address
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.repair_ledger import RepairLedger
 from open_mirroring.publishing import Place, StagedFile
-from open_mirroring.repairing import check_permitted
+from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
+from open_mirroring.reconciliation.repairing import check_permitted
 from spark_jobs.lost_content import stage_again
 from spark_jobs.zone_ports import ZonePorts
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
-from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger.extract_ledger import Scope
+from open_mirroring.reconciliation.inspection import declare_tables
 from spark_jobs.extraction_driver import ExtractionDriver
 from spark_jobs.job import job_main
 from spark_jobs.open_letters import LetterChoice, OpenLetter, read_open_letters

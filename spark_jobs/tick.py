@@ -12,9 +12,9 @@ from sqlalchemy import Engine
 from open_mirroring.backfilling import Backfill
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Verdict
 from spark_jobs.exit_codes import Exit, exit_of
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.publish_changes import publish

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from open_mirroring.inspection import inspect_mirror
-from open_mirroring.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Verdict
 from spark_jobs.dead_letters import dead_letters
 from tests.pipeline import Pipeline
 

@@ -12,10 +12,10 @@ from sqlalchemy import Table
 
 from open_mirroring.complete_position import Completeness
 from open_mirroring.config import load_mirror
-from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.reconciliation.inspection import declare_tables
 
 MIRROR_FILE = """\
 mirror: shop

@@ -17,8 +17,6 @@ import yaml
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring import publishing as protocol
 from open_mirroring.config import load_mirror
-from open_mirroring.gating import GateResult, gate
-from open_mirroring.inspection import inspect_mirror, zone_address
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.opening import open_store
@@ -27,7 +25,9 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
-from open_mirroring.verdicts import Finding
+from open_mirroring.reconciliation.gating import GateResult, gate
+from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
+from open_mirroring.reconciliation.verdicts import Finding
 from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.staging import create_staged
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fabric_emulator.web.emulator_server import EmulatorServer
-from open_mirroring.entra import EntraLogin
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.remote.entra import EntraLogin
 
 CLIENT, SECRET = "client-1", "canary-secret-7f3a"
 CLIENTS = {CLIENT: SECRET}

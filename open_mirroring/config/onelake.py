@@ -20,8 +20,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT, PUBLIC_FABRIC_ENDPOINT
+from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 
 CONNECTION_TYPE = "open_mirroring_onelake"
 TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"

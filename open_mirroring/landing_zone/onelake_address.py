@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from open_mirroring.entra import EntraLogin
+from open_mirroring.remote.entra import EntraLogin
 
 PUBLIC_ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 PUBLIC_FABRIC_ENDPOINT = "https://api.fabric.microsoft.com"

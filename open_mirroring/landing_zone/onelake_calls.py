@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import BinaryIO
 from urllib.parse import quote
 
-from open_mirroring.authorized_service import AuthorizedService
-from open_mirroring.entra import STORAGE_AUDIENCE
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.http_service import Answer, HttpService, described
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.paths import why_unsafe
+from open_mirroring.remote.authorized_service import AuthorizedService
+from open_mirroring.remote.entra import STORAGE_AUDIENCE
+from open_mirroring.remote.http_service import Answer, HttpService, described
 
 _VERSION = "2020-06-12"
 """Of the REST API; with this one the conditional rename has been seen to work on OneLake (O-05)."""
@@ -48,7 +48,7 @@ class OneLakeCalls:
         repeatable: bool = True,
         into: BinaryIO | None = None,
     ) -> Answer:
-        """One call; arguments and errors are those of :class:`~open_mirroring.authorized_service.AuthorizedService`.
+        """One call; arguments and errors are those of :meth:`AuthorizedService.send`.
 
         Raises:
             TerminalError: besides, ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from open_mirroring.errors import TransientError
-from open_mirroring.http_service import Answer, described
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_calls import OneLakeCalls, busy, error_code, etag_of, unquoted
 from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
+from open_mirroring.remote.http_service import Answer, described
 
 _BLOCK_BYTES = 4 << 20
 _BLOCKS_AT_ONCE = 4
@@ -44,7 +44,7 @@ class OneLakeStore:
     Raises:
         TerminalError: from every verb: ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition that the
             protocol rests on; ``ZONE_MISSING`` without workspace or item; what
-            :class:`~open_mirroring.authorized_service.AuthorizedService` raises.
+            :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
         TransientError: from every verb: its outcome is unknown (O-08); ``STORE_CONFLICT`` when somebody else is at
             the object.
     """

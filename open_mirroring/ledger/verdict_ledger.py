@@ -15,7 +15,7 @@ from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.upsert import upsert
 from open_mirroring.publishing import TableRow
-from open_mirroring.verdicts import Finding
+from open_mirroring.reconciliation.verdicts import Finding
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:

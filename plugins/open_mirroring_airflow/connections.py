@@ -19,8 +19,8 @@ from open_mirroring.config import connections as core
 from open_mirroring.config.ledger_address import from_connection
 from open_mirroring.config.models import LedgerConnection
 from open_mirroring.errors import TerminalError
-from open_mirroring.inspection import zone_address
 from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.reconciliation.inspection import zone_address
 
 
 def named_connections(mirror: Mirror) -> list[str]:

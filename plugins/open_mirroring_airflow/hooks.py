@@ -9,8 +9,8 @@ from airflow.sdk import BaseHook
 
 from open_mirroring.config.connections import parsed
 from open_mirroring.config.onelake import CONNECTION_TYPE, onelake_connection
-from open_mirroring.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, TokenSource
 from open_mirroring.errors import MirroringError
+from open_mirroring.remote.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, TokenSource
 from open_mirroring_airflow.connections import content
 
 

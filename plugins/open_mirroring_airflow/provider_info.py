@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from open_mirroring.config.onelake import CONNECTION_TYPE
-from open_mirroring.entra import AUTHS
+from open_mirroring.remote.entra import AUTHS
 
 _TEXT = {"type": ["string", "null"]}
 _FIELDS = {

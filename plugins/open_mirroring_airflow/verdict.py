@@ -12,10 +12,10 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.gating import gate
-from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.metrics import mirror_metrics
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.operators import stopped_text

@@ -13,17 +13,17 @@ from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.onelake import onelake_connection
-from open_mirroring.database_creation import find_or_create, settled, start_if_new
-from open_mirroring.fabric_api import FabricApi
-from open_mirroring.fabric_status import DatabaseState
-from open_mirroring.gating import gate
-from open_mirroring.inspection import inspect_mirror, zone_address
+from open_mirroring.fabric.answers import DatabaseState
+from open_mirroring.fabric.api import FabricApi
+from open_mirroring.fabric.database_creation import find_or_create, settled, start_if_new
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
+from open_mirroring.landing_zone.partner_events import write_partner_events
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.partner_events import write_partner_events
-from open_mirroring.verdicts import FOREIGN_WRITER
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
+from open_mirroring.reconciliation.verdicts import FOREIGN_WRITER
 from open_mirroring.zone_check import prove_conformance
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.publication_driver import PublicationDriver, Staging

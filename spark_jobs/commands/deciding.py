@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger import decisions, open_ledger
 from open_mirroring.ledger.decisions import OpenStop, Reason
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
-from open_mirroring.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Verdict
 from spark_jobs.commands.looking import never_run
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.open_letters import LetterChoice, read_open_letters, untyped_letters

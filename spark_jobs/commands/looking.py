@@ -15,14 +15,14 @@ from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirror
 from open_mirroring.config.pools import pools_document
 from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError
-from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.metrics import mirror_metrics
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Finding
 from open_mirroring.status import mirror_status
-from open_mirroring.verdicts import Finding
 from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
 from spark_jobs.exit_codes import Exit, UsageError

@@ -16,7 +16,7 @@ from airflow.triggers.base import TriggerEvent
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.fabric_target import open_target
+from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import opening
 from open_mirroring_airflow import triggers
 from open_mirroring_airflow.connections import landing_zone

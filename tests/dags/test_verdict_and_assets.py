@@ -14,8 +14,8 @@ from airflow.sdk import DAG, BaseOperator
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.inspection import declare_tables
 from open_mirroring.ledger import open_ledger, tables
+from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.assets import table_asset
 from open_mirroring_airflow.operators import PublishingOperator
 from open_mirroring_airflow.verdict import ReconcileOperator

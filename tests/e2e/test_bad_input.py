@@ -21,8 +21,8 @@ import pytest
 from deltalake import DeltaTable
 
 from open_mirroring import dead_letters
-from open_mirroring.inspection import inspect_mirror
-from open_mirroring.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Verdict
 from tests.ces_messages import COLS, GUID, avro_event, event, lsn, payload, split
 from tests.pipeline import Pipeline, in_order
 from workload_generator.transports import EVENT_DATA

@@ -15,10 +15,10 @@ import pytest
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric_target import open_target
-from open_mirroring.http_service import RetryBudget
+from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.tables import mirrored_table
+from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.command_line import main
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.onelake import CLIENT, CLIENTS, SECRET, connection_variable, emulator

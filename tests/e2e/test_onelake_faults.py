@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import opening
+from open_mirroring.remote.http_service import RetryBudget
 from tests.fault_run import FaultRun, perform
 from tests.onelake import connection_variable
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.inspection import inspect_mirror
 from open_mirroring.ledger.decisions import Reason
+from open_mirroring.reconciliation.inspection import inspect_mirror
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.repair_number import repair_number
 from tests.ces_messages import event

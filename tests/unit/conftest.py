@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.http_service import RetryBudget
+from open_mirroring.remote.http_service import RetryBudget
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

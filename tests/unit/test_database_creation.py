@@ -12,9 +12,9 @@ import yaml
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
-from open_mirroring import database_creation
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric_api import FabricApi
+from open_mirroring.fabric import database_creation
+from open_mirroring.fabric.api import FabricApi
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
 from tests.onelake import CLIENTS, SECRET, connection_variable, emulator, login_of

@@ -14,13 +14,13 @@ import pytest
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric_api import FabricApi
-from open_mirroring.fabric_target import open_target
-from open_mirroring.http_service import RetryBudget
+from open_mirroring.fabric.api import FabricApi
+from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import layout, opening
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
-from open_mirroring.verdicts import WAYS_OUT
+from open_mirroring.reconciliation.verdicts import WAYS_OUT
+from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.commands.creating import create_database
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, login_of
@@ -160,7 +160,7 @@ def test_two_listings_that_lack_the_last_file_alike_stop_nothing_i_22(
         listed = list_tables(store, folders)
         return {f: {p: i for p, i in objects.items() if not p.endswith(last)} for f, objects in listed.items()}
 
-    monkeypatch.setattr("open_mirroring.inspection.list_tables", stale)
+    monkeypatch.setattr("open_mirroring.reconciliation.inspection.list_tables", stale)
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
     made.path(2).unlink()
     assert made.codes() == {ORDERS: "LAST_FILE_MISSING", CUSTOMERS: "OK"}

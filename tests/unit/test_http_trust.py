@@ -12,7 +12,7 @@ import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.errors import TransientError
-from open_mirroring.http_service import HttpService, RetryBudget
+from open_mirroring.remote.http_service import HttpService, RetryBudget
 from tests.onelake import emulator
 
 

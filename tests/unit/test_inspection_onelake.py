@@ -13,13 +13,13 @@ import yaml
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.fabric_api import FabricApi
-from open_mirroring.inspection import inspect_mirror
+from open_mirroring.fabric.api import FabricApi
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.ledger import open_ledger
-from open_mirroring.verdicts import Finding
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import Finding
 from spark_jobs.commands.creating import create_database
 from tests.onelake import CLIENTS, connection_variable, emulator, login_of
 

@@ -13,13 +13,13 @@ import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
-from open_mirroring import entra
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.onelake import OneLakeConnection, onelake_connection
-from open_mirroring.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.http_service import HttpService
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
+from open_mirroring.remote import entra
+from open_mirroring.remote.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
+from open_mirroring.remote.http_service import HttpService
 from tests.onelake import CLIENTS, SECRET, emulator, login_of, zone_of
 
 pytestmark = pytest.mark.usefixtures("without_back_off")

@@ -13,9 +13,9 @@ import pytest
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.store import ObjectInfo, Renamed
+from open_mirroring.remote.http_service import RetryBudget
 from tests.onelake import CLIENTS, emulator, zone_of
 
 pytestmark = pytest.mark.usefixtures("without_back_off")
@@ -178,7 +178,7 @@ def test_a_full_disk_is_told_and_not_mistaken_for_the_object(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("open_mirroring.http_service._received", full)
+    monkeypatch.setattr("open_mirroring.remote.http_service._received", full)
     with pytest.raises(TransientError, match=r"DISK_FULL.*TMPDIR"), store.fetch(STAGED):
         pass
 

@@ -11,13 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.gating import gate
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.listing import ListedItem, Stage, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.publishing import Intent, StagedFile, TableRow, Work
-from open_mirroring.reconciling import Finding, Limits, TableFacts, TargetState, TargetStatus, Verdict, reconcile
-from open_mirroring.verdicts import WAYS_OUT, Backlog, Repair
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.verdict_table import (
+    Finding,
+    Limits,
+    TableFacts,
+    TargetState,
+    TargetStatus,
+    Verdict,
+    reconcile,
+)
+from open_mirroring.reconciliation.verdicts import WAYS_OUT, Backlog, Repair
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 YOUNG, OLD = NOW - timedelta(days=1), NOW - timedelta(days=8)

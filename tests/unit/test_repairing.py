@@ -13,13 +13,13 @@ from fabric_emulator import Settings
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric_target import open_target
+from open_mirroring.fabric.target import open_target
 from open_mirroring.fault_points import FAULT_POINTS
-from open_mirroring.http_service import RetryBudget
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.publishing import Intent, StagedFile, Work
+from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs import repair_number as job
 from spark_jobs.command_line import main
 from spark_jobs.lost_content import stage_again

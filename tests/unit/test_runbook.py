@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring import dead_letters, table_stops, verdicts
+from open_mirroring import dead_letters, table_stops
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET
+from open_mirroring.reconciliation import verdicts
 from spark_jobs.command_line import INTERRUPTED, _parser
 from spark_jobs.exit_codes import Exit
 

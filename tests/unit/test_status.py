@@ -17,8 +17,8 @@ from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, move_horizon
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.reconciliation.verdicts import Backlog, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
-from open_mirroring.verdicts import Backlog, Finding, Verdict
 from spark_jobs.reporting import age, columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 

@@ -15,18 +15,18 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.fabric_api import FabricApi
-from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
-from open_mirroring.fabric_target import FabricTarget, open_target
-from open_mirroring.http_service import RetryBudget
-from open_mirroring.inspection import declaration
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.api import FabricApi
+from open_mirroring.fabric.target import FabricTarget, open_target
+from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
+from open_mirroring.fabric.target_watch import NoWatch, TablesFolder, target_watch
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.reconciliation.inspection import declaration
+from open_mirroring.reconciliation.verdicts import Verdict
+from open_mirroring.remote.http_service import RetryBudget
 from open_mirroring.reset_driver import ResetDriver
-from open_mirroring.target_status import TargetState, entry_of, target_status
-from open_mirroring.target_watch import NoWatch, TablesFolder, target_watch
-from open_mirroring.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
 

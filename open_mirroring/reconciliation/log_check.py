@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from open_mirroring import verdicts as v
-from open_mirroring.deep_check import DeepFinding, Problems
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.reading import BatchContents
+from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
 
 MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 """Every message read has exactly one of these (I1)."""

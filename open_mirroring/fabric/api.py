@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from open_mirroring.authorized_service import AuthorizedService
-from open_mirroring.entra import FABRIC_AUDIENCE, EntraLogin
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric_status import DatabaseStatus, TableStatus, database_status, error_text, table_status
-from open_mirroring.http_service import Answer, HttpService, described
+from open_mirroring.fabric.answers import DatabaseStatus, TableStatus, database_status, error_text, table_status
+from open_mirroring.remote.authorized_service import AuthorizedService
+from open_mirroring.remote.entra import FABRIC_AUDIENCE, EntraLogin
+from open_mirroring.remote.http_service import Answer, HttpService, described
 
 _DEFINITION_PART = "mirroring.json"
 _PLAIN_CODE = re.compile(r"[A-Za-z0-9_.]{1,80}")
@@ -48,7 +48,7 @@ class FabricApi:
 
     Raises:
         TerminalError: from every call: ``FABRIC_REFUSED`` with the API's own code; what
-            :class:`~open_mirroring.authorized_service.AuthorizedService` raises.
+            :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
         TransientError: from every call: no usable answer; a call that changes something may have been carried out.
     """
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric_api import FabricApi, MirroredDatabase
-from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.api import FabricApi, MirroredDatabase
+from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry_of, target_status
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
-from open_mirroring.target_status import TargetState, TargetStatus, entry_of, target_status
 
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from open_mirroring.config import Mirror
-from open_mirroring.fabric_target import open_target
+from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring.fabric_status import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, name_identity, split_table_folder
 
 

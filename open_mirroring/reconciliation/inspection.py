@@ -1,7 +1,7 @@
 """Looking at a mirror: ledger and landing zone gathered into the facts that reconciling judges.
 
-The I/O around :func:`open_mirroring.reconciling.reconcile`, without a JVM: the gate, the publish job, the reconcile
-task and the command line all look through here, so that they see the same thing.
+The I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM: the gate, the publish
+job, the reconcile task and the command line all look through here, so that they see the same thing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric_target import open_target
+from open_mirroring.fabric.target import open_target
+from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
@@ -29,9 +30,8 @@ from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
-from open_mirroring.reconciling import PURGED_AFTER, Limits, TableFacts, reconcile
-from open_mirroring.target_status import TargetStatus
-from open_mirroring.verdicts import Finding, Verdict
+from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
+from open_mirroring.reconciliation.verdicts import Finding, Verdict
 
 _LOOKS = 5
 _POINT_READS = 20

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric_api import FabricApi, MirroredDatabase, generic_mirror
-from open_mirroring.fabric_status import DatabaseState, DatabaseStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus
+from open_mirroring.fabric.api import FabricApi, MirroredDatabase, generic_mirror
 
 _PASSING = (DatabaseState.INITIALIZING, DatabaseState.STARTING)
 _ASK_AGAIN_SECONDS = 5.0

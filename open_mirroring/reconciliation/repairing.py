@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from open_mirroring import verdicts as v
 from open_mirroring.errors import TerminalError
-from open_mirroring.file_sequence import PublishedRecord
-from open_mirroring.verdicts import Finding
+from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.reconciliation.file_sequence import PublishedRecord
+from open_mirroring.reconciliation.verdicts import Finding
 
 MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
 """Stops that do not speak against a repair: it mends them, or it may be what mends them."""

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from open_mirroring import verdicts as v
-from open_mirroring.evidence_text import ranges, shown
-from open_mirroring.file_sequence import FileSequence, PublishedRecord, file_sequence
+from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import ListedItem, Stage
 from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
+from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.reconciliation.evidence_text import ranges, shown
+from open_mirroring.reconciliation.file_sequence import FileSequence, PublishedRecord, file_sequence
+from open_mirroring.reconciliation.verdicts import Backlog, Finding, Repair, Verdict
 from open_mirroring.resetting import RESET_OPEN
-from open_mirroring.target_status import TargetState, TargetStatus
-from open_mirroring.verdicts import Backlog, Finding, Repair, Verdict
 
 __all__ = [
     "Backlog",

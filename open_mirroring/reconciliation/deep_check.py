@@ -1,8 +1,9 @@
 """The deep check of one table: what its files hold, and whether the ledger's accounts of its publications add up.
 
 Pure functions over plain values; a job reads the files and hands over what it found in them. Where
-:mod:`open_mirroring.reconciling` judges names, sizes and ETags, this judges content: a published number keeps its
-bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has one disposition (I1).
+:mod:`~open_mirroring.reconciliation.verdict_table` judges names, sizes and ETags, this judges content: a published
+number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has one
+disposition (I1).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from open_mirroring import verdicts as v
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import BatchContents, Publication, PublishedFile
+from open_mirroring.reconciliation import verdicts as v
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
 """What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""

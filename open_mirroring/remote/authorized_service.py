@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from open_mirroring.entra import EntraLogin, TokenSource
 from open_mirroring.errors import TerminalError
-from open_mirroring.http_service import Answer, HttpService, Said, described
+from open_mirroring.remote.entra import EntraLogin, TokenSource
+from open_mirroring.remote.http_service import Answer, HttpService, Said, described
 
 
 class AuthorizedService:
-    """An :class:`~open_mirroring.http_service.HttpService` with a token in every call.
+    """An :class:`~open_mirroring.remote.http_service.HttpService` with a token in every call.
 
     A token that the service refuses is renewed once. What was refused then is refused for good: somebody has to look.
 
@@ -36,7 +36,7 @@ class AuthorizedService:
         repeatable: bool,
         into: BinaryIO | None = None,
     ) -> Answer:
-        """The service's answer; arguments and errors are those of :class:`~open_mirroring.http_service.HttpService`.
+        """The service's answer; arguments and errors are those of :meth:`HttpService.send`.
 
         Raises:
             TerminalError: besides, ``SERVICE_DENIED`` without the right to do it, ``TOKEN_REFUSED``.

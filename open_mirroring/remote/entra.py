@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.http_service import Answer, HttpService
+from open_mirroring.remote.http_service import Answer, HttpService
 
 STORAGE_AUDIENCE = "https://storage.azure.com/.default"
 FABRIC_AUDIENCE = "https://api.fabric.microsoft.com/.default"

@@ -1,0 +1,1 @@
+"""Is the target what the ledger says? Facts are gathered, each table gets its verdict, and a gate follows from it."""
