@@ -83,7 +83,7 @@ def load(
             failed[source] = error
     tables = reader.tables()
     ready = [source for source in before if source not in {*held, *failed, *stopped}]
-    logged = [source for source in ready if declared[source].complete_rows]
+    logged = [source for source in ready if declared[source].loads_through_log]
     driver = PublicationDriver(mirror, ledger, LoadWork(mirror, reader, spark))
     driver.drive([tables[source] for source in ready if source not in logged])
     failed |= driver.postponed
@@ -112,7 +112,7 @@ def _log(
     sources: Sequence[str],
     held: dict[str, str],
 ) -> dict[str, int]:
-    """Carry the loads of tables whose rows are completed into the change log; how many rows of each.
+    """Carry loads into the change log; how many rows of each.
 
     *held* learns why a table's load waits for the next run.
     """

@@ -54,7 +54,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     if isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged.
-        logged = table.complete_rows and hand_over.above is None
+        logged = table.loads_through_log and hand_over.above is None
         batch = hand_over.log_from if logged else hand_over.batch
         return Bound(_plan_jdbc(table, load, batch, spark), hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
@@ -64,7 +64,7 @@ def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
-    logged = {"complete_rows": True} if table.complete_rows else {}
+    logged = {"logged": True} if table.loads_through_log else {}
     return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
 
 

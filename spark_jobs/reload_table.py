@@ -95,7 +95,7 @@ def reload_table(
             stopped.update(done.stopped)
             if waits_for := done.stopped.get(source) or done.held.get(source):
                 return waits_for
-        if table.initial_load is None or table.complete_rows:
+        if table.initial_load is None or table.loads_through_log:
             # Also a load that goes through the change log is published from there.
             published = publish(mirror, ledger, spark(), [source])
             stopped.update(published.stopped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +21,20 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
 MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
 
+# Two processes share the work: one has the Spark session and the servers, the other Airflow and, like the first when
+# it is done, all that needs none of these.
+PROCESS_OF_MARK = {"airflow": "airflow", "spark": "spark", "postgres": "spark", "kafka": "spark"}
 
+
+@pytest.hookimpl(tryfirst=True)  # the groups must be known before the work is dealt out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for fixture, mark in MARK_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+        marks = {mark.name for mark in item.iter_markers()}
+        if process := next((process for mark, process in PROCESS_OF_MARK.items() if mark in marks), None):
+            item.add_marker(pytest.mark.xdist_group(process))
         if item.get_closest_marker("shared_data") and not SHARED_DATA.is_dir():
             item.add_marker(pytest.mark.skip(reason="needs the real histories in ../shared/data beside the repository"))
 
@@ -42,6 +51,8 @@ def spark() -> Iterator[SparkSession]:
     from spark_jobs.session import build_session
 
     session = build_session("open-mirroring-tests")
+    # It would tell of connections that end with the process, when nothing can be written any more.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     yield session
     session.stop()
 

@@ -176,6 +176,15 @@ class Table(Section):
         return None if self.delimited_text is None else self.delimited_text.text_format
 
     @property
+    def loads_through_log(self) -> bool:
+        """Whether its initial load goes through the change log, as changes do.
+
+        It must where later changes complete the loaded rows (G-04), and it does where files are text, so that all of
+        them are written alike.
+        """
+        return bool(self.complete_rows) or self.delimited_text is not None
+
+    @property
     def source_name(self) -> names.SourceName:
         """Schema and table as events name them."""
         return names.split_source_name(self.source)
@@ -236,9 +245,6 @@ class Table(Section):
     def _initial_load(cls, load: ExportLoad | JdbcLoad | None, info: ValidationInfo) -> ExportLoad | JdbcLoad | None:
         if load is None or "key" not in info.data:
             return load
-        if info.data.get("delimited_text") is not None:
-            what = "an initial load writes Parquet only"
-            raise names.refusal("NOT_YET_SUPPORTED", what, "leave `delimited_text` out, or begin with the stream")
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")

@@ -26,6 +26,7 @@ from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
+from tests.quick_java import java_options
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.exporting import export
 from workload_generator.source import Source
@@ -98,7 +99,7 @@ class Shop:
 @pytest.fixture
 def shop(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shop]:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
     # What fails here is told at once, not after minutes.
     monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
     return lambda **options: Shop(mirrors, tmp_path, **options)

@@ -13,10 +13,12 @@ import yaml
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.decisions import Reason
+from spark_jobs.initial_load import load
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.reload_table import reload_table, request_reload
 from spark_jobs.repair_number import repair_number
 from tests.ces_messages import event
+from tests.e2e.test_bad_input import wrapped
 from tests.pipeline import Pipeline, in_order
 
 COLS = (("id", "int"), ("name", "nvarchar(50)"), ("at", "datetime2(6)"), ("rate", "float"))
@@ -112,6 +114,37 @@ def test_another_column_stops_it_and_a_reset_with_its_new_form_goes_on(tmp_path:
     assert (metadata["FileExtension"], metadata["FileFormat"]) == ("tsv", "DelimitedText")
 
 
+LOAD = {
+    "format": "csv",
+    "path": "export.csv",
+    "stream_from": "0000002C:00000004:0001",
+    "types": {"id": "int", "name": "nvarchar(50)", "at": "datetime2(6)", "rate": "float"},
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"history": "full"}], ids=["latest", "full"])
+@pytest.mark.parametrize("fault", [None, "extract.sealed"])
+def test_its_first_rows_are_text_too(tmp_path: Path, spark, settings: dict[str, str], fault: str | None) -> None:
+    """G-08, F-25, I1, I19: they go through the log, are published from there, and changes come over them."""
+    lines = ["id,name,at,rate", "1,Ada,2026-01-05 10:00:00.123456,1.5", '2,"a;""b",2026-01-05 10:00:00,', '3,"",,2.5']
+    (tmp_path / "export.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    table = {**TABLE, **settings, "initial_load": LOAD}
+    whole = {"consistency": "transaction"} if settings else {}
+    source = {"layout": "wrapped", "partition_key_scheme": "table", "partition_count": 1}
+    pipeline = Pipeline(tmp_path, spark, [table], source=source, **whole)
+    if fault:
+        pipeline.killed("initial_load", fault)
+    assert dict(load(pipeline.mirror, pipeline.ledger, spark).rows) == ({} if fault else {"dbo.orders": 3})
+    changes = [("UPD", row(1, "new"), row(1, "Ada")), ("DEL", None, row(3, "")), ("INS", row(4, "last"), None)]
+    pipeline.deliver("a.jsonl", wrapped([says(*change, 50 + at).strip() for at, change in enumerate(changes)]))
+    for _ in range(2):
+        _, published = pipeline.tick()
+        assert dict(published.stopped) == {}
+    assert names_of(pipeline) == {1: "new", 2: 'a;"b', **({} if settings else {4: "last"})}
+    assert not list((pipeline.zone / "dbo.schema" / "orders").rglob("*.parquet"))
+    assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []
+
+
 @pytest.mark.parametrize(
     ("change", "code", "path"),
     [
@@ -134,15 +167,11 @@ def test_what_text_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], 
     ("added", "code", "path"),
     [
         ({"columns": ["id", "name"]}, "COMBINATION_INVALID", "delimited_text"),
-        (
-            {"initial_load": {"format": "parquet", "path": "x", "stream_from": "beginning"}},
-            "NOT_YET_SUPPORTED",
-            "initial_load",
-        ),
+        ({"columns": ["id", "name", "at", "rate", "note"]}, "COMBINATION_INVALID", "delimited_text"),
     ],
 )
 def test_what_does_not_go_with_text_is_refused(tmp_path: Path, added: dict[str, Any], code: str, path: str) -> None:
-    """F-23, F-57: two lists of columns have to agree, and first rows are written as Parquet only."""
+    """F-23: two lists of columns have to agree."""
     pipeline = Pipeline(tmp_path, None, [{**TABLE, **added}])  # type: ignore[arg-type]
     with pytest.raises(Exception, match=code) as refused:
         load_mirror(pipeline.file)
