@@ -1,4 +1,7 @@
-"""The local store keeps what the publish protocol rests on: create-only, complete, renamed once, never overwritten."""
+"""The local store keeps what the publish protocol rests on: durable, complete, inside its root, never overwritten.
+
+What it promises like any other store is proved in ``test_landing_zone_stores.py``.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +52,6 @@ def test_create_makes_folders_and_a_complete_object_once(store: LocalStore, tmp_
         assert fetched is not None and fetched.read_bytes() == local.read_bytes()
 
 
-def test_what_is_not_there_is_none(store: LocalStore) -> None:
-    assert store.read("no/thing") is None
-    with store.fetch("no/thing") as fetched:
-        assert fetched is None
-    assert store.stat("no/thing") is None
-    assert list(store.list("no")) == []
-    store.delete("no/thing")
-    created(store, "folder/object")
-    assert store.stat("folder") is None
-
-
 def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
     """Even with the same bytes, at once, where the filesystem gives the same inode and coarse time again (O-05)."""
     etags = []
@@ -67,14 +59,6 @@ def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
         etags.append(created(store, "t/x").etag)
         store.delete("t/x")
     assert len(set(etags)) == 100
-
-
-def test_rename_consumes_its_source_and_keeps_the_etag(store: LocalStore) -> None:
-    staged = created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
-    assert store.stat(STAGED) is None
-    assert store.stat(FINAL) == ObjectInfo(FINAL, staged.size, staged.etag)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
 
 
 def test_rename_never_overwrites(store: LocalStore) -> None:
@@ -87,45 +71,11 @@ def test_rename_never_overwrites(store: LocalStore) -> None:
     assert store.rename(STAGED, "dangling", source_etag=staged.etag) is Renamed.REFUSED
 
 
-def test_rename_is_bound_to_the_sealed_object(store: LocalStore) -> None:
-    """A revived or replaced source is another object, although its name and bytes are the same."""
-    sealed = created(store, STAGED)
-    store.delete(STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
-    created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
-    assert store.stat(FINAL) is None
-
-
 def test_rename_into_a_deleted_folder_is_refused(store: LocalStore) -> None:
     """Staging dies with its folder (I12); a source elsewhere must not bring the folder back."""
     staged = created(store, "elsewhere/x")
     assert store.rename("elsewhere/x", "gone/1.parquet", source_etag=staged.etag) is Renamed.REFUSED
     assert not (store.root / "gone").exists()
-
-
-def test_of_racing_renames_exactly_one_is_done(store: LocalStore) -> None:
-    """One source, many late requests for it; and many sources for one number: one winner each (I8, I20)."""
-    writers = 8
-    for turn in range(25):
-        target = f"t/{turn + 1:020d}.parquet"
-        shared = created(store, f"t/_stage-1/{turn}.shared")
-        own = [created(store, f"t/_stage-1/{turn}.own-{n}", b"%d" % n) for n in range(writers)]
-        requests = [*own, *[shared] * writers]
-        barrier = threading.Barrier(len(requests))
-
-        def send(source: ObjectInfo, barrier: threading.Barrier = barrier, target: str = target) -> Renamed:
-            barrier.wait()
-            return store.rename(source.path, target, source_etag=source.etag)
-
-        with ThreadPoolExecutor(len(requests)) as pool:
-            answers = list(pool.map(send, requests))
-        assert answers.count(Renamed.DONE) == 1
-        winner = requests[answers.index(Renamed.DONE)]
-        published = store.stat(target)
-        assert published is not None and published.etag == winner.etag
-        left = {info.path for info in store.list("t/_stage-1") if info.path.startswith(f"t/_stage-1/{turn}.")}
-        assert left == {info.path for info in requests} - {winner.path}
 
 
 def test_of_racing_creates_exactly_one_is_done(store: LocalStore) -> None:
