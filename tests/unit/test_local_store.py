@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone import local_store
+from open_mirroring.landing_zone import durable_files, local_store
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, Renamed
 
@@ -102,13 +102,13 @@ def test_a_crash_while_writing_leaves_nothing_under_the_name(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_store.shutil, "copyfileobj", full)
+        patched.setattr(durable_files.shutil, "copyfileobj", full)
         with pytest.raises(TransientError, match=r"DISK_FULL: .*Way out: free space"):
             store.create("t/_incarnation.json", b"{}")
     assert list(store.list("t")) == []
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_store, "_rename_no_replace", lambda *_: os._exit(0))
+        patched.setattr(local_store, "rename_no_replace", lambda *_: os._exit(0))
         child = os.fork()
         if child == 0:
             store.create("t/_incarnation.json", b"{}")
@@ -128,7 +128,7 @@ def test_everything_is_on_disk_before_a_verb_returns(store: LocalStore, monkeypa
         synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), store.root))
         real(descriptor)
 
-    monkeypatch.setattr(local_store.os, "fsync", recording)
+    monkeypatch.setattr(os, "fsync", recording)
     staged = created(store, "t/_stage-1/1.a")
     assert synced[:2] == [".", "t"]
     assert synced[2].startswith("t/_stage-1/1.a.partial-")
@@ -159,7 +159,7 @@ def test_list_is_recursive_and_survives_what_vanishes(store: LocalStore, monkeyp
         return entries
 
     created(store, "v/1")
-    monkeypatch.setattr(local_store.os, "scandir", vanishing)
+    monkeypatch.setattr(os, "scandir", vanishing)
     assert list(store.list("v")) == []
 
 
@@ -209,18 +209,18 @@ def test_a_filesystem_without_the_rename_is_refused(store: LocalStore, monkeypat
 
     class Libc:
         def renameat2(self, *_: object) -> int:
-            local_store.ctypes.set_errno(errno.EINVAL)
+            durable_files.ctypes.set_errno(errno.EINVAL)
             return -1
 
     for libc in (Libc(), object()):
-        monkeypatch.setattr(local_store, "_LIBC", libc)
+        monkeypatch.setattr(durable_files, "_LIBC", libc)
         with pytest.raises(TerminalError, match=r"STORE_UNFIT: .*local Linux filesystem with renameat2"):
             store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert (store.stat(STAGED), store.stat(FINAL)) == (staged, None)
 
 
 def test_coarse_times_are_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store.os, "utime", lambda *_, **__: None)
+    monkeypatch.setattr(os, "utime", lambda *_, **__: None)
     with pytest.raises(TerminalError, match="STORE_UNFIT: the filesystem does not keep modification times"):
         store.create("t/x", b"")
     assert list(store.list("t")) == []
@@ -244,7 +244,7 @@ def test_errors_of_the_system_speak(
     def failing(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(local_store, "_rename_no_replace", failing)
+    monkeypatch.setattr(local_store, "rename_no_replace", failing)
     with pytest.raises(kind) as caught:
         store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert caught.value.code == code
@@ -261,7 +261,7 @@ def test_a_file_in_the_way_of_a_folder_is_told(store: LocalStore) -> None:
 def test_a_folder_that_goes_away_during_create_is_no_taken_name(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_store, "_rename_no_replace", lambda *_: False)
+    monkeypatch.setattr(local_store, "rename_no_replace", lambda *_: False)
     with pytest.raises(TransientError, match="STORE_IO: the folder went away"):
         store.create("t/x", b"")
 
@@ -297,7 +297,7 @@ def test_a_folder_in_use_is_a_transient_error(store: LocalStore, monkeypatch: py
     def busy(source: str, target: str) -> bool:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
 
-    monkeypatch.setattr(local_store, "_rename_no_replace", busy)
+    monkeypatch.setattr(local_store, "rename_no_replace", busy)
     with pytest.raises(TransientError, match="FOLDER_IN_USE"):
         store.delete_folder("dbo.schema/orders")
     assert store.stat(STAGED) is not None
