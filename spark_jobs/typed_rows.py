@@ -9,6 +9,7 @@ NULL.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,7 +36,8 @@ _ROW_BY_ROW_BELOW = 250
 _READ_AT_ONCE = 1 << 30
 
 
-class Failure(NamedTuple):
+@dataclass(frozen=True)
+class Failure:
     """Row *index* of the input cannot be typed."""
 
     index: int

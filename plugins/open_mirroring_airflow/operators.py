@@ -111,11 +111,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def _marks_before(self, ledger: LedgerReader, context: Context) -> dict[str, Mark]:
         """How far the tables were before the first attempt of this task, so that a retry tells of all that is new."""
         store = context["task_state_store"]
-        before = store.get(_MARKS)
+        before: Any = store.get(_MARKS)
         if before is None:
             before = marks(ledger)
             store.set(_MARKS, before)
-        return before
+        return dict(before)
 
     def _tell(self, mirror: Mirror, ledger: LedgerReader, before: dict[str, Mark], context: Context) -> None:
         assets = table_assets(mirror)
