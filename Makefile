@@ -60,7 +60,7 @@ rules: ## the rules of docs/rules/ with the tests that name each; fails on a rul
 	@$(PYTHON) -m tests.rules
 
 .PHONY: lint
-lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict on the core)
+lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict)
 	@echo "lint: ruff check, ruff format, mypy"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "lint: not formatted; run: make format"; exit 1; }

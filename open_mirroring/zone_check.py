@@ -1,10 +1,13 @@
-"""Is the landing zone of a mirror one that can be published to? Asked of the store itself, by trying it."""
+"""Is the landing zone of a mirror one that can be published to? Asked of store and target themselves, by trying it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.fabric.target import FabricTarget
 from open_mirroring.landing_zone.conformance import deviations
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.opening import LocalZone
@@ -14,8 +17,11 @@ from open_mirroring.reconciliation.inspection import zone_address
 def check_landing_zone(mirror: Mirror) -> list[Problem]:
     """Everything that keeps a zone in OneLake from being published to; a local one is not tried.
 
-    Codes: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, and whatever the
-    store raises: without a plain answer nothing is proved, and that is a problem too.
+    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``).
+
+    Codes: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, ``SERVICE_DENIED``
+    for a login that may not write or not ask, and whatever else store and status API raise: without a plain answer
+    nothing is proved, and that is a problem too.
     """
     try:
         address = zone_address(mirror)
@@ -23,11 +29,18 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
         return [_problem(mirror, ("landing_zone", "connection"), error)]
     if isinstance(address, LocalZone):
         return []
-    try:
-        prove_conformance(OneLakeStore(address))
-    except MirroringError as error:
-        return [_problem(mirror, ("landing_zone",), error)]
-    return []
+    trials: list[tuple[SettingPath, Callable[[], None]]] = [
+        (("landing_zone",), lambda: prove_conformance(OneLakeStore(address)))
+    ]
+    if mirror.asks_status:
+        trials.append((("gate", "status"), FabricTarget(address).prove))
+    problems = []
+    for setting, trial in trials:
+        try:
+            trial()
+        except MirroringError as error:
+            problems.append(_problem(mirror, setting, error))
+    return problems
 
 
 def prove_conformance(store: OneLakeStore) -> None:

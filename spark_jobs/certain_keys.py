@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ _Integers = npt.NDArray[np.int64]
 _Truths = npt.NDArray[np.bool_]
 
 
-class CertainKeys(NamedTuple):
+@dataclass(frozen=True)
+class CertainKeys:
     """What is published for certain, key by key, and what has to be decided.
 
     Attributes:

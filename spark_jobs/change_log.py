@@ -10,7 +10,7 @@ because workers read its files directly.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.extracting import Committed, LogOpened, Refused
@@ -68,7 +68,7 @@ class ChangeLog:
         table = self._opened
         if table is None:
             raise ValueError("open the log before committing to it")
-        actions = [self._checked(batch, file) for file in manifest.files]
+        actions: list[AddAction | RemoveAction] = [self._checked(batch, file) for file in manifest.files]
         properties = CommitProperties(
             custom_metadata={"userMetadata": json.dumps({"batch": batch})},
             app_transactions=[Transaction(self._app_id, batch)],
@@ -122,7 +122,7 @@ class ChangeLog:
         self._opened = table
         return table
 
-    def _checked(self, batch: int, file: dict[str, Any]) -> AddAction:
+    def _checked(self, batch: int, file: Mapping[str, Any]) -> AddAction:
         path = self.root / file["path"]
         try:
             size = path.stat().st_size

@@ -8,6 +8,7 @@ then put in one order, in which they are typed and written by one task: the file
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -102,7 +103,7 @@ def _decided(
     handles: list[int] = []
     counts: Counter[str] = Counter()
     for key, changes in by_key.items():
-        dead = untypable.get(key, frozenset())
+        dead: Collection[LogPosition] = untypable.get(key, frozenset())
         decided = key_history(changes, plan.batch_from, cut.position_from, late_up_to, dead)
         if decided.conflict:
             raise conflict(key, *decided.conflict)

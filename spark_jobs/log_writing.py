@@ -144,7 +144,8 @@ def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
     for border in [*(np.flatnonzero(np.diff(tables)) + 1).tolist(), len(order)]:
         if border - start >= _ROW_GROUP // 2 or border == len(order):
             lows = [low for low, _ in bucket_ranges(border - start, _ROW_GROUP)[1:]]
-            cuts = np.searchsorted(buckets[start:border], lows) if tables[start] == tables[border - 1] else []
+            is_one = tables[start] == tables[border - 1]
+            cuts: list[int] = np.searchsorted(buckets[start:border], lows).tolist() if is_one else []
             yield from (rows for rows in np.split(order[start:border], cuts) if len(rows))
             start = border
 

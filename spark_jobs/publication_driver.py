@@ -48,7 +48,10 @@ Staging = StagedWork | protocol.CannotStage | MirroringError
 class TableWork(Protocol):
     """What a job publishes: the part of the protocol in which jobs differ."""
 
-    kind: Literal["changes", "load"]
+    @property
+    def kind(self) -> Literal["changes", "load"]:
+        """Of the intents that this job opens and finishes."""
+        ...
 
     def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
         """The next :class:`~open_mirroring.publishing.Work` of each table, None where there is none."""

@@ -78,8 +78,8 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
     """
     store = open_store(zone)
     plans = [plan for plan, _ in task.tables]
-    files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    by_table = read_changes(files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
+    log_files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
+    by_table = read_changes(log_files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (

@@ -1,13 +1,15 @@
 """From logged text to typed columns: the rows of one table as a data file holds them.
 
 The exact reading of one value by its source type (:mod:`spark_jobs.sources.sql_server_types`) is the definition.
-Whole columns are cast by Arrow where a pattern proves that the cast reads them alike; every other column goes value
-by value. A value that does not fit its type is a failure of its row, with column and reason, never a NULL.
+Whole columns are cast by Arrow where that is proved to read them alike (:mod:`spark_jobs.column_casts`); every other
+column goes value by value. A value that does not fit its type is a failure of its row, with column and reason, never a
+NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +21,7 @@ import pyarrow.json as pj
 from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from spark_jobs.change_log_schema import DELETE, KEY_LEFT
-from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
+from spark_jobs.column_casts import cast_to, matches
 from spark_jobs.sources.sql_server_types import (
     converter,
     key_converter,
@@ -34,7 +36,8 @@ _ROW_BY_ROW_BELOW = 250
 _READ_AT_ONCE = 1 << 30
 
 
-class Failure(NamedTuple):
+@dataclass(frozen=True)
+class Failure:
     """Row *index* of the input cannot be typed."""
 
     index: int
@@ -143,7 +146,7 @@ def _deletes(
 
 def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
     """The columns that canonical key texts (JSON arrays of strings) stand for."""
-    if len(keys) == 1 and _matches(texts, r'^\["[^"\\]*"\]$'):
+    if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
     return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
@@ -185,7 +188,7 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
-    cast = _CASTS.get(str(field.type).split("(")[0].split("[")[0])
+    cast = cast_to(field.type)
     array = cast(texts, sql_type, field.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
         array = _exactly(texts, sql_type, field, index, bad)
@@ -209,107 +212,6 @@ def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
     return pa.array(values, field.type)
-
-
-# --- casts of whole columns, each taken only where a pattern proves it reads like the exact reader -----------------
-
-_Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
-
-
-def _matches(texts: pa.Array, pattern: str) -> bool:
-    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
-
-
-def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    length = sql_type.partition("(")[2].rstrip(") ")
-    name = sql_type.partition("(")[0].strip().casefold()
-    if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
-        return None
-    if length in ("", "max"):
-        return texts if length == "max" else None
-    # As many UTF-8 bytes as the declared length are at most as many characters, in whichever unit they count.
-    longest = pc.max(pc.binary_length(texts)).as_py()
-    return texts if longest is None or (length.isdigit() and longest <= int(length)) else None
-
-
-def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> _Cast:
-    def cast(texts: pa.Array, _sql_type: str, kind: pa.DataType) -> pa.Array | None:
-        if not _matches(texts, pattern):
-            return None
-        try:
-            return prepare(texts).cast(kind)
-        except pa.ArrowInvalid:
-            return None
-
-    return cast
-
-
-def _cast_bit(texts: pa.Array, _sql_type: str, _kind: pa.DataType) -> pa.Array | None:
-    return pc.equal(texts, "1") if _matches(texts, "^[01]$") else None
-
-
-_WHOLE_NUMBER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
-_DECIMAL = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
-_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
-
-
-def _cast_integer(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    array = _WHOLE_NUMBER(texts, sql_type, kind)
-    # A tinyint lands in more bytes than it has: what fits those need not fit it.
-    _, low, high = INTEGERS[read_type(sql_type).name]
-    return array if array is not None and _within(array, low, high) else None
-
-
-def _cast_decimal(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    array = _DECIMAL(texts, sql_type, kind)
-    money = MONEY.get(read_type(sql_type).name)
-    return array if array is not None and (money is None or _within(array, 1 - money[2], money[2] - 1)) else None
-
-
-def _within(array: pa.Array, low: Any, high: Any) -> bool:
-    bounds = pc.min_max(array).as_py()
-    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
-
-
-def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    parsed = read_type(sql_type)
-    if parsed.name == "datetimeoffset":
-        return None
-    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
-    fraction = rf"[0-9]{{1,{digits}}}0{{0,{7 - digits}}}" if digits else "0{1,7}"
-    pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
-    return _guarded(pattern, _wall_clock)(texts, sql_type, kind)
-
-
-def _wall_clock(texts: pa.Array) -> pa.Array:
-    # Digits beyond the sixth are cut, never rounded (C-82); the wall clock is read as UTC.
-    return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
-
-
-_cast_double = _guarded(
-    r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
-)
-
-
-def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    # By way of eight bytes, as the exact reader does; what is too large for four is for that reader to refuse.
-    doubles = _cast_double(texts, sql_type, pa.float64())
-    singles = None if doubles is None else doubles.cast(kind)
-    return singles if singles is not None and pc.all(pc.is_finite(singles), min_count=0).as_py() is not False else None
-
-
-_CASTS: dict[str, _Cast] = {
-    "string": _cast_text,
-    "bool": _cast_bit,
-    "int16": _cast_integer,
-    "int32": _cast_integer,
-    "int64": _cast_integer,
-    "float": _cast_single,
-    "double": _cast_double,
-    "decimal128": _cast_decimal,
-    "timestamp": _cast_timestamp,
-    "date32": _guarded(rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"),
-}
 
 
 def landing_columns(cols: str) -> list[LandingColumn]:

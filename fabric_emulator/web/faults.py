@@ -14,6 +14,7 @@ Kind = Literal[
     "unavailable_before",
     "unavailable_after",
     "throttled",
+    "forbidden",
     "dropped_before",
     "dropped_after",
     "delayed",
@@ -38,6 +39,7 @@ class Fault:
     ``unavailable_before``  503 ``ServerBusy``, nothing done
     ``unavailable_after``   503 ``ServerBusy``, but the request was carried out (O-08)
     ``throttled``           429 with ``Retry-After: <seconds>``, nothing done (R-04)
+    ``forbidden``           403: this login has not the right, nothing done (R-08)
     ``dropped_before``      the connection ends without an answer, nothing done
     ``dropped_after``       the connection ends without an answer, but the request was carried out (O-08)
     ``delayed``             the connection ends without an answer, the request is carried out at ``Faults.release``

@@ -123,6 +123,9 @@ def _carried_out(request: Request, answer: Answer, refuse: Callable[[ApiError, R
 
 
 def _refusal(faults: dict[str, Fault], request: Request, endpoint: _Endpoint) -> ApiError | None:
+    if "forbidden" in faults:
+        code = "InsufficientPrivileges" if endpoint.audience == FABRIC else "AuthorizationPermissionMismatch"
+        return ApiError(403, code, "The caller has not the right to do this.")
     if "throttled" in faults:
         code = "RequestBlocked" if endpoint.audience == FABRIC else "TooManyRequests"
         wait = {"Retry-After": f"{faults['throttled'].seconds:g}"}

@@ -21,7 +21,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.answers import DatabaseStatus, TableStatus, database_status, error_text, table_status
 from open_mirroring.remote.authorized_service import AuthorizedService
 from open_mirroring.remote.entra import FABRIC_AUDIENCE, EntraLogin
-from open_mirroring.remote.http_service import Answer, HttpService, described
+from open_mirroring.remote.http_service import Answer, HttpService, Request, described
 
 _DEFINITION_PART = "mirroring.json"
 _PLAIN_CODE = re.compile(r"[A-Za-z0-9_.]{1,80}")
@@ -80,7 +80,7 @@ class FabricApi:
     def get(self, workspace: str, database: str) -> MirroredDatabase | None:
         """The mirrored database of this GUID; None when there is none."""
         path = f"{_databases(workspace)}/{quote(database, safe='')}"
-        answer = self._service.send("GET", path, repeatable=True)
+        answer = self._service.send(Request("GET", path, repeatable=True))
         if answer.status == 404:
             return None
         return _database(workspace, self._document(answer, path))
@@ -93,13 +93,14 @@ class FabricApi:
         payload = base64.b64encode(json.dumps(definition).encode()).decode()
         part = {"path": _DEFINITION_PART, "payload": payload, "payloadType": "InlineBase64"}
         document = {"displayName": name, "description": description, "definition": {"parts": [part]}}
-        answer = self._service.send("POST", path, headers=_JSON, body=json.dumps(document).encode(), repeatable=False)
+        body = json.dumps(document).encode()
+        answer = self._service.send(Request("POST", path, repeatable=False, headers=_JSON, body=body))
         return _database(workspace, self._finished(answer, path))
 
     def definition(self, database: MirroredDatabase) -> dict[str, Any] | None:
         """The definition of a mirrored database; None when it has none (R-06)."""
         path = f"{_path(database)}/getDefinition"
-        document = self._finished(self._service.send("POST", path, repeatable=True), path)
+        document = self._finished(self._service.send(Request("POST", path, repeatable=True)), path)
         try:
             for part in document["definition"]["parts"]:
                 if part["path"] == _DEFINITION_PART:
@@ -116,17 +117,17 @@ class FabricApi:
         state, and starts only what is ``Initialized`` (R-07).
         """
         path = f"{_path(database)}/startMirroring"
-        self._expect(self._service.send("POST", path, repeatable=False), path)
+        self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def stop(self, database: MirroredDatabase) -> None:
         """Stop a database; what starts it again begins from scratch (F-76)."""
         path = f"{_path(database)}/stopMirroring"
-        self._expect(self._service.send("POST", path, repeatable=False), path)
+        self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def status(self, database: MirroredDatabase) -> DatabaseStatus:
         """How the database is (R-01: asked by POST)."""
         path = f"{_path(database)}/getMirroringStatus"
-        document = self._document(self._service.send("POST", path, repeatable=True), path)
+        document = self._document(self._service.send(Request("POST", path, repeatable=True)), path)
         return database_status(document)
 
     def table_statuses(self, database: MirroredDatabase) -> list[TableStatus]:
@@ -141,7 +142,7 @@ class FabricApi:
         # The token is followed, not the URI: no answer decides where our token goes.
         query: dict[str, str] = {}
         while True:
-            document = self._document(self._service.send(method, path, query=query, repeatable=True), path)
+            document = self._document(self._service.send(Request(method, path, repeatable=True, query=query)), path)
             entries = document.get(name, [])
             if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
                 raise _not_understood(path)
@@ -161,11 +162,11 @@ class FabricApi:
             seconds = _seconds(answer.headers.get("Retry-After", ""))
             self._sleep(seconds)
             waited += seconds
-            answer = self._service.send("GET", operation, repeatable=True)
+            answer = self._service.send(Request("GET", operation, repeatable=True))
             document = self._document(answer, operation)
             if document.get("status") == "Succeeded":
                 result = f"{operation}/result"
-                return self._document(self._service.send("GET", result, repeatable=True), result)
+                return self._document(self._service.send(Request("GET", result, repeatable=True)), result)
             if document.get("status") == "Failed":
                 raise _refused(answer, path, error_text(document.get("error")))
         raise TransientError(

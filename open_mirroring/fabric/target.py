@@ -58,16 +58,16 @@ class FabricTarget:
         """How the table of each folder is; one look for all of them (R-04).
 
         What gives no answer, or one with a word that nobody knows, is looked at once more; after that it is
-        ``UNKNOWN``, with what is the matter (R-02). Who is told to wait is not asked again.
-
-        Raises:
-            TerminalError: the API refuses this login or this item: waiting would change nothing.
+        ``UNKNOWN``, with what is the matter (R-02). Who is told to wait is not asked again, nor who refuses this login
+        or this item: that is ``REFUSED``, with its code.
         """
         look: _Look | None = None
         why = ""
         for _ in range(_LOOKS):
             try:
                 look = self._look()
+            except TerminalError as error:
+                return dict.fromkeys(folders, TargetStatus(TargetState.REFUSED, f"{error.code}: {error.what}"))
             except TransientError as error:
                 why = f"{error.code}: {error.what}"
                 if error.code == "SERVICE_THROTTLED":
@@ -83,6 +83,21 @@ class FabricTarget:
             folder: target_status(look.database, entry_of(folder, look.tables), trust_counters=trust_counters)
             for folder in folders
         }
+
+    def prove(self) -> None:
+        """Ask once, whatever the answer is, to see that this login may.
+
+        Raises:
+            TerminalError: the API refuses this login or this item; ``DATABASE_MISSING`` when it shows no such database.
+            TransientError: it gave no plain answer; nothing is proved.
+        """
+        if self._look() is None:
+            raise TerminalError(
+                "DATABASE_MISSING",
+                "the Fabric API shows this login no such mirrored database",
+                where=f"{self._zone.workspace}/{self._zone.item}",
+                way_out="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",
+            )
 
     def sees(self, folder: str) -> bool | None:
         """Whether the target lists the table of this folder; None when the database is in no state to tell."""

@@ -21,7 +21,8 @@ from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, name_identity, sp
 class TargetState(Enum):
     """What the target's status calls say of the table or its database (I24).
 
-    ``UNKNOWN`` means that two looks in a row gave no answer that we understand (R-02).
+    ``UNKNOWN`` means that two looks in a row gave no answer that we understand (R-02), ``REFUSED`` that the API lets
+    this login not ask (R-03, R-08), or not about this item.
     """
 
     RUNNING = "running"
@@ -33,6 +34,7 @@ class TargetState(Enum):
     FAILED = "failed"
     STOPPED = "stopped"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
 
 
 class TargetStatus(NamedTuple):

@@ -1,32 +1,21 @@
-"""A landing zone in a local folder: for trying out, for tests, and for zones that something else carries on.
-
-Linux only: the rename of the protocol must consume its source and refuse an existing target in one step, which is
-``renameat2(2)`` with ``RENAME_NOREPLACE``. Never link and unlink: a crash between the two leaves the sealed object
-behind its number; the mirror moves the number away, and the next owner publishes it a second time.
-"""
+"""A landing zone in a local folder: for trying out, for tests, and for zones that something else carries on."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.durable_files import make_folders, remove, rename_no_replace, sync_folder, write_new
 from open_mirroring.landing_zone.paths import why_unsafe
 from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
 
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_COPY_BYTES = 1 << 20
 _DELETED = "_deleted-"
 """What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""
 
@@ -63,17 +52,17 @@ class LocalStore:
         with _told(self.root, path):
             if os.path.lexists(target):
                 return None
-            _make_folders(os.path.dirname(target))
+            make_folders(os.path.dirname(target))
             partial = f"{target}.partial-{secrets.token_hex(8)}"
             try:
-                etag, size = _write(partial, content)
-                if _rename_no_replace(partial, target):
-                    _sync_folder(os.path.dirname(target))
-                    return ObjectInfo(path, size, etag)
+                written = write_new(partial, content)
+                if rename_no_replace(partial, target):
+                    sync_folder(os.path.dirname(target))
+                    return _info(path, written)
             except BaseException:
-                _remove(partial)
+                remove(partial)
                 raise
-            _remove(partial)
+            remove(partial)
             if not os.path.lexists(target):
                 raise FileNotFoundError(errno.ENOENT, "the folder went away while an object was created in it")
             return None
@@ -118,10 +107,10 @@ class LocalStore:
         if found is None or found.etag != source_etag:
             return Renamed.REFUSED
         with _told(self.root, f"{source} to {target}"):
-            if not _rename_no_replace(local_source, local_target):
+            if not rename_no_replace(local_source, local_target):
                 return Renamed.REFUSED
             for folder in {os.path.dirname(local_target), os.path.dirname(local_source)}:
-                _sync_folder(folder)
+                sync_folder(folder)
             return Renamed.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
@@ -136,7 +125,7 @@ class LocalStore:
         """Remove an object; nothing happens when it is not there."""
         local = self._local(path)
         with _told(self.root, path):
-            _remove(local)
+            remove(local)
 
     def delete_folder(self, folder: str) -> None:
         """Remove a folder with all it holds; nothing happens when it is not there.
@@ -151,9 +140,9 @@ class LocalStore:
             if os.path.lexists(local) and not os.path.isdir(local):
                 raise _unsafe(folder, "is no folder")
             gone = f"{self._real_root}/{_DELETED}{secrets.token_hex(8)}"
-            if _rename_no_replace(local, gone):
+            if rename_no_replace(local, gone):
                 for parent in (os.path.dirname(local), self._real_root):
-                    _sync_folder(parent)
+                    sync_folder(parent)
             for entry in list(os.scandir(self._real_root)):
                 if entry.name.startswith(_DELETED) and entry.is_dir(follow_symlinks=False):
                     # Somebody else may be emptying it as well: what is not there any more is no failure.
@@ -205,74 +194,9 @@ def _info(path: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(path, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}")
 
 
-def _write(local: str, content: bytes | Path) -> tuple[str, int]:
-    """Create a file that must not exist, durably; its ETag and size."""
-    descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with (
-        open(descriptor, "wb") as out,
-        open(content, "rb") if isinstance(content, Path) else BytesIO(content) as source,
-    ):
-        shutil.copyfileobj(source, out, _COPY_BYTES)
-        out.flush()
-        now = time.time_ns()
-        os.utime(out.fileno(), ns=(now, now))
-        os.fsync(out.fileno())
-        found = os.fstat(out.fileno())
-    if found.st_mtime_ns != now:
-        raise _unfit("does not keep modification times to the nanosecond", local)
-    return _info("", found).etag, found.st_size
-
-
-def _rename_no_replace(source: str, target: str) -> bool:
-    """False when the source or the target's folder is gone or the target exists."""
-    try:
-        call = _LIBC.renameat2
-    except AttributeError as error:
-        raise _unfit("offers no renameat2 (glibc 2.28 or newer)", target) from error
-    if call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in (errno.EEXIST, errno.ENOENT):
-        return False
-    if code in (errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.ENOTSUP):
-        raise _unfit(f"cannot rename without replacing ({os.strerror(code)})", target)
-    raise OSError(code, os.strerror(code), source, None, target)
-
-
-def _make_folders(folder: str) -> None:
-    """Create a folder and its parents, each durably: a file is only as durable as the entry that leads to it."""
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make_folders(parent)
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        return  # another writer was first; what is no folder fails at the next step
-    _sync_folder(parent)
-
-
-def _sync_folder(folder: str) -> None:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # deleted meanwhile with all it held
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _unless_gone(_function: object, _path: str, raised: tuple[type, BaseException, object]) -> None:
     if not isinstance(raised[1], FileNotFoundError):
         raise raised[1]
-
-
-def _remove(local: str) -> None:
-    try:
-        os.unlink(local)
-    except FileNotFoundError:
-        return
 
 
 @contextmanager
@@ -307,13 +231,4 @@ def _unsafe(path: str, reason: str) -> TerminalError:
         "PATH_UNSAFE",
         f"the path {path!r} {reason}",
         way_out="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
-    )
-
-
-def _unfit(reason: str, local: str) -> TerminalError:
-    return TerminalError(
-        "STORE_UNFIT",
-        f"the filesystem {reason}",
-        where=os.path.dirname(local),
-        way_out="put the landing zone on a local Linux filesystem with renameat2 (ext4, XFS, btrfs, tmpfs)",
     )

@@ -7,7 +7,6 @@ integration*: headers that OneLake ignores are named in ``x-ms-rejected-headers`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import BinaryIO
 from urllib.parse import quote
 
 from open_mirroring.errors import TerminalError, TransientError
@@ -15,7 +14,7 @@ from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.paths import why_unsafe
 from open_mirroring.remote.authorized_service import AuthorizedService
 from open_mirroring.remote.entra import STORAGE_AUDIENCE
-from open_mirroring.remote.http_service import Answer, HttpService, described
+from open_mirroring.remote.http_service import Answer, HttpService, Request, described
 
 _VERSION = "2020-06-12"
 """Of the REST API; with this one the conditional rename has been seen to work on OneLake (O-05)."""
@@ -37,27 +36,17 @@ class OneLakeCalls:
         self.zone_path = zone.path.strip("/")
         self._root = f"{zone.item}/{self.zone_path}"
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        *,
-        repeatable: bool = True,
-        into: BinaryIO | None = None,
-    ) -> Answer:
-        """One call; arguments and errors are those of :meth:`AuthorizedService.send`.
+    def send(self, request: Request) -> Answer:
+        """One call about an object of the zone, by its path; errors are those of :meth:`AuthorizedService.send`.
 
         Raises:
             TerminalError: besides, ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
         """
-        return self._send(method, self.address(path), query, headers, body, repeatable, into)
+        return self._send(request._replace(path=self.address(request.path)))
 
     def send_to_workspace(self, query: Mapping[str, str]) -> Answer:
         """A question to the workspace: its listing."""
-        return self._send("GET", f"/{quote(self._workspace, safe='')}", query)
+        return self._send(Request("GET", f"/{quote(self._workspace, safe='')}", repeatable=True, query=query))
 
     def directory(self, folder: str) -> str:
         """A folder of the zone as a listing names it; empty for the zone itself."""
@@ -110,27 +99,15 @@ class OneLakeCalls:
                 way_out="run `open-mirroring check`; look up the code in Azure's list of storage errors",
             )
 
-    def _send(
-        self,
-        method: str,
-        address: str,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        repeatable: bool = True,
-        into: BinaryIO | None = None,
-    ) -> Answer:
-        headers = {"x-ms-version": _VERSION, **(headers or {})}
-        answer = self._service.send(
-            method, address, query=query, headers=headers, body=body, repeatable=repeatable, into=into
-        )
+    def _send(self, request: Request) -> Answer:
+        answer = self._service.send(request.with_headers({"x-ms-version": _VERSION}))
         rejected = {name.strip().casefold() for name in answer.headers.get("x-ms-rejected-headers", "").split(",")}
-        ignored = sorted(rejected & _CONDITIONS & {name.casefold() for name in headers})
+        ignored = sorted(rejected & _CONDITIONS & {name.casefold() for name in request.headers})
         if ignored:
             raise TerminalError(
                 "STORE_UNFIT",
                 f"OneLake ignored the condition {', '.join(ignored)} of a call, on which exactly-once rests",
-                where=f"{method} {address}",
+                where=str(request),
                 way_out="publish nothing to this region; run `open-mirroring check`, and take its answer to the "
                 "service's support",
             )

@@ -23,7 +23,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_calls import OneLakeCalls, busy, error_code, etag_of, unquoted
 from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
-from open_mirroring.remote.http_service import Answer, described
+from open_mirroring.remote.http_service import Answer, Request, described
 
 _BLOCK_BYTES = 4 << 20
 _BLOCKS_AT_ONCE = 4
@@ -54,7 +54,8 @@ class OneLakeStore:
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
         """Create an object that must not exist; its ETag is the one after the flush."""
-        answer = self._calls.send("PUT", path, {"resource": "file"}, {"If-None-Match": "*"}, repeatable=False)
+        query, headers = {"resource": "file"}, {"If-None-Match": "*"}
+        answer = self._calls.send(Request("PUT", path, repeatable=False, query=query, headers=headers))
         if answer.status in (409, 412):
             if error_code(answer) in _TAKEN:
                 return None
@@ -68,7 +69,7 @@ class OneLakeStore:
 
     def read(self, path: str) -> Content | None:
         """The whole content of a small object with its ETag; None when there is none."""
-        answer = self._calls.send("GET", path)
+        answer = self._calls.send(Request("GET", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
         self._calls.expect(answer, 200, path)
@@ -84,7 +85,7 @@ class OneLakeStore:
     def _download(self, path: str, local: Path) -> bool:
         try:
             with local.open("wb") as file:
-                answer = self._calls.send("GET", path, into=file)
+                answer = self._calls.send(Request("GET", path, repeatable=True, into=file))
         except OSError as error:
             raise TransientError(
                 "DISK_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "STORE_IO",
@@ -99,7 +100,7 @@ class OneLakeStore:
 
     def stat(self, path: str) -> ObjectInfo | None:
         """A point read: the object as it is now, None when it is not there."""
-        answer = self._calls.send("HEAD", path)
+        answer = self._calls.send(Request("HEAD", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
         self._calls.expect(answer, 200, path)
@@ -114,7 +115,7 @@ class OneLakeStore:
             "x-ms-source-if-match": f'"{source_etag}"',
             "If-None-Match": "*",
         }
-        answer = self._calls.send("PUT", target, {"mode": "legacy"}, headers, repeatable=False)
+        answer = self._calls.send(Request("PUT", target, repeatable=False, query={"mode": "legacy"}, headers=headers))
         if answer.status in (404, 409, 412):
             self._calls.is_missing(answer)
             if error_code(answer).startswith(_BUSY):
@@ -167,7 +168,7 @@ class OneLakeStore:
             query["continuation"] = token
 
     def _delete(self, path: str, query: Mapping[str, str]) -> Answer:
-        answer = self._calls.send("DELETE", path, query)
+        answer = self._calls.send(Request("DELETE", path, repeatable=True, query=query))
         if not self._calls.is_missing(answer) and answer.status not in (409, 412):
             self._calls.expect(answer, 200, path)
         return answer
@@ -197,15 +198,16 @@ class OneLakeStore:
 
     def _append_block(self, path: str, position: int, block: bytes) -> None:
         query = {"action": "append", "position": str(position)}
-        answer = self._calls.send("PATCH", path, query, {"Content-Type": "application/octet-stream"}, block)
+        headers = {"Content-Type": "application/octet-stream"}
+        answer = self._calls.send(Request("PATCH", path, repeatable=True, query=query, headers=headers, body=block))
         if answer.status in (404, 409, 412):
             raise busy(path, answer)
         self._calls.expect(answer, 202, path)
 
     def _flush(self, path: str, size: int, created: str) -> ObjectInfo:
         """Make the content whole. Bound to the object just created, so that a repetition cannot change its ETag."""
-        query = {"action": "flush", "position": str(size)}
-        answer = self._calls.send("PATCH", path, query, {"If-Match": f'"{created}"'})
+        query, headers = {"action": "flush", "position": str(size)}, {"If-Match": f'"{created}"'}
+        answer = self._calls.send(Request("PATCH", path, repeatable=True, query=query, headers=headers))
         if answer.status == 412:
             # An earlier try was carried out although its answer was lost: nobody else knows this ETag.
             found = self.stat(path)

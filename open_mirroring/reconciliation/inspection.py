@@ -95,7 +95,7 @@ def inspect_mirror(
         record: keep the verdicts.
 
     Raises:
-        TerminalError: ledger and mirror file do not agree; store or status calls refuse the login.
+        TerminalError: ledger and mirror file do not agree; the store refuses the login.
         TransientError: ``TABLE_BUSY`` when a table's row kept moving while it was looked at; ledger or store do not
             answer.
     """

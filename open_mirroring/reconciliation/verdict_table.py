@@ -27,25 +27,19 @@ from open_mirroring.reconciliation.file_sequence import FileSequence, PublishedR
 from open_mirroring.reconciliation.verdicts import Backlog, Finding, Repair, Verdict
 from open_mirroring.resetting import RESET_OPEN
 
-__all__ = [
-    "Backlog",
-    "Finding",
-    "Limits",
-    "PublishedRecord",
-    "Repair",
-    "TableFacts",
-    "TargetState",
-    "TargetStatus",
-    "Verdict",
-    "reconcile",
-]
-
 PURGED_AFTER = timedelta(days=7)
 """The service keeps a processed file for seven days (F-36)."""
 
 _SHOWN_NAMES = 5
 _SHOWN_WORDS = 400
 """Characters of the target's own words: its error may tell until when it is throttled."""
+_HELD = {
+    TargetState.PAUSED: (v.PAUSED, "is paused"),
+    TargetState.THROTTLED: (v.THROTTLED, "is throttled"),
+    TargetState.NOT_READY: (v.NOT_READY, "is not ready"),
+    TargetState.UNKNOWN: (v.STATUS_UNKNOWN, "gives no status that is understood"),
+    TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to tell its status"),
+}
 
 
 class Limits(NamedTuple):
@@ -106,9 +100,9 @@ def reconcile(facts: TableFacts) -> Finding:
 
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
     FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING,
-    MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, BACKLOG,
-    RESET_OPEN, LOAD_PENDING. The evidence names the others under ``also``. Numbers of an open intent are left to the
-    publisher, who knows what it sealed.
+    MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN,
+    STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING. The evidence names the others under ``also``. Numbers of an open
+    intent are left to the publisher, who knows what it sealed.
 
     A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
@@ -176,9 +170,8 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     if facts.target is None:
         return
     if facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
-        yield _stop(
-            v.TABLE_FAILED, f"the target says {facts.target.state.value}: {shown(facts.target.detail, _SHOWN_WORDS)}"
-        )
+        said = shown(facts.target.detail, _SHOWN_WORDS)
+        yield _stop(v.TABLE_FAILED, f"the target says {facts.target.state.value}: {said}")
     counted = facts.target.counted_rows
     if counted is not None and counted < facts.counted_before:
         yield _stop(
@@ -249,19 +242,9 @@ def _changed(facts: TableFacts, item: ListedItem) -> bool:
 
 
 def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
-    if facts.target:
-        detail = shown(facts.target.detail, _SHOWN_WORDS)
-        match facts.target.state:
-            case TargetState.PAUSED:
-                yield _hold(v.PAUSED, f"the target is paused: {detail}")
-            case TargetState.THROTTLED:
-                yield _hold(v.THROTTLED, f"the target is throttled: {detail}")
-            case TargetState.NOT_READY:
-                yield _hold(v.NOT_READY, f"the target is not ready: {detail}")
-            case TargetState.UNKNOWN:
-                yield _hold(v.STATUS_UNKNOWN, f"the target's status is unknown: {detail}")
-            case TargetState.RUNNING | TargetState.NOT_STARTED | TargetState.FAILED | TargetState.STOPPED:
-                pass
+    if facts.target and facts.target.state in _HELD:
+        code, what = _HELD[facts.target.state]
+        yield _hold(code, f"the target {what}: {shown(facts.target.detail, _SHOWN_WORDS)}")
     age = facts.now - backlog.oldest if backlog.oldest else timedelta(0)
     over = []
     if facts.limits.max_files is not None and backlog.files > facts.limits.max_files:

@@ -38,12 +38,14 @@ FOREIGN_WRITER = "FOREIGN_WRITER"
 PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
 NOT_READY = "NOT_READY"
 """The target's database is initializing or starting."""
+STATUS_REFUSED = "STATUS_REFUSED"
+"""The login may not ask the target how it is: nothing would tell of a failed or stopped one (R-03, R-08)."""
 BACKLOG = "BACKLOG"
 """More waits for the target than the limits allow (I18)."""
 LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
 
-HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, BACKLOG, RESET_OPEN, LOAD_PENDING})
+HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING})
 """The codes that hold a table; every other one but OK stops it."""
 
 FOOTER_MISMATCH = "FOOTER_MISMATCH"
@@ -109,6 +111,9 @@ WAYS_OUT = {
     THROTTLED: "wait until the time that the target names; changes are logged meanwhile",
     NOT_READY: "wait until the database runs; changes are logged meanwhile",
     STATUS_UNKNOWN: "look whether the target's status call works; the next run asks again",
+    STATUS_REFUSED: "let the connection's identity ask: give it Contributor in the workspace, or read and write on the "
+    "item; the tenant must let service principals use Fabric APIs; `open-mirroring check` tries it; or publish without "
+    "asking: `gate.status: none`",
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
     "where it stopped; changes are logged meanwhile",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import BinaryIO
-
 from open_mirroring.errors import TerminalError
 from open_mirroring.remote.entra import EntraLogin, TokenSource
-from open_mirroring.remote.http_service import Answer, HttpService, Said, described
+from open_mirroring.remote.http_service import Answer, HttpService, Request, Said, described
 
 
 class AuthorizedService:
@@ -25,18 +22,8 @@ class AuthorizedService:
         self._service, self._login = service, login
         self._tokens = TokenSource(login, audience)
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        repeatable: bool,
-        into: BinaryIO | None = None,
-    ) -> Answer:
-        """The service's answer; arguments and errors are those of :meth:`HttpService.send`.
+    def send(self, request: Request) -> Answer:
+        """The service's answer; errors are those of :meth:`HttpService.send`.
 
         Raises:
             TerminalError: besides, ``SERVICE_DENIED`` without the right to do it, ``TOKEN_REFUSED``.
@@ -45,30 +32,23 @@ class AuthorizedService:
         """
         token = self._tokens.token()
         for last in (False, True):
-            answer = self._service.send(
-                method,
-                path,
-                query=query,
-                headers={**(headers or {}), "Authorization": f"Bearer {token}"},
-                body=body,
-                repeatable=repeatable,
-                into=into,
-            )
+            signed = request.with_headers({"Authorization": f"Bearer {token}"})
+            answer = self._service.send(signed)
             if answer.status == 401 and not last:
                 token = self._tokens.renewed(token)
-                if not repeatable:
-                    raise self._service.unknown(method, path, Said(described(answer)))
+                if not request.repeatable:
+                    raise self._service.unknown(request, Said(described(answer)))
             elif answer.status in (401, 403):
-                raise self._denied(method, path, answer)
+                raise self._denied(request, answer)
             else:
                 return answer
         raise AssertionError("the second call returns or raises")
 
-    def _denied(self, method: str, path: str, answer: Answer) -> TerminalError:
+    def _denied(self, request: Request, answer: Answer) -> TerminalError:
         return TerminalError(
             "SERVICE_DENIED",
             f"{self._service.name} refuses this login: {described(answer)}",
-            where=f"connection {self._login.connection}: {method} {path}",
+            where=f"connection {self._login.connection}: {request}",
             way_out="give the identity Contributor in the workspace, or read and write on the item; the tenant must "
             "let service principals use Fabric APIs, and OneLake be reached from outside Fabric",
         )

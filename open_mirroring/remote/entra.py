@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.remote.http_service import Answer, HttpService
+from open_mirroring.remote.http_service import Answer, HttpService, Request
 
 STORAGE_AUDIENCE = "https://storage.azure.com/.default"
 FABRIC_AUDIENCE = "https://api.fabric.microsoft.com/.default"
@@ -109,14 +109,15 @@ class TokenSource:
             "scope": self._audience,
         }
         service = HttpService(self._login.authority, "Entra ID", timeout_seconds=30)
+        request = Request(
+            "POST",
+            f"/{quote(self._login.tenant_id, safe='')}/oauth2/v2.0/token",
+            repeatable=True,
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+            body=urlencode(form).encode(),
+        )
         try:
-            answer = service.send(
-                "POST",
-                f"/{quote(self._login.tenant_id, safe='')}/oauth2/v2.0/token",
-                headers={"Content-Type": "application/x-www-form-urlencoded"},
-                body=urlencode(form).encode(),
-                repeatable=True,
-            )
+            answer = service.send(request)
         except TransientError as error:
             raise self._unavailable(error.what) from None
         document = _object(answer)

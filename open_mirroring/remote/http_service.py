@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -36,6 +37,38 @@ _CONNECT_SECONDS = 10.0
 _CONNECTIONS = 64
 _COPY_BYTES = 1 << 20
 _PASSING = {408, 429, 500, 502, 503, 504}
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Request(NamedTuple):
+    """One call of a service; its text shows no query, header or content.
+
+    Args:
+        method: of HTTP.
+        path: encoded, from ``/`` on.
+        repeatable: whether sending it again, or twice, changes nothing.
+        query: not encoded.
+        headers: besides the usual ones.
+        body: the content.
+        into: a file of which the content becomes that of the answer, when the status is 200 or 206.
+    """
+
+    method: str
+    path: str
+    repeatable: bool
+    query: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = _NOTHING
+    body: bytes = b""
+    into: BinaryIO | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def with_headers(self, headers: Mapping[str, str]) -> Request:
+        """The same call with more headers."""
+        return self._replace(headers={**self.headers, **headers})
 
 
 class Answer(NamedTuple):
@@ -129,87 +162,66 @@ class HttpService:
         else:
             self._pool = urllib3.PoolManager(**options)
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        repeatable: bool,
-        into: BinaryIO | None = None,
-    ) -> Answer:
+    def send(self, request: Request) -> Answer:
         """The service's answer, whatever its status says, except those below.
-
-        Args:
-            method: of HTTP.
-            path: encoded, from ``/`` on.
-            query: not encoded.
-            headers: besides the usual ones.
-            body: the content.
-            repeatable: whether sending it again, or twice, changes nothing.
-            into: a file of which the content becomes that of the answer, when the status is 200 or 206.
 
         Raises:
             TransientError: ``SERVICE_UNREACHABLE``: no answer, or one that says that it may be another next time, also
                 after repetitions if those were allowed; ``SERVICE_THROTTLED`` when it asks us to wait.
             TerminalError: ``SERVICE_REFUSED`` for a redirect.
         """
-        url = f"{self._endpoint}{path}" + (f"?{urlencode(query)}" if query else "")
         said = Said("no answer")
         for attempt in range(1, _TRIES + 1):
             if too_long := self.budget.await_turn():
-                raise self.unknown(method, path, Said("it asked earlier", too_long))
-            outcome = self._once(method, url, headers or {}, body, into)
+                raise self.unknown(request, Said("it asked earlier", too_long))
+            outcome = self._once(request)
             if isinstance(outcome, Answer) and outcome.status not in _PASSING:
                 self.budget.succeed()
                 if 300 <= outcome.status < 400 and outcome.status != 304:
-                    raise self._redirected(method, path, outcome.status)
+                    raise self._redirected(request, outcome.status)
                 return outcome
             said = self._said(outcome)
             if said.wait is not None:
                 self.budget.hold(said.wait)
-            if not repeatable or attempt == _TRIES or not self.budget.take():
+            if not request.repeatable or attempt == _TRIES or not self.budget.take():
                 break
             if said.wait is None:
                 self.budget.back_off(attempt)
-        raise self.unknown(method, path, said)
+        raise self.unknown(request, said)
 
-    def unknown(self, method: str, path: str, said: Said) -> TransientError:
+    def unknown(self, request: Request, said: Said) -> TransientError:
         """The error for a call whose outcome nobody told."""
         if said.wait is not None:
             return TransientError(
                 "SERVICE_THROTTLED",
                 f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
-                where=f"{method} {path}",
+                where=str(request),
                 way_out="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
             )
         return TransientError(
             "SERVICE_UNREACHABLE",
             f"{self.name} gave no usable answer: {said.text}",
-            where=f"{method} {path}",
+            where=str(request),
             way_out="the next run goes on; if it stays so, look at the network between and at the service's health",
         )
 
-    def _once(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, into: BinaryIO | None
-    ) -> Answer | Said:
+    def _once(self, request: Request) -> Answer | Said:
+        url = f"{self._endpoint}{request.path}" + (f"?{urlencode(request.query)}" if request.query else "")
         usual = {"User-Agent": "open-mirroring", "Accept-Encoding": "identity"}
-        if method in ("PUT", "PATCH", "POST"):
-            usual["Content-Length"] = str(len(body))  # also when it is 0 (O-09)
+        if request.method in ("PUT", "PATCH", "POST"):
+            usual["Content-Length"] = str(len(request.body))  # also when it is 0 (O-09)
         try:
             response = self._pool.request(
-                method,
+                request.method,
                 url,
-                headers={**usual, **headers},
-                body=body or None,
+                headers={**usual, **request.headers},
+                body=request.body or None,
                 redirect=False,
-                preload_content=into is None,
+                preload_content=request.into is None,
             )
-            if into is None:
+            if request.into is None:
                 return Answer(response.status, response.headers, response.data)
-            return _received(response, into)
+            return _received(response, request.into)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             # Its text holds the address with its query, or a header: only the kind of failure is told.
             return Said(type(error).__name__)
@@ -222,11 +234,11 @@ class HttpService:
             wait = 1.0
         return Said(described(outcome), wait)
 
-    def _redirected(self, method: str, path: str, status: int) -> TerminalError:
+    def _redirected(self, request: Request, status: int) -> TerminalError:
         return TerminalError(
             "SERVICE_REFUSED",
             f"{self.name} redirects (status {status}), which is not followed",
-            where=f"{method} {path}",
+            where=str(request),
             way_out="name the service's own address in the connection",
         )
 

@@ -6,19 +6,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, AsyncCallback, CronDataIntervalTimetable, DeadlineAlert, DeadlineReference, TriggerRule
+from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves out what is for deadlines
+    DAG,
+    AsyncCallback,
+    CronDataIntervalTimetable,
+    DeadlineAlert,
+    DeadlineReference,
+    TriggerRule,
+)
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
+from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
-from open_mirroring_airflow.operators import (
-    ExtractOperator,
-    OpenMirroringSparkOperator,
-    PublishingOperator,
-    ReloadOperator,
-    ReplayOperator,
-)
+from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator, ReloadOperator, ReplayOperator
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
     REASON,

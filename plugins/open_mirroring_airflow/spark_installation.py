@@ -61,7 +61,7 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
         )
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment["PYTHONPATH"] = _joined(str(_jobs_folder().parent), environment.get("PYTHONPATH", ""))
-    return environment | connections
+    return {**environment, **connections}
 
 
 def _jobs_folder() -> Path:

@@ -30,7 +30,7 @@ class GateTrigger(BaseTrigger):
     """
 
     def __init__(self, mirror_file: str, tables: list[str], until: str, poll_interval: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.mirror_file = mirror_file
         self.tables = tables
         self.until = until

@@ -18,7 +18,7 @@ from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
-from open_mirroring_airflow.operators import stopped_text
+from open_mirroring_airflow.job_operator import stopped_text
 
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 

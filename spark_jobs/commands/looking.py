@@ -22,7 +22,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.verdicts import Finding
-from open_mirroring.status import mirror_status
+from open_mirroring.status_gathering import mirror_status
 from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
 from spark_jobs.exit_codes import Exit, UsageError

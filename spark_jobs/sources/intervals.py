@@ -118,7 +118,7 @@ def _folder(place: Place) -> Path:
 
 def _window(name: str) -> datetime | None:
     match = _WINDOW.fullmatch(name)
-    return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[misc]
+    return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
 
 
 def _time_of_file(path: Path, name: str) -> datetime | None:

@@ -68,10 +68,10 @@ def dialect_of(connection: Connection) -> Dialect:
     Raises:
         TerminalError: ``CONNECTION_INVALID`` for any other type.
     """
-    found = {"postgres": PostgreSql(), "mssql": SqlServer()}.get(connection.conn_type)
-    if found is None:
+    dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
+    if connection.conn_type not in dialects:
         raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
-    return found
+    return dialects[connection.conn_type]
 
 
 def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
@@ -178,8 +178,7 @@ class SqlServer:
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The very text that the stream's events carry."""
-        kind = column["data_type"]
-        text = kind
+        text = kind = str(column["data_type"])
         if kind in ("decimal", "numeric"):
             text = f"{kind}({column['digits']},{column['scale']})"
         elif kind in ("datetime2", "datetimeoffset", "time"):

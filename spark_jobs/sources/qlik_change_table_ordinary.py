@@ -151,7 +151,8 @@ class _Look:
                 return not keys & mask.get(reading, frozenset())
             return not any(keys & places for places in mask.values())
 
-        return np.array([stays(one) for one in told])[of_row]
+        kept: Booleans = np.array([stays(one) for one in told])[of_row]
+        return kept
 
     def _readings(self, text: str) -> Readings | Refusal:
         try:

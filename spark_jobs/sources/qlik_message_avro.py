@@ -69,7 +69,7 @@ class DataSchema:
     def __init__(self, text: str) -> None:
         try:
             schema = json.loads(text)
-            self._schema = fastavro.parse_schema(_without_logical_types(schema))
+            self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])

@@ -92,8 +92,11 @@ def worth_blocks(source: Place, bound: BoundRange) -> bool:
 
 def read_blocks(source: Place, bound: BoundRange) -> Iterator[Block]:
     """The messages of :func:`read_range` in blocks; of a source of messages, not of change tables."""
-    is_lines = isinstance(source, SourcePlace) and source.transport == "files" and source.layout == "bare"
-    if is_lines and not json_lines.is_gzip(bound.name):
+    if (
+        isinstance(source, SourcePlace)
+        and (source.transport, source.layout) == ("files", "bare")
+        and not json_lines.is_gzip(bound.name)
+    ):
         read_to = bound.start
         for block in line_blocks.read_blocks(source.folder, *bound):
             yield block

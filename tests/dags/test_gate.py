@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
+from fabric_emulator.web.faults import Fault
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
@@ -95,6 +96,9 @@ def test_the_target_is_asked_with_the_schedulers_own_connection(
         server.service.pause()
         event = gate_event(mirror, mirror.ledger_url(), tables, address)
         assert not is_settled(event) and event["held"][ORDERS].startswith("PAUSED")
+        server.faults.add(Fault("forbidden", "status"))
+        event = gate_event(mirror, mirror.ledger_url(), tables, address)
+        assert not is_settled(event) and event["held"][ORDERS].startswith("STATUS_REFUSED")
         server.service.stop()
         event = gate_event(mirror, mirror.ledger_url(), tables, address)
         assert is_settled(event) and event["stopped"][ORDERS].startswith("TABLE_FAILED")

@@ -19,7 +19,8 @@ from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger, tables
 from open_mirroring_airflow import spark_installation
-from open_mirroring_airflow.operators import ExtractOperator, OpenMirroringSparkOperator, PublishingOperator
+from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
+from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator
 
 pytestmark = pytest.mark.airflow
 

@@ -176,6 +176,23 @@ def test_check_tells_a_database_that_is_not_there(
     assert "ZONE_MISSING" in told and "open-mirroring create" in told
 
 
+@pytest.mark.parametrize("verb", ["status", "rename"])
+def test_check_tells_a_login_that_may_not_do_what_runs_do_r_08(
+    server: EmulatorServer, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-03, R-08: to ask is a right of its own, and who may not is held in every run."""
+    file = mirror_file(tmp_path)
+    assert run("create", file) == Exit.DONE
+    server.faults.add(Fault("forbidden", verb, times=None))
+    assert run("check", file) == Exit.USAGE
+    ran = capsys.readouterr()
+    setting = "gate.status" if verb == "status" else "landing_zone"
+    assert f"SERVICE_DENIED: {setting}: " in ran.out and "Contributor" in ran.out
+    assert "1 problem found" in ran.err
+    file.write_text(file.read_text() + "gate: {status: none}\n")
+    assert run("check", file) == (Exit.DONE if verb == "status" else Exit.USAGE), "nothing asks then"
+
+
 @pytest.mark.parametrize("kind", ["missing", "broken"])
 def test_check_tells_a_connection_that_cannot_be_used(
     server: EmulatorServer,

@@ -112,6 +112,17 @@ def test_a_condition_may_be_taken_no_notice_of(client: Client) -> None:
     assert client.read("t/b").body == b"a"
 
 
+def test_a_login_may_lack_a_right(client: Client) -> None:
+    """R-08: to ask for the status is another right than to write, and each is refused with its service's own code."""
+    for verb in ("status", "rename"):
+        client.server.faults.add(Fault("forbidden", verb))
+    asked = client.fabric("POST", f"{client.server.database_id}/getMirroringStatus")
+    assert (asked.status, asked.json()["errorCode"]) == (403, "InsufficientPrivileges")
+    renamed = client.rename("t/_a", "t/b", If_None_Match="*")
+    assert (renamed.status, renamed.code) == (403, "AuthorizationPermissionMismatch")
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 201
+
+
 def test_a_token_may_end_in_the_middle(client: Client) -> None:
     """O-02: the same token is good again at the next call."""
     client.server.faults.add(Fault("token_expired", "append"))

@@ -12,7 +12,7 @@ import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.errors import TransientError
-from open_mirroring.remote.http_service import HttpService, RetryBudget
+from open_mirroring.remote.http_service import HttpService, Request, RetryBudget
 from tests.onelake import emulator
 
 
@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]
 
 
 def health(service: HttpService) -> int:
-    return service.send("GET", "/_emulator/health", repeatable=False).status
+    return service.send(Request("GET", "/_emulator/health", repeatable=False)).status
 
 
 def test_the_system_s_authorities_are_read_once(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch) -> None:

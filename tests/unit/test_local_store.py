@@ -1,4 +1,7 @@
-"""The local store keeps what the publish protocol rests on: create-only, complete, renamed once, never overwritten."""
+"""The local store keeps what the publish protocol rests on: durable, complete, inside its root, never overwritten.
+
+What it promises like any other store is proved in ``test_landing_zone_stores.py``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone import local_store
+from open_mirroring.landing_zone import durable_files, local_store
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, Renamed
 
@@ -49,17 +52,6 @@ def test_create_makes_folders_and_a_complete_object_once(store: LocalStore, tmp_
         assert fetched is not None and fetched.read_bytes() == local.read_bytes()
 
 
-def test_what_is_not_there_is_none(store: LocalStore) -> None:
-    assert store.read("no/thing") is None
-    with store.fetch("no/thing") as fetched:
-        assert fetched is None
-    assert store.stat("no/thing") is None
-    assert list(store.list("no")) == []
-    store.delete("no/thing")
-    created(store, "folder/object")
-    assert store.stat("folder") is None
-
-
 def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
     """Even with the same bytes, at once, where the filesystem gives the same inode and coarse time again (O-05)."""
     etags = []
@@ -67,14 +59,6 @@ def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
         etags.append(created(store, "t/x").etag)
         store.delete("t/x")
     assert len(set(etags)) == 100
-
-
-def test_rename_consumes_its_source_and_keeps_the_etag(store: LocalStore) -> None:
-    staged = created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
-    assert store.stat(STAGED) is None
-    assert store.stat(FINAL) == ObjectInfo(FINAL, staged.size, staged.etag)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
 
 
 def test_rename_never_overwrites(store: LocalStore) -> None:
@@ -87,45 +71,11 @@ def test_rename_never_overwrites(store: LocalStore) -> None:
     assert store.rename(STAGED, "dangling", source_etag=staged.etag) is Renamed.REFUSED
 
 
-def test_rename_is_bound_to_the_sealed_object(store: LocalStore) -> None:
-    """A revived or replaced source is another object, although its name and bytes are the same."""
-    sealed = created(store, STAGED)
-    store.delete(STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
-    created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
-    assert store.stat(FINAL) is None
-
-
 def test_rename_into_a_deleted_folder_is_refused(store: LocalStore) -> None:
     """Staging dies with its folder (I12); a source elsewhere must not bring the folder back."""
     staged = created(store, "elsewhere/x")
     assert store.rename("elsewhere/x", "gone/1.parquet", source_etag=staged.etag) is Renamed.REFUSED
     assert not (store.root / "gone").exists()
-
-
-def test_of_racing_renames_exactly_one_is_done(store: LocalStore) -> None:
-    """One source, many late requests for it; and many sources for one number: one winner each (I8, I20)."""
-    writers = 8
-    for turn in range(25):
-        target = f"t/{turn + 1:020d}.parquet"
-        shared = created(store, f"t/_stage-1/{turn}.shared")
-        own = [created(store, f"t/_stage-1/{turn}.own-{n}", b"%d" % n) for n in range(writers)]
-        requests = [*own, *[shared] * writers]
-        barrier = threading.Barrier(len(requests))
-
-        def send(source: ObjectInfo, barrier: threading.Barrier = barrier, target: str = target) -> Renamed:
-            barrier.wait()
-            return store.rename(source.path, target, source_etag=source.etag)
-
-        with ThreadPoolExecutor(len(requests)) as pool:
-            answers = list(pool.map(send, requests))
-        assert answers.count(Renamed.DONE) == 1
-        winner = requests[answers.index(Renamed.DONE)]
-        published = store.stat(target)
-        assert published is not None and published.etag == winner.etag
-        left = {info.path for info in store.list("t/_stage-1") if info.path.startswith(f"t/_stage-1/{turn}.")}
-        assert left == {info.path for info in requests} - {winner.path}
 
 
 def test_of_racing_creates_exactly_one_is_done(store: LocalStore) -> None:
@@ -152,13 +102,13 @@ def test_a_crash_while_writing_leaves_nothing_under_the_name(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_store.shutil, "copyfileobj", full)
+        patched.setattr(durable_files.shutil, "copyfileobj", full)
         with pytest.raises(TransientError, match=r"DISK_FULL: .*Way out: free space"):
             store.create("t/_incarnation.json", b"{}")
     assert list(store.list("t")) == []
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_store, "_rename_no_replace", lambda *_: os._exit(0))
+        patched.setattr(local_store, "rename_no_replace", lambda *_: os._exit(0))
         child = os.fork()
         if child == 0:
             store.create("t/_incarnation.json", b"{}")
@@ -178,7 +128,7 @@ def test_everything_is_on_disk_before_a_verb_returns(store: LocalStore, monkeypa
         synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), store.root))
         real(descriptor)
 
-    monkeypatch.setattr(local_store.os, "fsync", recording)
+    monkeypatch.setattr(os, "fsync", recording)
     staged = created(store, "t/_stage-1/1.a")
     assert synced[:2] == [".", "t"]
     assert synced[2].startswith("t/_stage-1/1.a.partial-")
@@ -209,7 +159,7 @@ def test_list_is_recursive_and_survives_what_vanishes(store: LocalStore, monkeyp
         return entries
 
     created(store, "v/1")
-    monkeypatch.setattr(local_store.os, "scandir", vanishing)
+    monkeypatch.setattr(os, "scandir", vanishing)
     assert list(store.list("v")) == []
 
 
@@ -259,18 +209,18 @@ def test_a_filesystem_without_the_rename_is_refused(store: LocalStore, monkeypat
 
     class Libc:
         def renameat2(self, *_: object) -> int:
-            local_store.ctypes.set_errno(errno.EINVAL)
+            durable_files.ctypes.set_errno(errno.EINVAL)
             return -1
 
     for libc in (Libc(), object()):
-        monkeypatch.setattr(local_store, "_LIBC", libc)
+        monkeypatch.setattr(durable_files, "_LIBC", libc)
         with pytest.raises(TerminalError, match=r"STORE_UNFIT: .*local Linux filesystem with renameat2"):
             store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert (store.stat(STAGED), store.stat(FINAL)) == (staged, None)
 
 
 def test_coarse_times_are_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store.os, "utime", lambda *_, **__: None)
+    monkeypatch.setattr(os, "utime", lambda *_, **__: None)
     with pytest.raises(TerminalError, match="STORE_UNFIT: the filesystem does not keep modification times"):
         store.create("t/x", b"")
     assert list(store.list("t")) == []
@@ -294,7 +244,7 @@ def test_errors_of_the_system_speak(
     def failing(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(local_store, "_rename_no_replace", failing)
+    monkeypatch.setattr(local_store, "rename_no_replace", failing)
     with pytest.raises(kind) as caught:
         store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert caught.value.code == code
@@ -311,7 +261,7 @@ def test_a_file_in_the_way_of_a_folder_is_told(store: LocalStore) -> None:
 def test_a_folder_that_goes_away_during_create_is_no_taken_name(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_store, "_rename_no_replace", lambda *_: False)
+    monkeypatch.setattr(local_store, "rename_no_replace", lambda *_: False)
     with pytest.raises(TransientError, match="STORE_IO: the folder went away"):
         store.create("t/x", b"")
 
@@ -347,7 +297,7 @@ def test_a_folder_in_use_is_a_transient_error(store: LocalStore, monkeypatch: py
     def busy(source: str, target: str) -> bool:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
 
-    monkeypatch.setattr(local_store, "_rename_no_replace", busy)
+    monkeypatch.setattr(local_store, "rename_no_replace", busy)
     with pytest.raises(TransientError, match="FOLDER_IN_USE"):
         store.delete_folder("dbo.schema/orders")
     assert store.stat(STAGED) is not None

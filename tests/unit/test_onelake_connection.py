@@ -19,7 +19,7 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.remote import entra
 from open_mirroring.remote.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, EntraLogin, TokenSource
-from open_mirroring.remote.http_service import HttpService
+from open_mirroring.remote.http_service import HttpService, Request
 from tests.onelake import CLIENTS, SECRET, emulator, login_of, zone_of
 
 pytestmark = pytest.mark.usefixtures("without_back_off")
@@ -130,9 +130,9 @@ def test_a_service_is_trusted_by_the_authority_that_the_installation_names(
     """I30: a certificate that nobody vouches for ends the call before anything is sent."""
     with EmulatorServer(tmp_path / "zone", tmp_path / "tables", tls=True) as server:
         with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
-            HttpService(server.url, "emulator", 5).send("GET", "/_emulator/health", repeatable=False)
+            HttpService(server.url, "emulator", 5).send(Request("GET", "/_emulator/health", repeatable=False))
         monkeypatch.setenv("OPEN_MIRRORING_CA_FILE", str(server.certificate))
-        answer = HttpService(server.url, "emulator", 5).send("GET", "/_emulator/health", repeatable=False)
+        answer = HttpService(server.url, "emulator", 5).send(Request("GET", "/_emulator/health", repeatable=False))
     assert answer.status == 200
 
 

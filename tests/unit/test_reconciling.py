@@ -11,21 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.listing import ListedItem, Stage, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.publishing import Intent, StagedFile, TableRow, Work
 from open_mirroring.reconciliation.gating import gate
-from open_mirroring.reconciliation.verdict_table import (
-    Finding,
-    Limits,
-    TableFacts,
-    TargetState,
-    TargetStatus,
-    Verdict,
-    reconcile,
-)
-from open_mirroring.reconciliation.verdicts import WAYS_OUT, Backlog, Repair
+from open_mirroring.reconciliation.verdict_table import Limits, TableFacts, reconcile
+from open_mirroring.reconciliation.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 YOUNG, OLD = NOW - timedelta(days=1), NOW - timedelta(days=8)
@@ -158,7 +151,8 @@ def test_every_combination_of_three_numbers_is_decided_as_the_rules_say() -> Non
 def test_every_combination_with_what_the_target_says_has_one_verdict() -> None:
     """Exhaustive: state × counter × place of the middle number; STOP before HOLD before PASS, and never an error."""
     stops = {TargetState.FAILED, TargetState.STOPPED}
-    holds = {TargetState.PAUSED, TargetState.THROTTLED, TargetState.NOT_READY, TargetState.UNKNOWN}
+    passing = {TargetState.RUNNING, TargetState.NOT_STARTED}
+    holds = set(TargetState) - stops - passing
     for state, counted, trusted, place in product(TargetState, (None, 0, 10, 20, 30), (True, False), (F, P, NOWHERE)):
         items = [item(1, P), *([] if place is NOWHERE else [item(2, place)]), item(3, F)]
         status = TargetStatus(state, "said", counted if trusted else None, counted)
@@ -357,6 +351,7 @@ def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
         (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
         (TargetState.NOT_READY, Verdict.HOLD, "NOT_READY"),
         (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
+        (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"),
         (TargetState.FAILED, Verdict.STOP, "TABLE_FAILED"),
         (TargetState.STOPPED, Verdict.STOP, "TABLE_FAILED"),
     ],

@@ -18,7 +18,8 @@ from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, move_hori
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.reconciliation.verdicts import Backlog, Finding, Verdict
-from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus, mirror_status
+from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
+from open_mirroring.status_gathering import mirror_status
 from spark_jobs.reporting import age, columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 

@@ -265,19 +265,31 @@ def test_an_unknown_word_is_asked_about_once_more_r_02(
     assert {status.state for status in found.values()} == {state}
 
 
-def test_who_may_not_ask_is_told_and_nothing_is_guessed(
-    tmp_path: Path, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["forbidden", "token_expired"])
+def test_a_login_that_may_not_ask_holds_and_is_told_the_way_out_r_03_r_08(
+    kind: Kind, made: HandPublished, server: EmulatorServer
 ) -> None:
-    """R-03: a login without the right is no passing trouble, so no run stays green over it."""
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-    made = HandPublished(tmp_path / "shop", server)
-    monkeypatch.setattr(FabricApi, "status", _refused)
-    with pytest.raises(TerminalError, match="SERVICE_DENIED"):
-        made.look()
+    """R-03, R-08, 6.2 row 17: nothing is guessed of the target, no other part of the run fails over it."""
+    made.publish(orders=[1])
+    server.faults.add(Fault(kind, "status", times=None))
+    server.faults.reset_calls()
+    verdict = made.publish(orders=[2])
+    assert set(verdict.held) == {ORDERS, CUSTOMERS} and made.numbers() == [1]
+    assert verdict.held[ORDERS].startswith("STATUS_REFUSED") and "SERVICE_DENIED" in verdict.held[ORDERS]
+    assert server.faults.calls()["status"] == {"forbidden": 1, "token_expired": 2}[kind], "it is not asked for ever"
+    finding = made.look()[ORDERS]
+    assert "status 40" in str(finding.evidence["target"]) and "Contributor" in finding.way_out
+    server.faults.clear()
+    assert made.publish().passing == (CUSTOMERS, ORDERS)
+    assert made.numbers() == [1, 2]
 
 
-def _refused(*_: object) -> DatabaseStatus:
-    raise TerminalError("SERVICE_DENIED", "no", way_out="ask for it")
+def test_a_name_that_may_not_be_looked_up_holds_too_r_08(server: EmulatorServer) -> None:
+    zone = replace(zone_of(server), workspace="emulator", item="mirror.MirroredDatabase")
+    server.faults.add(Fault("forbidden", "database"))
+    target = FabricTarget(zone)
+    assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.REFUSED}
+    assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.RUNNING}
 
 
 def test_a_database_is_found_by_its_name_once(server: EmulatorServer) -> None:

@@ -213,8 +213,8 @@ def test_what_the_store_leaves_of_a_crash_begins_with_the_number(
     """Otherwise sweeping would never find it."""
     store = LocalStore(tmp_path)
     path = f"{STAGING}/{1:020d}.a.00000000.0000"
-    monkeypatch.setattr("open_mirroring.landing_zone.local_store._rename_no_replace", _die)
-    monkeypatch.setattr("open_mirroring.landing_zone.local_store._remove", lambda local: None)
+    monkeypatch.setattr("open_mirroring.landing_zone.local_store.rename_no_replace", _die)
+    monkeypatch.setattr("open_mirroring.landing_zone.local_store.remove", lambda local: None)
     with pytest.raises(KeyboardInterrupt):
         store.create(path, b"x")
     monkeypatch.undo()

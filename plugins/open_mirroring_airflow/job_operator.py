@@ -1,0 +1,153 @@
+"""Running a job of ours by ``spark-submit``, and what its exit code and its report mean to Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Context
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring_airflow.connections import job_connections, missing
+from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
+from open_mirroring_airflow.submit_hook import JobSubmitHook
+
+_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD = 1, 2, 3, 4, 5
+_ERRORS: dict[int, type[TerminalError | TransientError]] = {
+    _TERMINAL: TerminalError,
+    _USAGE: TerminalError,
+    _TRANSIENT: TransientError,
+}
+
+
+class OpenMirroringSparkOperator(SparkSubmitOperator):
+    """Run one of our jobs for a mirror; returns the job's own short report.
+
+    The mirror file is read where the task runs, so it has to be there under the same path. Connections that it names
+    go into the submitting process's environment alone: onto no command line, into no file, into no rendered field.
+    Every job is idempotent: a retry submits it again.
+
+    Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold.
+
+    Args:
+        mirror: name of the mirror; the application is called ``<mirror> <job>``.
+        mirror_file: path of its file.
+        job: name of the job, that of its module.
+        kwargs: those of any operator.
+
+    Raises:
+        TerminalError: ``SPARK_CONNECTION_MISSING`` (the provider would go on with YARN), ``SPARK_MISSING``,
+            ``CONNECTION_MISSING``, ``TABLES_STOPPED``, ``JOB_USAGE``, or the job's own code.
+        TransientError: the job's own code, or ``JOB_DIED``.
+        AirflowSkipException: the job is on hold.
+    """
+
+    template_fields: Sequence[str] = ("name", "mirror_file")
+
+    def __init__(self, *, mirror: str, mirror_file: str, job: str, **kwargs: Any) -> None:
+        super().__init__(name=f"{mirror} {job}", **kwargs)
+        self.mirror = mirror
+        self.mirror_file = mirror_file
+        self.job = job
+
+    def execute(self, context: Context) -> Any:
+        """Run the job to its end."""
+        mirror = load_mirror(Path(self.mirror_file))
+        return self.run_job(mirror, self.job_arguments(mirror, context), context)
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The job's arguments after the mirror file."""
+        return []
+
+    def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
+        """Submit, wait, and judge the exit code; the job's report."""
+        self.application = str(job_file(self.job))
+        self.application_args = [str(mirror.file), *arguments]
+        self._hook = hook = self._job_hook(mirror)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            if not hook.exit_code:
+                raise
+            return self._judge(hook, hook.exit_code, error)
+        return short(hook.report)
+
+    def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What to make of tables that stopped while the others are done: here, the task fails naming them.
+
+        Raises:
+            TerminalError: ``TABLES_STOPPED``.
+        """
+        raise TerminalError(
+            "TABLES_STOPPED",
+            f"tables stopped: {stopped_text(report)}; the others are done",
+            where=self.job,
+            way_out="see the runbook's section of each code; `open-mirroring status` shows the evidence",
+        )
+
+    def on_kill(self) -> None:
+        """End the submitting process, if there is one."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _job_hook(self, mirror: Mirror) -> JobSubmitHook:
+        spark = mirror.spark
+        try:
+            BaseHook.get_connection(spark.connection)
+        except AirflowNotFoundException:
+            raise missing(spark.connection, mirror.file, "SPARK_CONNECTION_MISSING") from None
+        return JobSubmitHook(
+            environment=job_environment(job_connections(mirror)),
+            class_path=class_path(),
+            cores=spark.cores,
+            conf={"spark.driver.extraJavaOptions": logging_option(), "spark.ui.enabled": "false"},
+            conn_id=spark.connection,
+            driver_memory=spark.memory,
+            executor_memory=spark.memory,
+            name=self.name,
+            application_args=self.application_args,
+        )
+
+    def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
+        if exit_code == _TABLES_STOPPED:
+            return self.tables_stopped(short(hook.report))
+        if exit_code == _ON_HOLD:
+            raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
+        self._fail(hook, exit_code, error)
+
+    def _fail(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> NoReturn:
+        kind = _ERRORS.get(exit_code)
+        if kind is not None and hook.error is not None:
+            code, text = hook.error
+            raise kind(code, text, where=self.job) from error
+        if exit_code == _USAGE:
+            raise TerminalError(
+                "JOB_USAGE",
+                "the job refused its arguments",
+                where=self.job,
+                way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
+            ) from error
+        # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
+        raise TransientError(
+            "JOB_DIED",
+            f"the job ended with exit code {exit_code} without saying why",
+            where=self.job,
+            way_out="look at the last lines of the task's log",
+        ) from error
+
+
+def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What of a job's report other tasks may want: names, numbers, counts and codes; no lists of findings."""
+    return None if report is None else {name: value for name, value in report.items() if not isinstance(value, list)}
+
+
+def stopped_text(report: dict[str, Any] | None) -> str:
+    """The stopped tables of a job's report, for a message."""
+    stopped = (report or {}).get("stopped") or ["see the task's log"]
+    if isinstance(stopped, dict):
+        return "; ".join(f"{table}: {reason}" for table, reason in sorted(stopped.items()))
+    return ", ".join(map(str, stopped))
