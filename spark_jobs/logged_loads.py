@@ -1,9 +1,10 @@
 """Initial loads that go through the change log.
 
 A change that tells only some columns is completed from the rows before it, so the log must hold the loaded rows, too
-(G-04); and the files of a table of delimited text are all written in one place. The rows are read into it as batches of their own, by the protocol of every other batch, and the plan publishes them like
-changes: that is all a load is then, and the target is the fold of the log without exception. Nothing of such a table is
-published before the last of its chunks is in the log.
+(G-04); and the files of a table of delimited text are all written in one place. The rows are read into it as batches of
+their own, by the protocol of every other batch, and the plan publishes them like changes: that is all a load is then,
+and the target is the fold of the log without exception. Nothing of such a table is published before the last of its
+chunks is in the log.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ LOAD_PENDING = "LOAD_PENDING"
 
 HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING})
 """The codes that hold a table; every other one but OK stops it."""
+HOLDS_FOR_SOMEBODY = frozenset({STATUS_REFUSED})
+"""Holds that pass as soon as their cause is gone, like all others, but whose cause nothing but an operator removes."""
 
 FOOTER_MISMATCH = "FOOTER_MISMATCH"
 """A file says of itself something else than the ledger sealed (I9)."""

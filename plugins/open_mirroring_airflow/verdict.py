@@ -16,6 +16,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.verdicts import HOLDS_FOR_SOMEBODY
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import stopped_text
@@ -27,7 +28,8 @@ class ReconcileOperator(BaseOperator):
     """Reconcile ledger and landing zone of a mirror, without Spark, and give the run its colour.
 
     A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
-    fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note.
+    fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note, but
+    where nothing except an operator would ever end the hold.
 
     Args:
         mirror_file: path of the mirror file.
@@ -60,6 +62,7 @@ class ReconcileOperator(BaseOperator):
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
+        stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
         red = self._red_tasks(context)
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""

@@ -15,7 +15,9 @@ from airflow.sdk import DAG, BaseOperator
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.reconciliation.inspection import declare_tables
+from open_mirroring.reconciliation.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
 from open_mirroring_airflow.assets import table_asset
 from open_mirroring_airflow.operators import PublishingOperator
 from open_mirroring_airflow.verdict import ReconcileOperator
@@ -57,6 +59,18 @@ def test_a_table_on_hold_leaves_the_run_green_with_a_note(
     answer = _leaf(load_mirror(file)).execute(task_context)
     assert answer["verdicts"] == {"dbo.customers": "PASS", "dbo.orders": "HOLD"}
     assert answer["note"].startswith("HOLD: dbo.orders: LOAD_PENDING")
+
+
+def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing_r_03(
+    mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare_tables(mirror, open_ledger(mirror.ledger_url()))
+    refused = Finding(Verdict.HOLD, STATUS_REFUSED, "SERVICE_DENIED", {}, 0, Backlog())
+    monkeypatch.setattr("open_mirroring_airflow.verdict.inspect_mirror", lambda *_: {"dbo.orders": refused})
+    with pytest.raises(TerminalError, match=r"dbo\.orders: STATUS_REFUSED") as caught:
+        _leaf(mirror).execute(task_context)
+    assert "Contributor" in caught.value.way_out
+    assert LedgerReader(open_ledger(mirror.ledger_url()), mirror.name).tables()["dbo.orders"].stop_code is None
 
 
 def test_a_stopped_table_fails_the_run_by_name_with_code_and_way_out(
