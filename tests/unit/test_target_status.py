@@ -68,7 +68,7 @@ GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
 
 @pytest.mark.parametrize("said", [*(state.value for state in DatabaseState if state.value), "Failed", "Hibernating"])
 @pytest.mark.parametrize("of_table", [None, *GOOD, "Stopped", "Failed", "Hibernating"])
-def test_every_pair_of_words_has_one_state_x_19(said: str, of_table: str | None) -> None:
+def test_every_pair_of_words_has_one_state_r_09(said: str, of_table: str | None) -> None:
     """I24, R-02, R-07: a failed or stopped table counts whatever its database says; no word is understood by luck."""
     expected = {
         "Initializing": TargetState.NOT_READY,
@@ -102,7 +102,7 @@ def test_a_throttled_target_names_the_time(error: str) -> None:
     assert target_status(database("Running", error), table("Failed"), trust_counters=False).state is TargetState.FAILED
 
 
-def test_counters_are_evidence_only_when_they_are_trusted_x_03() -> None:
+def test_counters_are_evidence_only_when_they_are_trusted_f_35() -> None:
     for trusted in (False, True):
         found = target_status(database("Running"), table("Replicating", rows=7), trust_counters=trusted)
         assert (found.processed_rows, found.counted_rows) == (7 if trusted else None, 7)
@@ -161,7 +161,7 @@ def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
 
 
 def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, server: EmulatorServer) -> None:
-    """I24, X-19: the database runs, one table has failed."""
+    """I24, R-09: the database runs, one table has failed."""
     made.publish(orders=[1], customers=[1])
     made.path(1).write_bytes(b"")
     server.poll()
