@@ -138,7 +138,7 @@ def test_a_rename_without_a_plain_answer_is_unknown_and_not_repeated_o_08(
 def test_a_creation_without_a_plain_answer_is_unknown_and_not_repeated_o_07(
     server: EmulatorServer, store: OneLakeStore, kind: Kind
 ) -> None:
-    """An empty object may be left under the staging name: harmless there, and never under a final one."""
+    """O-07, O-08: an empty object may be left under the staging name: harmless there, and never under a final one."""
     server.faults.add(Fault(kind, "create"))
     with pytest.raises(TransientError):
         store.create(STAGED, b"rows")
