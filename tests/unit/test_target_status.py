@@ -225,15 +225,15 @@ def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
     assert made.numbers() == [1, 2]
 
 
-def test_a_status_call_that_is_told_to_wait_long_is_not_repeated_r_04(
-    made: HandPublished, server: EmulatorServer
-) -> None:
-    server.faults.add(Fault("throttled", "status", seconds=3600))
+@pytest.mark.parametrize(("seconds", "calls"), [(3600, 1), (0, 4)])
+def test_who_is_told_to_wait_does_not_look_again_r_04(server: EmulatorServer, seconds: float, calls: int) -> None:
+    """R-04: a short wait is waited for within a call, as often as it may be repeated; a long one is no answer."""
+    server.faults.add(Fault("throttled", "status", times=None, seconds=seconds))
     server.faults.reset_calls()
     found = FabricTarget(zone_of(server)).statuses(FOLDERS)
     assert {status.state for status in found.values()} == {TargetState.UNKNOWN}
     assert "SERVICE_THROTTLED" in found[FOLDERS[0]].detail
-    assert server.faults.calls()["status"] == 1
+    assert server.faults.calls()["status"] == calls
 
 
 class Scripted(FabricApi):
