@@ -27,6 +27,7 @@ from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reconciliation.verdicts import Verdict
 from open_mirroring.remote.http_service import RetryBudget
 from open_mirroring.reset_driver import ResetDriver
+from open_mirroring.resetting import Stage
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
 
@@ -384,6 +385,25 @@ def test_a_reset_over_the_wire_goes_by_the_status_and_begins_a_new_count_f_75(
     assert outcome.is_over and any("gone" in what for what in waits) and any("again" in what for what in waits)
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"} and made.numbers() == [1]
     assert made.table().row.generation == 2
+
+
+def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_left_f_73(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    """F-73: the next run deletes it; until then it is the table still, and the others go on."""
+    made.publish(orders=[1, 2, 3], customers=[1])
+    server.poll()
+    (table,) = (table for table in made.mirror.tables if table.source == ORDERS)
+    resets = ResetLedger(made.ledger, "shop")
+    assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
+    server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
+    outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
+    assert (outcome.stage, outcome.is_over) == (Stage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
+    verdict = made.publish(orders=[4], customers=[2])
+    assert verdict.held[ORDERS].startswith("RESET_OPEN") and verdict.passing == (CUSTOMERS,)
+    assert (made.numbers(), made.numbers(CUSTOMERS)) == ([1], [1, 2])
+    outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
+    assert outcome.stage is Stage.FOLDER_DELETED and made.numbers() == []
 
 
 def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:
