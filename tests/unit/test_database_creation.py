@@ -145,6 +145,7 @@ def test_a_database_of_another_source_is_refused_r_05(
 def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """R-06, F-42: a start is the last thing, and only when nothing is missing."""
     file = mirror_file(tmp_path)
     server.faults.add(Fault("rejected_headers", "rename", path="*orders*", times=None))
     assert run("create", file) == Exit.TABLES_STOPPED
@@ -155,6 +156,7 @@ def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
 def test_a_store_that_ignores_conditions_fails_closed_o_03(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """O-03, O-05: nothing is begun in such a store, and `check` says so."""
     file = mirror_file(tmp_path)
     server.faults.add(Fault("rejected_headers", "rename", times=None))
     assert run("create", file) == Exit.TERMINAL
