@@ -168,7 +168,7 @@ def test_two_contents_at_one_place_stop_the_table_as_soon_as_both_have_arrived(s
 @EXPLORING
 @given(story=stories(bad=True, keyless=True))
 def test_a_table_without_key_gets_every_insert_once(story: Story) -> None:
-    """Marker 0 for each position once, however often and late it is delivered (F-12, I16)."""
+    """Marker 0 for each position once, however often and late it is delivered (F-12, F-51, I16)."""
     target = Target(story, keys=())
     for up_to in story.published_after:
         new = target.changes(target.batch, up_to)
