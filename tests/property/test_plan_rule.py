@@ -97,6 +97,7 @@ class Target:
             elif marker == 4:
                 self.rows[key] = value
             else:
+                assert row["v"] is None, "a delete names its key and nothing else (F-55)"
                 self.rows.pop(key, None)
 
 
