@@ -14,6 +14,7 @@ from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import ObjectInfo
+from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.publishing import StagedFile
 from spark_jobs.change_log_schema import CHANGE, LogRow
@@ -112,7 +113,7 @@ def test_a_staging_name_is_used_once(tmp_path: Path) -> None:
     assert found.etag == first.etag
 
 
-def changes_task(log: Path) -> StageTask:
+def changes_task(log: Path, text: TextFormat | None = None) -> StageTask:
     """Four inserted rows of one table, two of them in each file."""
     cols = '[["id","bigint",0],["name","nvarchar(9)",1]]'
     rows = [
@@ -126,7 +127,7 @@ def changes_task(log: Path) -> StageTask:
     columns = (LandingColumn("id", "int64"), LandingColumn("name", "string"))
     types = {"id": "bigint", "name": "nvarchar(9)"}
     plan = TablePlan(*("t", "dbo.t", ("id",), 0, ("1.parquet",), (), None, {"e": 0}, None, frozenset(), columns, types))
-    return StageTask(log, ((plan, StageTarget(FOLDER, 2, FOOTER)),))
+    return StageTask(log, ((plan, StageTarget(FOLDER, 2, FOOTER, text=text)),))
 
 
 @pytest.mark.parametrize("kind", ["changes", "load"])
@@ -149,3 +150,16 @@ def test_workers_create_staged_objects_under_names_used_once_o_10(tmp_path: Path
         folder, _, base = name.rpartition("/")
         assert folder == f"{FOLDER}/_stage-1" and base.startswith(f"{1:020d}."), "swept by its number"
         assert not base.endswith(".parquet")
+
+
+def test_every_file_of_text_has_its_marker_last_f_25(tmp_path: Path) -> None:
+    """F-20, F-25, F-50: in the header, and in each row."""
+    text = TextFormat("csv", ",", "\n", "", (("id", "int64"), ("name", "string")))
+    (table,) = stage(LocalZone(tmp_path / "zone"), changes_task(tmp_path, text))
+    contents = [LocalStore(tmp_path / "zone").read(file.object_name) for file in table.files]
+    assert len(contents) == 2
+    for content in contents:
+        assert content is not None
+        header, *rows = content.data.decode().splitlines()
+        assert header == '"id","name","__rowMarker__"'
+        assert len(rows) == 2 and all(row.endswith(',"n",4') for row in rows)
