@@ -265,6 +265,10 @@ def test_purged_files_are_no_alarm_and_young_ones_are() -> None:
     assert (finding.code, finding.evidence["missing"]) == ("MISSING", "4")
     at_the_edge = facts(2, item(2, F), at=NOW - timedelta(days=7))
     assert reconcile(at_the_edge).code == "MISSING"
+    for higher in (P, R):
+        assert reconcile(facts(3, item(2, higher), item(3, F), at=OLD)).notes == ("PURGED: 1",)
+        taken_away = reconcile(facts(3, item(2, higher), item(3, F), at=YOUNG))
+        assert (taken_away.code, taken_away.evidence["missing"]) == ("MISSING", "1"), "it moved, and not long ago"
     assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=4)).code == "OK"
     assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=3)).code == "MISSING"
 
