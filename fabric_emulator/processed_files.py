@@ -1,7 +1,7 @@
 """What becomes of applied files: they leave the table folder, wait, and are purged.
 
 F-35: the last one stays, so that a publisher can find the next number; F-36: the two folders and the seven days
-(Microsoft Learn: landing zone format). Where the folders lie is unknown (X-02, assumed: in the table folder).
+(Microsoft Learn: landing zone format). Where the folders lie is unknown (F-36, assumed: in the table folder).
 """
 
 from __future__ import annotations

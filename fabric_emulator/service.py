@@ -200,5 +200,5 @@ class MirroringService:
 
 
 def _collides(table: TableState) -> bool:
-    """Whether this folder only claims a table that is another folder's (X-14, assumed: names compare without case)."""
+    """Whether this folder only claims a table that is another folder's (F-02, assumed: names compare without case)."""
     return table.latch is not None and table.latch.code == _COLLISION

@@ -25,7 +25,7 @@ class Settings:
     """Where applied files go (F-36: either folder; field: straight to this one)."""
 
     processed_at_zone_root: bool = False
-    """Applied files go to ``<zone>/<processed folder>/<table folder>/`` instead of into the table folder (X-02,
+    """Applied files go to ``<zone>/<processed folder>/<table folder>/`` instead of into the table folder (F-36,
     assumed)."""
 
     purge_after_days: float = 7.0
@@ -39,11 +39,11 @@ class Settings:
     """At most so many files per table and poll; None applies all. Lets a backlog be seen (no rule of the service)."""
 
     ignore_folder_without_metadata: bool = True
-    """A folder without ``_metadata.json`` is no table yet (X-06, field); False takes it as a table without keys
+    """A folder without ``_metadata.json`` is no table yet (F-10, field); False takes it as a table without keys
     (F-12, Microsoft Learn)."""
 
     marker_must_be_last: bool = True
-    """The marker column has to be the last one (F-50, Microsoft Learn); False accepts it anywhere (X-04: the preview
+    """The marker column has to be the last one (F-50, Microsoft Learn); False accepts it anywhere (field: the preview
     drew it first)."""
 
     null_marker: Literal["fail", "default"] = "fail"

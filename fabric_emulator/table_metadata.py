@@ -47,7 +47,7 @@ def read_metadata(folder: Path) -> TableMetadata | None:
         raise invalid_metadata(f"it is no JSON: {error}.") from error
     if not isinstance(document, dict):
         raise invalid_metadata("it is no JSON object.")
-    # Both spellings stand in official examples.
+    # Both spellings stand in official examples (F-11).
     properties = {name.casefold(): value for name, value in document.items()}
     strategy = properties.get("filedetectionstrategy", _SEQUENTIAL)
     if not isinstance(strategy, str) or strategy.casefold() != _SEQUENTIAL:

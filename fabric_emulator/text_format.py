@@ -138,7 +138,7 @@ def _encoding(name: str) -> str:
 
 
 def _names_folded(document: Any, what: str) -> dict[str, Any]:
-    # Official examples spell names of properties in either case.
+    # Official examples spell names of properties in either case (F-11).
     if not isinstance(document, dict):
         raise invalid_metadata(f"{what} is {document!r}, no JSON object.")
     return {name.casefold(): value for name, value in document.items()}

@@ -113,7 +113,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
-    """One staged file without rows, so that an empty table comes into being (F-41, X-13)."""
+    """One staged file without rows, so that an empty table comes into being (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
         return _create(zone, [(local, target.write(local, ()))], target)[0]

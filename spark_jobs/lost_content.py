@@ -95,13 +95,13 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
-    root, attempt = mirror.resolve(mirror.change_log), uuid4().hex
+    root = mirror.resolve(mirror.change_log)
     files = {file for plan, _ in prepared.plans for file in (*plan.new_files, *plan.history_files)}
     if gone := sorted(file for file in files if not (root / file).is_file()):
         raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
     staged: list[StagedFile] = []
-    for index, part in enumerate(prepared.plans):
-        for result in stage(zone_address(mirror), StageTask(root, attempt, index, (part,))):
+    for part in prepared.plans:
+        for result in stage(zone_address(mirror), StageTask(root, (part,))):
             if result.stop is not None:
                 raise _impossible(state, lost, ": ".join(result.stop))
             staged += result.files

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
-from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -160,8 +159,8 @@ class _ChangesWork:
             weight += one.rows
         if together:
             groups.append(tuple(together))
-        root, attempt = self._mirror.resolve(self._mirror.change_log), uuid4().hex
-        return [StageTask(root, attempt, index, tables) for index, tables in enumerate(groups)]
+        root = self._mirror.resolve(self._mirror.change_log)
+        return [StageTask(root, tables) for tables in groups]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -182,7 +182,7 @@ def _read_files(
 
 
 def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> Iterator[ListedFile]:
-    """Every copy of a confirmed number in the folder and, at either place (X-02), in the processed folders."""
+    """Every copy of a confirmed number in the folder and, at either place (F-36), in the processed folders."""
     kinds = {file.number: file.kind for file in record.published}
     for folder in layout.folders_of(state.folder):
         for info in store.list(folder):

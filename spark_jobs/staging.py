@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,8 +57,6 @@ class StageTask:
     """Some tables, or some key buckets of one, to be planned and staged by one worker."""
 
     log_root: Path
-    attempt: str
-    index: int
     tables: tuple[tuple[TablePlan, StageTarget], ...]
 
 
@@ -76,6 +75,8 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
 
     A table's files are created while the next tables are planned: creating mostly waits for the store.
     """
+    # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
+    attempt = uuid4().hex
     store = open_store(zone)
     plans = [plan for plan, _ in task.tables]
     log_files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
@@ -101,7 +102,7 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
                 staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
                 creations.append([])
                 continue
-            name = f"{footer.first_number:020d}.{task.attempt}.{task.index:04d}{position:04d}"
+            name = f"{footer.first_number:020d}.{attempt}.{position:04d}"
             files = _written(plan, target, planned, name, Path(scratch))
             creations.append([pool.submit(_create, store, file) for file in files])
             staged.append(StagedTable(plan.table_id, (), planned.counts, tuple(planned.rejected), None))

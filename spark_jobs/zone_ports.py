@@ -65,7 +65,7 @@ class ZonePorts:
                 raise ValueError(f"{request} is no request to a store")
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
-        """Create a file of the folder if it is absent; nobody ever reads half of it (X-06)."""
+        """Create a file of the folder if it is absent; nobody ever reads half of it (F-10, F-38)."""
         # What a crash leaves behind lies in staging under a number below every other, where it is swept.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)

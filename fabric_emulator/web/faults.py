@@ -24,6 +24,7 @@ Kind = Literal[
     "repeated_listing",
     "rejected_headers",
     "token_expired",
+    "in_use",
 ]
 
 VERBS = ("create", "append", "flush", "rename", "list", "read", "properties", "delete", "token", "status", "database")
@@ -50,6 +51,7 @@ class Fault:
     ``repeated_listing``    every entry of the listing comes twice
     ``rejected_headers``    *headers* are taken no notice of and named in ``x-ms-rejected-headers`` (O-03)
     ``token_expired``       401, as when the token had just expired
+    ``in_use``              409 ``PathInUse`` (assumed), nothing done: the service is reading there (F-73)
     ======================  ========================================================================================
 
     *verb* is one of ``VERBS`` or ``*``; *path* a shell pattern for the decoded path of the request (in a rename: the

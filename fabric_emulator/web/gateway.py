@@ -134,6 +134,8 @@ def _refusal(faults: dict[str, Fault], request: Request, endpoint: _Endpoint) ->
         return _busy()
     if "token_expired" in faults and endpoint.audience is not None:
         return expired(request, endpoint.audience)
+    if "in_use" in faults:
+        return ApiError(409, "PathInUse", "The path is in use.")
     return None
 
 

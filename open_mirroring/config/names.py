@@ -77,7 +77,7 @@ def target_folder(target: str) -> str:
 
 
 def check_target(target: str) -> str:
-    """Refuse a target that cannot safely be a folder (X-14)."""
+    """Refuse a target that cannot safely be a folder (F-02)."""
     target_folder(target)
     return target
 

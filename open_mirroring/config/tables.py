@@ -1,7 +1,7 @@
 """What a mirror file says about one table: names, key, and where its first rows come from.
 
 Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
-not hide another. Rules of the house: G-08 (initial loads), F-02, F-03 (folders), X-14 (colliding names).
+not hide another. Rules of the house: G-08 (initial loads), F-02, F-03 (folders, colliding names).
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class Collision(NamedTuple):
 
 
 def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
-    """Every table, given with its place in the file, that repeats an earlier one's source or folder (X-14)."""
+    """Every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
     found: list[Collision] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """What the target says of a table, in the words that the gate decides by.
 
 Pure: the answers of the status calls in, one :class:`TargetStatus` per table out. The table is judged with its
-database, for the two differ (X-19): a table may have failed in a running database, and the tables of a stopped
+database, for the two differ (R-09): a table may have failed in a running database, and the tables of a stopped
 one go on to be called *Replicating*.
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables

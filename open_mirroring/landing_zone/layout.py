@@ -54,7 +54,7 @@ def file_number(name: str, extension: str = PARQUET) -> int | None:
 
 
 def processed_paths(folder: str, processed: str, name: str) -> tuple[str, str]:
-    """Where a data file of a table may lie in one of the processed folders: in its own, or at the zone's (X-02)."""
+    """Where a data file of a table may lie in one of the processed folders: in its own, or at the zone's (F-36)."""
     return f"{folder}/{processed}/{name}", f"{processed}/{folder}/{name}"
 
 
@@ -65,7 +65,7 @@ def places_of(folder: str, name: str) -> list[str]:
 
 
 def folders_of(folder: str) -> list[str]:
-    """The folders that hold what is a table's: its own, and those in the processed folders of the zone (X-02)."""
+    """The folders that hold what is a table's: its own, and those in the processed folders of the zone (F-36)."""
     return [folder, *(f"{processed}/{folder}" for processed in PROCESSED_FOLDERS)]
 
 
@@ -132,7 +132,7 @@ def _why_unsafe(name: str) -> str | None:
 
 
 def name_identity(name: str) -> str:
-    """Two names with the same identity collide on a case-insensitive, normalising store (X-14)."""
+    """Two names with the same identity collide on a case-insensitive, normalising store (F-02)."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -151,7 +151,7 @@ def metadata_document(key_columns: Sequence[str], properties: Mapping[str, objec
 
 
 def key_columns_of(document: bytes) -> tuple[str, ...]:
-    """The key columns that a ``_metadata.json`` names; the property is read in any case (X-05).
+    """The key columns that a ``_metadata.json`` names; the property is read in any case (F-11).
 
     Raises:
         TerminalError: ``METADATA_INVALID`` when it is no JSON object or its keys are no list of names.

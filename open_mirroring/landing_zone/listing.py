@@ -47,7 +47,7 @@ def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, di
     """The objects of tables by table folder and path, from one listing of the whole zone.
 
     Those of a table are what lies in its folder, and in the processed folders at the zone's root below the name of
-    its folder (X-02).
+    its folder (F-36).
     """
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list(""):
@@ -69,7 +69,7 @@ def split_listing(
 
     Data files are those with the table's *extension*; any other file with a number is foreign.
 
-    Processed folders are read in both places where they may lie (X-02): in the table's folder and at the zone's
+    Processed folders are read in both places where they may lie (F-36): in the table's folder and at the zone's
     root, there as ``<processed folder>/<table folder>/…``; what else they hold is the service's book-keeping.
     Objects of other tables, and names with an underscore other than this generation's staging, are left out (F-05).
     """

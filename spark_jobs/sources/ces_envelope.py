@@ -39,7 +39,7 @@ class Column(msgspec.Struct, gc=False):
 
 
 class KeyPart(msgspec.Struct, gc=False):
-    """One entry of ``pkkey``; a value may be any scalar (Q-07), but no fraction, which could lose digits."""
+    """One entry of ``pkkey``; a value may be any scalar (C-45), but no fraction, which could lose digits."""
 
     columnname: str
     value: str | int | bool | None

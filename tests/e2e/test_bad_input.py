@@ -330,7 +330,7 @@ def test_only_those_tables_are_stopped(delivered: Delivered) -> None:
 
 @pytest.mark.parametrize("source", HOSTILE_TABLES)
 def test_hostile_names_are_only_names(source: str, delivered: Delivered) -> None:
-    """X-14: quoted names are found again, and no name becomes a path or a statement."""
+    """F-02: quoted names are found again, and no name becomes a path or a statement."""
     schema, table = HOSTILE_TABLES[source][2].split("/")
     rows = in_order(delivered.pipeline.mirrored(schema, table), ["id"])
     assert rows == in_order([hostile_row(1, "new"), hostile_row(2, "two")], ["id"])

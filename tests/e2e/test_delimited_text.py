@@ -90,7 +90,7 @@ def test_a_lost_number_of_text_is_made_again_byte_for_byte(tmp_path: Path, spark
 
 
 def test_another_column_stops_it_and_a_reset_with_its_new_form_goes_on(tmp_path: Path, spark) -> None:
-    """F-23, F-90, X-22: no evolution; F-13: what was declared is for the life of the folder."""
+    """F-23, F-90: no evolution; F-13: what was declared is for the life of the folder."""
     pipeline = made(tmp_path, spark, landing_zone={"store": "local", "path": "zone", "tables": "tables"})
     pipeline.tick()
     wider = (*COLS, ("note", "nvarchar(9)"))
@@ -156,7 +156,7 @@ def test_its_first_rows_are_text_too(tmp_path: Path, spark, settings: dict[str, 
     ],
 )
 def test_what_text_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], code: str, path: str) -> None:
-    """F-21, F-24, X-14: in the mirror file, before anything is written."""
+    """F-21, F-24, F-88: in the mirror file, before anything is written."""
     pipeline = Pipeline(tmp_path, None, [{**TABLE, "delimited_text": {**TEXT, **change}}])  # type: ignore[arg-type]
     with pytest.raises(Exception, match=code) as refused:
         load_mirror(pipeline.file)

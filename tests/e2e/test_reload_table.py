@@ -398,7 +398,7 @@ def test_a_batch_that_was_open_at_the_request_has_to_be_in_the_log_before_the_lo
 def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began_anew(
     tmp_path: Path, spark, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G-01, G-08, X-18: bound before the first row is read; nothing at or below what was logged is published again."""
+    """G-01, G-08: bound before the first row is read; nothing at or below what was logged is published again."""
     content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
     database = {"password": postgres.password, "schema": postgres.database}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(content | database))
@@ -437,7 +437,7 @@ def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began
 
 
 def test_where_nothing_shows_the_target_an_operator_says_what_is_there(tmp_path: Path, spark, capsys: Any) -> None:
-    """F-75, X-20: neither gone nor back is ever guessed; the command says what it waits for."""
+    """F-72, F-75: neither gone nor back is ever guessed; the command says what it waits for."""
     pipeline = mirror_of(tmp_path, spark, ORDERS, landing_zone={"store": "local", "path": "zone"})
     deliver(pipeline, "a.jsonl", event("INS", row(1, "Ada"), commit=10))
     pipeline.tick()

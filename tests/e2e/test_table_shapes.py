@@ -38,7 +38,7 @@ def files_of(pipeline: Pipeline, folder: str) -> list[Path]:
 
 @pytest.mark.parametrize("compression", ["snappy", "none"])
 def test_tables_of_every_shape_end_exactly(compression: str, tmp_path: Path, spark) -> None:
-    """X-14, F-03, F-06, F-11, F-12, F-13, F-30, F-51, I16: inserts, updates, a key change, deletes, repetitions."""
+    """F-02, F-03, F-06, F-11, F-12, F-13, F-30, F-51, I16: inserts, updates, a key change, deletes, repetitions."""
     tables = [
         HOSTILE,
         {"source": "dbo.log", "target": "log", "key": []},

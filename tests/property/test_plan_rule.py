@@ -97,6 +97,7 @@ class Target:
             elif marker == 4:
                 self.rows[key] = value
             else:
+                assert row["v"] is None, "a delete names its key and nothing else (F-55)"
                 self.rows.pop(key, None)
 
 
@@ -168,7 +169,7 @@ def test_two_contents_at_one_place_stop_the_table_as_soon_as_both_have_arrived(s
 @EXPLORING
 @given(story=stories(bad=True, keyless=True))
 def test_a_table_without_key_gets_every_insert_once(story: Story) -> None:
-    """Marker 0 for each position once, however often and late it is delivered (F-12, I16)."""
+    """Marker 0 for each position once, however often and late it is delivered (F-12, F-51, I16)."""
     target = Target(story, keys=())
     for up_to in story.published_after:
         new = target.changes(target.batch, up_to)

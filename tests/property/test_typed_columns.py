@@ -68,6 +68,7 @@ def typed(sql_type: str, name: str, values: Sequence[str | None]) -> Typed:
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(data=st.data())
 def test_a_value_among_many_is_read_like_alone(data: st.DataObject) -> None:
+    """I27: a value has one reading, wherever it stands; none becomes NULL."""
     sql_type, good, edges = data.draw(st.sampled_from(EDGES))
     name = data.draw(st.sampled_from(NAMES))
     chosen = data.draw(st.lists(st.sampled_from([*edges, None]), min_size=1, max_size=2))
@@ -89,6 +90,7 @@ def failed(result: Typed) -> set[int]:
 
 
 def test_every_edge_is_a_value_or_a_failure_that_names_column_and_type() -> None:
+    """I27, G-06: nothing lands as something near."""
     for sql_type, good, edges in EDGES:
         result = typed(sql_type, "v", [good, *edges])
         assert 0 not in failed(result), (sql_type, good, result.failures)

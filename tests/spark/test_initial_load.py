@@ -210,7 +210,7 @@ def test_a_bad_export_stops_its_table_alone(name: str, bad_load: tuple[Pipeline,
 
 
 def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
-    """F-41, X-13: the target learns of the table and its columns."""
+    """F-41: the target learns of the table and its columns."""
     for name in ("a", "b"):
         parquet(tmp_path / "t" / f"{name}.parquet", id=pa.array([], INT), name=pa.array([], pa.string()))
     pipeline = one_table(tmp_path, spark)

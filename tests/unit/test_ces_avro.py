@@ -57,7 +57,7 @@ def test_known_frames_are_taken_off_c63(frame: bytes) -> None:
 
 @pytest.mark.parametrize("content", ["application/avro", "application/avro-binary", "application/json", ""])
 @pytest.mark.parametrize("inner", ["avro", "json"])
-def test_the_payload_of_an_avro_message_proves_what_it_is_q08(content: str, inner: str) -> None:
+def test_the_payload_of_an_avro_message_proves_what_it_is_c20(content: str, inner: str) -> None:
     data = avro(ces_avro.DATA, payload(ROW, generation="b")) if inner == "avro" else json.dumps(payload(ROW)).encode()
     body = avro(ces_avro.CHANGE_EVENT, envelope("INS", data, datacontenttype=content))
     decoded = decode(body)

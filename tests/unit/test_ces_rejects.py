@@ -223,7 +223,7 @@ def test_a_table_name_with_a_period_is_not_taken_for_another_table_c74() -> None
     assert decoded.rows[1].code == "DATA_MALFORMED"
 
 
-def test_a_key_announced_as_a_fraction_is_refused_because_it_may_have_lost_digits_q07() -> None:
+def test_a_key_announced_as_a_fraction_is_refused_because_it_may_have_lost_digits_c45() -> None:
     (rejected,) = decode(event("INS", ROW, pkkey={"id": 7.5})).rows
     assert rejected.code == "DATA_MALFORMED"
     assert decode(event("DEL", None, {}, pkkey={"id": 7})).rows[0].key == '["7"]'

@@ -47,6 +47,7 @@ def columns_of(found: Prepared | PlanStop) -> list[str]:
 def test_events_that_may_carry_only_what_changed_are_refused_with_the_setting_to_change_c44_c70_g04(
     made: HandMadeMirror,
 ) -> None:
+    """F-55: the target needs whole rows."""
     found = prepared(made, (ALL, True), ([ALL[0], ALL[2]], False))
     assert isinstance(found, PlanStop)
     assert found.code == "PARTIAL_ROWS"

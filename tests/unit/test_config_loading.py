@@ -280,29 +280,32 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
             "landing_zone.connection",
             "open_mirroring_onelake",
         ),
-        (
+        pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: {GUID}, item: shop.MirroredDatabase",
             "COMBINATION_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
+            id="O-01 GUID and name",
         ),
-        (
+        pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: Sales, item: {GUID}",
             "COMBINATION_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
+            id="O-01 name and GUID",
         ),
-        (
+        pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop",
             "VALUE_INVALID",
             3,
             "landing_zone.item",
             ".MirroredDatabase",
+            id="O-01 name without its type",
         ),
         (
             "store: local, path: build/zone",
@@ -312,13 +315,14 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
             "landing_zone.workspace",
             "copy the GUID",
         ),
-        (
+        pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop.MirroredDatabase, path: Tables/x",
             "VALUE_INVALID",
             3,
             "landing_zone.path",
             "Files/LandingZone",
+            id="O-01 O-03 F-01 not below Files",
         ),
         (
             "store: local, path: build/zone",

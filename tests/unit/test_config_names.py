@@ -1,4 +1,4 @@
-"""Hostile names of tables and columns, and secrets: refused or harmless, and never shown (X-14, F-50, I30)."""
+"""Hostile names of tables and columns, and secrets: refused or harmless, and never shown (F-02, F-50, I30)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _codes(tmp_path: Path, content: dict[str, Any]) -> list[tuple[str, str]]:
      " a", "con", "nul.x", "a.schema", "a.SCHEMA/b", "A\u030a", "x" * 129, "a*b", "a%2fb", "a:b"],
 )  # fmt: skip
 def test_a_target_that_is_no_safe_folder(tmp_path: Path, target: str) -> None:
-    """X-14, F-02, F-05: nothing leaves its folder, hides, or collides."""
+    """F-02, F-05: nothing leaves its folder, hides, or collides."""
     assert _codes(tmp_path, _mirror(target=target)) == [("NAME_UNSAFE", "tables[0].target")]
 
 
@@ -61,7 +61,7 @@ def test_a_target_that_is_no_safe_folder(tmp_path: Path, target: str) -> None:
     ("one", "two"), [("dbo/a", "DBO/A"), ("Straße", "strasse"), ("a", "\uff41"), ("x", "x"), ("x", "dbo/X")]
 )
 def test_targets_that_a_store_cannot_tell_apart(tmp_path: Path, one: str, two: str) -> None:
-    """F-02, F-03, X-14: a target without schema lies in the default one."""
+    """F-02, F-03: a target without schema lies in the default one."""
     content = _mirror(target=one)
     content["tables"].append(content["tables"][0] | {"source": "dbo.b", "target": two})
     assert _codes(tmp_path, content) == [("NAME_COLLISION", "tables[1].target")]
@@ -94,6 +94,7 @@ def test_columns_that_no_table_of_the_target_can_have(
     [(["id", "a", "A"], "COLUMN_CASE"), (["id", "a", "a"], "COLUMN_TWICE"), (["id", "ID"], "COLUMN_CASE")],
 )
 def test_columns_listed_twice(tmp_path: Path, columns: list[str], code: str) -> None:
+    """F-88: in any case of letters."""
     assert _codes(tmp_path, _mirror(columns=columns)) == [(code, "tables[0].columns")]
 
 

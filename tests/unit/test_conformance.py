@@ -101,6 +101,7 @@ class Revives(OneLakeStore):
     ],
 )
 def test_every_deviation_is_named(server: EmulatorServer, kind: Callable[..., OneLakeStore], expected: str) -> None:
+    """O-05: what no page promises is tried at the place itself."""
     assert expected in {deviation.expected for deviation in deviations(kind(zone_of(server)))}
 
 

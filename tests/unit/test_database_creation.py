@@ -14,7 +14,7 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric import database_creation
-from open_mirroring.fabric.api import FabricApi
+from open_mirroring.fabric.api import FabricApi, generic_mirror
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
 from tests.onelake import CLIENTS, SECRET, connection_variable, emulator, login_of
@@ -128,9 +128,24 @@ def test_a_stopped_database_is_never_started_r_07(
     assert state(server) == "Stopped"
 
 
+@pytest.mark.parametrize("source", ["MSSQL", None])
+def test_a_database_of_another_source_is_refused_r_05(
+    server: EmulatorServer, tmp_path: Path, source: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-05, R-06: nothing is written into it, and it is not started; without a definition it could not be."""
+    definition = generic_mirror()
+    definition["properties"]["source"]["type"] = source
+    server.databases.create("shop", definition=definition if source else None).service.initialize()
+    assert run("create", mirror_file(tmp_path)) == Exit.TERMINAL
+    told = capsys.readouterr().err
+    assert "DATABASE_UNFIT" in told and "shop" in told
+    assert (state(server), zone_files(server)) == ("Initialized", {})
+
+
 def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """R-06, F-42: a start is the last thing, and only when nothing is missing."""
     file = mirror_file(tmp_path)
     server.faults.add(Fault("rejected_headers", "rename", path="*orders*", times=None))
     assert run("create", file) == Exit.TABLES_STOPPED
@@ -141,6 +156,7 @@ def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
 def test_a_store_that_ignores_conditions_fails_closed_o_03(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """O-03, O-05: nothing is begun in such a store, and `check` says so."""
     file = mirror_file(tmp_path)
     server.faults.add(Fault("rejected_headers", "rename", times=None))
     assert run("create", file) == Exit.TERMINAL

@@ -75,7 +75,7 @@ def test_names_that_are_no_numbers_are_passed_over(zone: Zone) -> None:
 
 
 def test_underscore_folders_and_folders_without_metadata_are_no_tables(zone: Zone) -> None:
-    """F-05 and X-06 (field); the latter as a switch, as a table without keys (F-12)."""
+    """F-05 and F-10 (field); the latter as a switch, as a table without keys (F-12)."""
     for name in ("_scratchPad", "_private.schema/items", "dbo.schema/_items"):
         put(zone.folder(name), 1, items([(4, 1, "x")]))
     bare = zone.folder("dbo.schema/bare")

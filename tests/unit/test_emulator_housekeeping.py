@@ -1,4 +1,4 @@
-"""The emulator's applied files, clock and monitoring surfaces: F-35, F-36, X-02."""
+"""The emulator's applied files, clock and monitoring surfaces: F-35, F-36."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_files_that_are_not_applied_stay(zone: Zone) -> None:
 
 
 def test_processed_files_may_lie_at_the_root_of_the_zone(zone: Zone) -> None:
-    """X-02 (switch): and a new life of the folder does not meet the files of the old one."""
+    """F-36 (switch): and a new life of the folder does not meet the files of the old one."""
     folder = zone.folder()
     service = zone.service(processed_at_zone_root=True)
     away = zone.zone / "_FilesReadyToDelete" / "dbo.schema" / "items"

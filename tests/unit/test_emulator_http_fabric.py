@@ -45,6 +45,17 @@ def empty(tmp_path: Path) -> Iterator[Client]:
 def definition(**target: Any) -> dict[str, Any]:
     document = generic_definition()
     document["properties"]["target"]["typeProperties"] |= target
+    return in_parts(document)
+
+
+def of_another(end: str) -> dict[str, Any]:
+    """The definition of a database whose source or target is of another type."""
+    document = generic_definition()
+    document["properties"][end]["type"] = "MSSQL"
+    return in_parts(document)
+
+
+def in_parts(document: dict[str, Any]) -> dict[str, Any]:
     payload = base64.b64encode(json.dumps(document).encode()).decode()
     return {"parts": [{"path": "mirroring.json", "payload": payload, "payloadType": "InlineBase64"}]}
 
@@ -280,10 +291,14 @@ def test_the_default_schema_is_the_definitions(empty: Client) -> None:
         {"parts": []},
         {"parts": [{"path": "mirroring.json", "payload": "!", "payloadType": "InlineBase64"}]},
         {"parts": [{"path": "mirroring.json", "payload": "e30=", "payloadType": "InlineBase64"}]},
+        {"parts": [{**definition()["parts"][0], "payloadType": "VSCode"}]},
+        {"parts": [{**definition()["parts"][0], "path": "definition.json"}]},
+        of_another("source"),
+        of_another("target"),
     ],
 )
 def test_a_definition_is_one_part_in_base64(empty: Client, wrong: Any) -> None:
-    """R-05."""
+    """R-05: and the source a landing zone, the target a mounted database."""
     refused = empty.fabric("POST", "", {"displayName": "shop", "definition": wrong})
     assert (refused.status, refused.json()["errorCode"]) == (400, "InvalidDefinition")
     assert empty.fabric("POST", "", {"definition": definition()}).json()["errorCode"] == "InvalidInput"

@@ -75,6 +75,20 @@ def test_publishing(workspace: FileSystemClient) -> None:
         staged.get_file_properties()
 
 
+def test_renames_that_name_an_end_wrongly_fail(server: EmulatorServer, workspace: FileSystemClient) -> None:
+    """O-06: a new name without the file system, a call at the target, workspace and item in the account's address."""
+    _staged(workspace)
+    staged = workspace.get_file_client(f"{TABLE}/_stage-1/a")
+    with pytest.raises(HttpResponseError) as unnamed:
+        staged.rename_file(FINAL)
+    assert unnamed.value.error_code == "FilesystemNotFound"
+    with pytest.raises(ResourceNotFoundError):
+        workspace.get_file_client(FINAL).rename_file(f"emulator/{TABLE}/_stage-1/a")
+    with _service(server, account="/emulator/shop.MirroredDatabase") as service, pytest.raises(HttpResponseError):
+        service.get_file_client("Files", "LandingZone/dbo.schema/items/_stage-1/a").rename_file(f"Files/{FINAL}")
+    assert [path.name for path in workspace.get_paths(TABLE) if not path.is_directory] == [f"{TABLE}/_stage-1/a"]
+
+
 def test_refused_renames(workspace: FileSystemClient) -> None:
     """O-05: target there, other source, no source."""
     workspace.get_file_client(FINAL).upload_data(b"old", overwrite=True)

@@ -186,7 +186,7 @@ def test_a_wrong_marker_fails_the_table_and_changes_nothing(zone: Zone, file: pa
 
 
 def test_assumed_marker_rules_can_be_switched_off(zone: Zone) -> None:
-    """X-04 marker anywhere; X-12 a null marker is a row without marker."""
+    """F-50: the marker anywhere; a null marker is a row without marker."""
     folder = zone.folder()
     put(folder, 1, _BAD_MARKERS["not last"])
     put(folder, 2, items([(None, 1, "b")]))

@@ -206,7 +206,7 @@ def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, 
     assert service.poll() == []
     assert error_of(service) == code
     (folder / "_metadata.json").write_text('{"KeyColumns": ["id"], "fileDetectionStrategy": "SequentialFileName"}')
-    assert len(service.poll()) == 1, "X-05: the property in any case"
+    assert len(service.poll()) == 1, "F-11: the property in any case"
 
 
 @pytest.mark.parametrize("strategy", [None, "SequentialFileName", "LastUpdateTimeFileDetection"])
@@ -237,7 +237,7 @@ def test_a_conditional_column_changes_nothing_f18(zone: Zone) -> None:
 
 
 def test_metadata_arm_a_folder_whenever_they_come(zone: Zone) -> None:
-    """F-10, X-06 (field): files may lie there before."""
+    """F-10 (field): files may lie there before."""
     folder = zone.folder()
     (folder / "_metadata.json").unlink()
     put(folder, 1, items([(4, 1, "x")]))
@@ -249,7 +249,7 @@ def test_metadata_arm_a_folder_whenever_they_come(zone: Zone) -> None:
 
 @pytest.mark.parametrize("twin", ["items", "Items"])
 def test_two_folders_of_one_table_do_not_mix(zone: Zone, twin: str) -> None:
-    """F-03, X-14 (assumed): the second fails, whatever becomes of the first, and deleting it harms nothing."""
+    """F-02, F-03 (assumed): the second fails, whatever becomes of the first, and deleting it harms nothing."""
     first, second = zone.folder("dbo.schema/items"), zone.folder(twin)
     service = zone.service()
     service.poll()

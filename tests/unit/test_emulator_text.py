@@ -290,7 +290,7 @@ _CHANGED: dict[str, tuple[dict[str, Any], Row, str]] = {
 
 @pytest.mark.parametrize(("document", "row", "text"), _CHANGED.values(), ids=_CHANGED)
 def test_columns_of_text_never_change(zone: Zone, document: dict[str, Any], row: Row, text: str) -> None:
-    """F-23, F-90: what Parquet may do, text may not (X-22); a recreated folder has the new columns."""
+    """F-23, F-90: what Parquet may do, text may not; a recreated folder has the new columns."""
     folder = zone.folder(**TSV)
     _text(folder, 1, "id\tname\n1\tx\n")
     service = zone.service()

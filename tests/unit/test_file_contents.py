@@ -76,7 +76,7 @@ def test_a_file_of_text_is_judged_by_its_bytes(zone: Path, tmp_path: Path) -> No
     ["orders/_ProcessedFiles", "_ProcessedFiles/orders", "orders/_FilesReadyToDelete", "_FilesReadyToDelete/orders"],
 )
 def test_a_file_is_followed_to_wherever_it_was_moved(zone: Path, folder: str) -> None:
-    """F-36, X-02: it was listed in the table's folder and travelled on since."""
+    """F-36: it was listed in the table's folder and travelled on since."""
     put(zone / folder / file_name(1))
     assert look(zone).place == f"{folder}/{file_name(1)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,18 @@ def test_rename_consumes_its_source_and_keeps_the_etag_o_04(store: LandingZoneSt
     assert store.stat(STAGED) is None
     assert store.stat(FINAL) == ObjectInfo(FINAL, staged.size, staged.etag)
     assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+
+
+@pytest.mark.parametrize("by", ["guid", "name"])
+def test_a_rename_names_both_ends_by_full_path_o_06(tmp_path: Path, by: str) -> None:
+    """O-01, O-06: workspace and item in both, neither in the address of the account."""
+    with emulator(tmp_path, clients=CLIENTS, database="shop") as server:
+        named = {} if by == "guid" else {"workspace": "emulator", "item": "shop.MirroredDatabase"}
+        store = OneLakeStore(replace(zone_of(server), **named))
+        staged = created(store, STAGED)
+        assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
+        assert list(store.list("")) == [staged._replace(path=FINAL)]
+        assert (tmp_path / "zone" / FINAL).read_bytes() == b"rows"
 
 
 def test_rename_never_overwrites_o_05(store: LandingZoneStore) -> None:

@@ -6,6 +6,7 @@ import logging
 import pickle
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def connection(**changed: Any) -> Connection:
 
 
 def test_a_service_principal_at_the_public_addresses() -> None:
+    """O-01, O-02, R-03."""
     assert onelake_connection(connection()) == OneLakeConnection(
         EntraLogin("lake", "service_principal", "contoso.example", "app", CANARY, "https://login.microsoftonline.com"),
         "https://onelake.dfs.fabric.microsoft.com",
@@ -75,6 +77,7 @@ def test_what_a_form_leaves_empty_is_not_given() -> None:
     ],
 )
 def test_addresses_of_microsoft_and_of_this_machine_are_taken(address: str) -> None:
+    """O-01: those of a region, too."""
     assert onelake_connection(connection(extra={"dfs_endpoint": address})).dfs_endpoint == address.rstrip("/")
 
 
@@ -105,7 +108,7 @@ def test_addresses_of_microsoft_and_of_this_machine_are_taken(address: str) -> N
     ],
 )
 def test_anything_else_is_refused_without_its_content(changed: dict[str, Any]) -> None:
-    """I30: nothing of a connection is in the error; no token can be sent to a host that is not the service's."""
+    """O-02, I30: no shared key; nothing of a connection is in the error; no token goes to a host of anybody else."""
     with pytest.raises(TerminalError) as caught:
         onelake_connection(connection(**changed))
     assert caught.value.code == "CONNECTION_INVALID"
@@ -147,6 +150,7 @@ class Clock:
 
 
 def test_a_token_is_kept_and_renewed_ahead_of_its_end(server: EmulatorServer) -> None:
+    """O-02."""
     clock = Clock()
     tokens = TokenSource(login_of(server), STORAGE_AUDIENCE, clock)
     first = tokens.token()
@@ -198,6 +202,7 @@ def test_storage_and_api_have_tokens_of_their_own_o_02_r_03(server: EmulatorServ
 
 @pytest.mark.parametrize("auth", ["workload_identity", "managed_identity", "cli"])
 def test_identities_of_the_platform_go_through_azures_own_library(auth: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-03: managed identities are let in, as O-02 lets them."""
     import azure.identity
     from azure.core.credentials import AccessToken
     from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
@@ -207,11 +212,11 @@ def test_identities_of_the_platform_go_through_azures_own_library(auth: Any, mon
         ServiceRequestError("x"),
         ClientAuthenticationError(f"AADSTS700 {CANARY}"),
     ]
-    made: list[dict[str, Any]] = []
+    made: list[tuple[str, dict[str, Any]]] = []
 
     class Credential:
-        def __init__(self, **options: Any) -> None:
-            made.append(options)
+        def __init__(self, kind: str, **options: Any) -> None:
+            made.append((kind, options))
 
         def get_token(self, scope: str) -> AccessToken:
             assert scope == STORAGE_AUDIENCE
@@ -221,7 +226,7 @@ def test_identities_of_the_platform_go_through_azures_own_library(auth: Any, mon
             return found  # type: ignore[no-any-return]
 
     for name in ("WorkloadIdentityCredential", "ManagedIdentityCredential", "AzureCliCredential"):
-        monkeypatch.setattr(azure.identity, name, Credential)
+        monkeypatch.setattr(azure.identity, name, partial(Credential, name))
     clock = Clock()
     clock.now = 9_000.0
     tokens = TokenSource(EntraLogin("lake", auth, "t", "c"), STORAGE_AUDIENCE, clock)
@@ -232,7 +237,12 @@ def test_identities_of_the_platform_go_through_azures_own_library(auth: Any, mon
     with pytest.raises(TerminalError, match=r"TOKEN_REFUSED.*AADSTS700") as caught:
         tokens.token()
     assert CANARY not in "".join(traceback.format_exception(caught.value))
-    assert len(made) == 1, "one credential for the process, which caches as it likes"
+    one_for_the_process = {
+        "workload_identity": ("WorkloadIdentityCredential", {"tenant_id": "t", "client_id": "c"}),
+        "managed_identity": ("ManagedIdentityCredential", {"client_id": "c"}),
+        "cli": ("AzureCliCredential", {"tenant_id": "t"}),
+    }
+    assert made == [one_for_the_process[auth]], "which caches as it likes"
 
 
 # --- secrets --------------------------------------------------------------------------------------------------

@@ -114,6 +114,22 @@ def test_a_large_folder_is_deleted_in_as_many_calls_as_it_takes(server: Emulator
     store.delete_folder("t")
 
 
+@pytest.mark.parametrize("skip", [0, 1])
+def test_a_folder_in_use_is_told_and_deleted_by_a_later_call_f_73(
+    server: EmulatorServer, store: OneLakeStore, skip: int
+) -> None:
+    """F-73: also when a part of it is gone already; what cannot be deleted is never taken for gone."""
+    server.store.delete_page = 2
+    for number in range(4):
+        created(store, f"t/{number}")
+    server.faults.add(Fault("in_use", "delete", skip=skip))
+    with pytest.raises(TransientError, match=r"FOLDER_IN_USE.*PathInUse"):
+        store.delete_folder("t")
+    assert len(list(store.list("t"))) == 4 - 2 * skip
+    store.delete_folder("t")
+    assert list(store.list("")) == []
+
+
 # --- what is unknown ------------------------------------------------------------------------------------------
 
 
@@ -138,7 +154,7 @@ def test_a_rename_without_a_plain_answer_is_unknown_and_not_repeated_o_08(
 def test_a_creation_without_a_plain_answer_is_unknown_and_not_repeated_o_07(
     server: EmulatorServer, store: OneLakeStore, kind: Kind
 ) -> None:
-    """An empty object may be left under the staging name: harmless there, and never under a final one."""
+    """O-07, O-08: an empty object may be left under the staging name: harmless there, and never under a final one."""
     server.faults.add(Fault(kind, "create"))
     with pytest.raises(TransientError):
         store.create(STAGED, b"rows")

@@ -22,6 +22,7 @@ def after(*replies: protocol.Reply) -> protocol.State:
 
 
 def test_the_sealed_objects_are_renamed_one_after_the_other_whoever_sealed_them() -> None:
+    """F-31, F-32, F-33."""
     assert after().request == protocol.Rename(7, FILES[0])
     assert after(protocol.Renamed()).request == protocol.Rename(8, FILES[1])
     assert after(protocol.Renamed(), protocol.Renamed()).request == protocol.Confirm(5)
@@ -30,13 +31,13 @@ def test_the_sealed_objects_are_renamed_one_after_the_other_whoever_sealed_them(
 @pytest.mark.parametrize("unsure", [protocol.Unknown(), protocol.Refused()])
 @pytest.mark.parametrize("hops", [0, 1, 2], ids=["in the folder", "processed", "ready to be deleted"])
 def test_a_number_that_is_there_with_the_sealed_content_is_done_f39(unsure: protocol.Reply, hops: int) -> None:
-    """Wherever it has travelled since; nothing is written again."""
+    """F-39, O-05, O-08: wherever it has travelled since; nothing is written again."""
     state = after(unsure, Seen(), *[Seen()] * hops, Seen("e1", "d1"))
     assert state.request == protocol.Rename(8, FILES[1])
 
 
 def test_a_number_that_is_absent_is_renamed_from_the_same_object_f39() -> None:
-    """F-33, F-39: the source is still the sealed one, so the identical request is repeated."""
+    """F-32, F-33, F-39, O-08: the source is still the sealed one: the same request again, and no number left out."""
     state = after(protocol.Unknown(), Seen("e1", "d1"), Seen(), Seen(), Seen())
     assert state.request == protocol.Rename(7, FILES[0])
 

@@ -259,6 +259,10 @@ def test_purged_files_are_no_alarm_and_young_ones_are() -> None:
     assert (finding.code, finding.evidence["missing"]) == ("MISSING", "4")
     at_the_edge = facts(2, item(2, F), at=NOW - timedelta(days=7))
     assert reconcile(at_the_edge).code == "MISSING"
+    for higher in (P, R):
+        assert reconcile(facts(3, item(2, higher), item(3, F), at=OLD)).notes == ("PURGED: 1",)
+        taken_away = reconcile(facts(3, item(2, higher), item(3, F), at=YOUNG))
+        assert (taken_away.code, taken_away.evidence["missing"]) == ("MISSING", "1"), "it moved, and not long ago"
     assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=4)).code == "OK"
     assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=3)).code == "MISSING"
 
@@ -375,7 +379,7 @@ def test_a_target_that_counts_fewer_rows_than_before_lost_some_f_76(before: int,
 
 
 def test_a_trusted_count_tells_the_last_file_that_waits_from_one_that_was_kept_f_35() -> None:
-    """F-35, X-03: alone in the folder it counts for nothing, unless it is proved not to be applied."""
+    """F-35: alone in the folder it counts for nothing, unless it is proved not to be applied."""
     known = replace(facts(3, item(1, P), item(2, P), item(3, F)), limits=Limits(max_age=timedelta(hours=1)))
     for rows, files in ((None, 0), (30, 0), (29, 0), (20, 1)):
         status = TargetStatus(TargetState.RUNNING, processed_rows=rows)
@@ -535,7 +539,7 @@ def test_an_honest_service_raises_no_alarm_and_no_claim_is_too_bold(moves: list[
 
 
 def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
-    """F-05, F-36, X-02: both places of the processed folders; other tables and other underscore names left out."""
+    """F-05, F-36: both places of the processed folders; other tables and other underscore names left out."""
     n = file_name
     paths = {
         f"dbo.schema/t/{n(4)}": (n(4), F),

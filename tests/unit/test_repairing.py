@@ -110,7 +110,7 @@ def test_rows_come_again_only_when_somebody_says_how_he_knows_f_40(made: HandPub
 def test_a_trusted_counter_is_proof_enough_and_says_when_it_is_none_f_40(
     tmp_path: Path, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F-40, F-37, X-03: over the wire; what the counter says was applied is never published again."""
+    """F-35, F-37, F-40: over the wire; what the counter says was applied is never published again."""
     made = HandPublished(tmp_path / "shop", server, trust_counters=True)
     monkeypatch.setattr(job, "stage_again", stage_by_hand(made))
     for key in (1, 2, 3):

@@ -100,6 +100,7 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
 
 
 def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMadeMirror, resets: ResetLedger) -> None:
+    """F-74: with another target both folders go, the one that it has and the one that it had."""
     assert resets.request_reload(KEYED, ASKED)
     assert not resets.request_reload(KEYED, ASKED)
     advance(resets, *TO_NEW_GENERATION)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, TransientError
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.local_store import LocalStore
+from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import ObjectInfo
+from open_mirroring.landing_zone.text_format import TextFormat
+from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.publishing import StagedFile
-from spark_jobs.staging import create_staged
+from spark_jobs.change_log_schema import CHANGE, LogRow
+from spark_jobs.load_task import LoadTarget, stage_no_rows
+from spark_jobs.log_writing import log_table
+from spark_jobs.planning import TablePlan
+from spark_jobs.staging import StageTarget, StageTask, create_staged, stage
 
 SCHEMA = file_schema([LandingColumn("id", "int64"), LandingColumn("name", "string")], ["id"], marker=True)
-NAME = "dbo.schema/t/_stage-1/00000000000000000001.a.0000"
+FOLDER = "dbo.schema/t"
+NAME = f"{FOLDER}/_stage-1/00000000000000000001.a.0000"
+FOOTER = Footer("shop", "t", 1, 1, 0, 1, "changes")
 
 
 class Unfaithful(LocalStore):
@@ -44,7 +54,7 @@ class Unfaithful(LocalStore):
 def staged(store: LocalStore, tmp_path: Path, marker: int = 4) -> StagedFile:
     rows = pa.table([pa.array([1, 2]), pa.array(["a", None]), pa.array([marker] * 2, pa.int32())], schema=SCHEMA)
     local = tmp_path / "local.parquet"
-    written = write_data_file(local, rows, SCHEMA, Footer("shop", "t", 1, 1, 0, 1, "changes"))
+    written = write_data_file(local, rows, SCHEMA, FOOTER)
     return create_staged(store, NAME, local, written, SCHEMA, ["id"], "a", "b")
 
 
@@ -71,7 +81,29 @@ def test_markers_are_proved_in_what_came_back(tmp_path: Path) -> None:
         staged(LocalStore(tmp_path / "zone"), tmp_path, marker=0)
 
 
+class Silent(LocalStore):
+    """A store that creates the first object and does not tell."""
+
+    silent = True
+
+    def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
+        created = super().create(path, content)
+        if self.silent:
+            self.silent = False
+            raise TransientError("STORE_IO", "no answer", way_out="run again")
+        return created
+
+
+def test_a_creation_without_an_answer_is_not_sent_again_o_08(tmp_path: Path) -> None:
+    """O-08: it may have happened, so the next name is tried; nothing refers to what the first one may have left."""
+    store = Silent(tmp_path / "zone")
+    file = staged(store, tmp_path)
+    assert file.object_name == f"{NAME}.1"
+    assert {info.path for info in store.list("")} == {NAME, f"{NAME}.1"}
+
+
 def test_a_staging_name_is_used_once(tmp_path: Path) -> None:
+    """O-10."""
     store = LocalStore(tmp_path / "zone")
     first = staged(store, tmp_path)
     with pytest.raises(MirroringError, match="STAGED_NAME_TAKEN"):
@@ -79,3 +111,55 @@ def test_a_staging_name_is_used_once(tmp_path: Path) -> None:
     found = store.stat(NAME)
     assert found is not None
     assert found.etag == first.etag
+
+
+def changes_task(log: Path, text: TextFormat | None = None) -> StageTask:
+    """Four inserted rows of one table, two of them in each file."""
+    cols = '[["id","bigint",0],["name","nvarchar(9)",1]]'
+    rows = [
+        LogRow(
+            *(CHANGE, "o", at, "dbo.t", 0, "e", f"{at:020X}:{0:020d}:0", "I", f'["{at}"]', cols, True),
+            f'{{"id":"{at}","name":"n"}}',
+        )
+        for at in range(1, 5)
+    ]
+    pq.write_table(log_table(rows, 1), log / "1.parquet")
+    columns = (LandingColumn("id", "int64"), LandingColumn("name", "string"))
+    types = {"id": "bigint", "name": "nvarchar(9)"}
+    plan = TablePlan(*("t", "dbo.t", ("id",), 0, ("1.parquet",), (), None, {"e": 0}, None, frozenset(), columns, types))
+    return StageTask(log, ((plan, StageTarget(FOLDER, 2, FOOTER, text=text)),))
+
+
+@pytest.mark.parametrize("kind", ["changes", "load"])
+def test_workers_create_staged_objects_under_names_used_once_o_10(tmp_path: Path, kind: str) -> None:
+    """O-07, O-10, F-05, F-38: in staging alone, no data file's name or Spark's; a repeated task is no conflict."""
+    zone, store = LocalZone(tmp_path / "zone"), LocalStore(tmp_path / "zone")
+    target = LoadTarget(FOLDER, ("id",), (LoadColumn("id", "int64", "bigint"),), 2, FOOTER)
+    names: list[str] = []
+    for _ in range(2):
+        if kind == "changes":
+            (table,) = stage(zone, changes_task(tmp_path))
+            files = table.files
+        else:
+            files = (stage_no_rows(zone, target),)
+        names += [file.object_name for file in files]
+        assert all(store.stat(file.object_name) == (file.object_name, file.size, file.etag) for file in files)
+    assert len(names) == (4 if kind == "changes" else 2) == len(set(names))
+    assert {info.path for info in store.list("")} == set(names)
+    for name in names:
+        folder, _, base = name.rpartition("/")
+        assert folder == f"{FOLDER}/_stage-1" and base.startswith(f"{1:020d}."), "swept by its number"
+        assert not base.endswith(".parquet")
+
+
+def test_every_file_of_text_has_its_marker_last_f_25(tmp_path: Path) -> None:
+    """F-20, F-25, F-50: in the header, and in each row."""
+    text = TextFormat("csv", ",", "\n", "", (("id", "int64"), ("name", "string")))
+    (table,) = stage(LocalZone(tmp_path / "zone"), changes_task(tmp_path, text))
+    contents = [LocalStore(tmp_path / "zone").read(file.object_name) for file in table.files]
+    assert len(contents) == 2
+    for content in contents:
+        assert content is not None
+        header, *rows = content.data.decode().splitlines()
+        assert header == '"id","name","__rowMarker__"'
+        assert len(rows) == 2 and all(row.endswith(',"n",4') for row in rows)

@@ -27,6 +27,7 @@ from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reconciliation.verdicts import Verdict
 from open_mirroring.remote.http_service import RetryBudget
 from open_mirroring.reset_driver import ResetDriver
+from open_mirroring.resetting import Stage
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
 
@@ -68,7 +69,7 @@ GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
 
 @pytest.mark.parametrize("said", [*(state.value for state in DatabaseState if state.value), "Failed", "Hibernating"])
 @pytest.mark.parametrize("of_table", [None, *GOOD, "Stopped", "Failed", "Hibernating"])
-def test_every_pair_of_words_has_one_state_x_19(said: str, of_table: str | None) -> None:
+def test_every_pair_of_words_has_one_state_r_09(said: str, of_table: str | None) -> None:
     """I24, R-02, R-07: a failed or stopped table counts whatever its database says; no word is understood by luck."""
     expected = {
         "Initializing": TargetState.NOT_READY,
@@ -102,7 +103,7 @@ def test_a_throttled_target_names_the_time(error: str) -> None:
     assert target_status(database("Running", error), table("Failed"), trust_counters=False).state is TargetState.FAILED
 
 
-def test_counters_are_evidence_only_when_they_are_trusted_x_03() -> None:
+def test_counters_are_evidence_only_when_they_are_trusted_f_35() -> None:
     for trusted in (False, True):
         found = target_status(database("Running"), table("Replicating", rows=7), trust_counters=trusted)
         assert (found.processed_rows, found.counted_rows) == (7 if trusted else None, 7)
@@ -161,7 +162,7 @@ def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
 
 
 def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, server: EmulatorServer) -> None:
-    """I24, X-19: the database runs, one table has failed."""
+    """I24, R-09: the database runs, one table has failed."""
     made.publish(orders=[1], customers=[1])
     made.path(1).write_bytes(b"")
     server.poll()
@@ -225,15 +226,15 @@ def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
     assert made.numbers() == [1, 2]
 
 
-def test_a_status_call_that_is_told_to_wait_long_is_not_repeated_r_04(
-    made: HandPublished, server: EmulatorServer
-) -> None:
-    server.faults.add(Fault("throttled", "status", seconds=3600))
+@pytest.mark.parametrize(("seconds", "calls"), [(3600, 1), (0, 4)])
+def test_who_is_told_to_wait_does_not_look_again_r_04(server: EmulatorServer, seconds: float, calls: int) -> None:
+    """R-04: a short wait is waited for within a call, as often as it may be repeated; a long one is no answer."""
+    server.faults.add(Fault("throttled", "status", times=None, seconds=seconds))
     server.faults.reset_calls()
     found = FabricTarget(zone_of(server)).statuses(FOLDERS)
     assert {status.state for status in found.values()} == {TargetState.UNKNOWN}
     assert "SERVICE_THROTTLED" in found[FOLDERS[0]].detail
-    assert server.faults.calls()["status"] == 1
+    assert server.faults.calls()["status"] == calls
 
 
 class Scripted(FabricApi):
@@ -396,6 +397,25 @@ def test_a_reset_over_the_wire_goes_by_the_status_and_begins_a_new_count_f_75(
     assert outcome.is_over and any("gone" in what for what in waits) and any("again" in what for what in waits)
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"} and made.numbers() == [1]
     assert made.table().row.generation == 2
+
+
+def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_left_f_73(
+    made: HandPublished, server: EmulatorServer
+) -> None:
+    """F-73: the next run deletes it; until then it is the table still, and the others go on."""
+    made.publish(orders=[1, 2, 3], customers=[1])
+    server.poll()
+    (table,) = (table for table in made.mirror.tables if table.source == ORDERS)
+    resets = ResetLedger(made.ledger, "shop")
+    assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
+    server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
+    outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
+    assert (outcome.stage, outcome.is_over) == (Stage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
+    verdict = made.publish(orders=[4], customers=[2])
+    assert verdict.held[ORDERS].startswith("RESET_OPEN") and verdict.passing == (CUSTOMERS,)
+    assert (made.numbers(), made.numbers(CUSTOMERS)) == ([1], [1, 2])
+    outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
+    assert outcome.stage is Stage.FOLDER_DELETED and made.numbers() == []
 
 
 def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:

@@ -89,7 +89,7 @@ def test_a_file_is_created_once_and_leaves_nothing_else(tmp_path: Path, path: st
 
 @pytest.mark.parametrize("path", CREATIONS)
 def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, path: str) -> None:
-    """F-10, F-38, X-06: on a store that shows half an object the outcome is unknown; the repetition is whole."""
+    """F-10, F-38: on a store that shows half an object the outcome is unknown; the repetition is whole."""
     store = ShowsPartialObjects(tmp_path)
     ports = ZonePorts(store)
     assert ports.answer(TABLE, CREATIONS[path]) == protocol.Unknown()
