@@ -29,7 +29,7 @@ published as it stands, which needs the complete position: below it no change is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.log_position import LogPosition
@@ -37,6 +37,9 @@ from open_mirroring.log_position import LogPosition
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 
 Row = Mapping[str, str | None]
+
+Meaning = Callable[[str, str], Hashable]
+"""What the text of a column stands for: the same for two spellings of one value."""
 
 
 class Left(NamedTuple):
@@ -68,6 +71,7 @@ class Logged(NamedTuple):
     whole: bool = True
     types: Mapping[str, str] | None = None
     left: Left | None = None
+    meaning: Meaning | None = None
 
 
 class KeyPlan(NamedTuple):
@@ -267,7 +271,7 @@ def _row_that_left(left: Left, is_held: Callable[[Logged], bool]) -> Logged | No
     if known and known[0].position.transaction == left.position.transaction:
         before = [change for change in known if change.position.transaction != left.position.transaction]
         standing.append(_deciding(before, (), is_held))
-        standing = [row for row in standing if row is not None and row.after and _is_row(left.before, row.after)]
+        standing = [row for row in standing if row is not None and _is_row(left.before, row)]
     rows = [row for row in standing if row is not None and row.after is not None]
     return rows[0] if len(rows) == 1 or (rows and all(row.after == rows[0].after for row in rows)) else None
 
@@ -284,19 +288,23 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
         earlier = newest_effective(changes[index + 1 :])
         if earlier is None or earlier.position.transaction != change.position.transaction:
             return change
-        if earlier.after is None or _is_row(change.before, earlier.after):
+        if earlier.after is None or _is_row(change.before, earlier):
             return change
         # The half removed another row than the one that stands there: it decides nothing.
         return earlier
     return None
 
 
-def _is_row(before: Row | None, after: Row) -> bool:
-    return before is not None and all(before[name] == after[name] for name in before.keys() & after.keys())
+def _is_row(before: Row | None, change: Logged) -> bool:
+    """Whether an old image tells nothing that differs from the row that a change left."""
+    after = change.after
+    if before is None or after is None:
+        return False
+    return all(_equal(change, name, before[name], after[name]) for name in before.keys() & after.keys())
 
 
 def _same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes of one identity say the same.
+    """Whether two changes of one identity say the same: their values, however they are spelled (G-02).
 
     A row read again after a column was added may have a NULL more (T-33): it is the same row.
     """
@@ -304,7 +312,14 @@ def _same_content(one: Logged, other: Logged) -> bool:
         return False
     if one.after is None or other.after is None:
         return one.after is other.after and one.operation == other.operation
-    return _told(one.after) == _told(other.after)
+    told, again = _told(one.after), _told(other.after)
+    return told.keys() == again.keys() and all(_equal(one, name, told[name], again[name]) for name in told)
+
+
+def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
+    if one == other or one is None or other is None or change.meaning is None:
+        return one == other
+    return change.meaning(name, one) == change.meaning(name, other)
 
 
 def _told(row: Row) -> Row:

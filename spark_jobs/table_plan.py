@@ -23,6 +23,7 @@ from spark_jobs.moved_rows import MovedRows, Read, place_of
 from spark_jobs.partial_rows import carries_all, types_of
 from spark_jobs.transaction_cut import Cut
 from spark_jobs.typed_rows import Failure
+from spark_jobs.value_meaning import meaning_of
 
 ReadHistory = Callable[[Sequence[str]], pa.Table]
 """Given keys, reads their changes in a plan's *history_files*."""
@@ -125,7 +126,8 @@ def logged_change(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: 
         leaving = position._replace(sub=0)
         lines = (other for other in moved.lines[half["key"]] if other["order"] < half["order"])
         left = Left(leaving, told, first_of_each([logged_change(other, -1, plan, moved) for other in lines]))
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
+    meaning = None if line["cols"] is None else meaning_of(line["cols"])
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left, meaning)
 
 
 def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:

@@ -166,6 +166,22 @@ def test_an_absent_old_large_object_is_not_called_null_a6() -> None:
     assert row.before == '{"id":"7","size":null}'
 
 
+@pytest.mark.parametrize("old_note", [{}, {"note": None}], ids=["absent", "null"])
+def test_a_key_change_does_not_call_an_old_large_object_null_c71(old_note: dict[str, None]) -> None:
+    """G-03: else a row written with a note in the same transaction would be another one, and stay under its old key."""
+    cols = [("id", "int"), ("note", "nvarchar(max)"), ("size", "int")]
+    old, current = {"id": "7", **old_note, "size": None}, {"id": "8", "note": "long", "size": None}
+    left, taken = decode(event("UPD", current, old, cols=cols)).rows
+    assert (left.op, left.before) == ("K", '{"id":"7","size":null}')
+    assert taken.row == '{"id":"8","note":"long","size":null}'
+
+
+def test_a_key_change_tells_the_old_large_object_that_the_source_sent_c71() -> None:
+    cols = [("id", "int"), ("note", "nvarchar(max)")]
+    left, _ = decode(event("UPD", {"id": "8", "note": "b"}, {"id": "7", "note": "a"}, cols=cols)).rows
+    assert left.before == '{"id":"7","note":"a"}'
+
+
 def test_any_plain_value_becomes_text_and_numbers_keep_theirs_c49() -> None:
     current = '{"id": 7, "name": true, "price": 1.10}'
     assert only(decode(event("INS", current))).row == '{"id":"7","name":"true","price":"1.10"}'
