@@ -85,7 +85,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
         return Outcome((row_set,), _noticed(cut, mismatch))
     old = _old_image(columns, images.old, key)
-    whole = _is_whole(data, table, old, image)
+    whole = _is_whole(data, table, columns, old, image)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)
     old_texts = texts if key is None else _old_key(columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
@@ -152,11 +152,15 @@ def _old_key(
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
 
 
-def _is_whole(data: Data, table: SourceTable, old: Image, current: Image) -> bool:
-    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44)."""
-    announced = [part.columnname for part in data.eventsource.pkkey or ()]
+def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
+    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44).
+
+    An old large object without a value may have had one (C-71), so its NULL proves nothing.
+    """
+    key_names = table.key_names.union(part.columnname for part in data.eventsource.pkkey or ())
     for name, value in old.items():
-        if name in current and current[name] == value and name not in table.key_names and name not in announced:
+        told = value is not None or name not in columns.large
+        if told and name in current and current[name] == value and name not in key_names:
             return True
     return False
 

@@ -55,7 +55,7 @@ class ColumnList:
         self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
         self.kept = tuple(c.name for c in kept)
         self._all_kept = len(kept) == len(columns)
-        self._large = frozenset(c.name for c in columns if is_large(c.type))
+        self.large = frozenset(c.name for c in columns if is_large(c.type))
         self._key = [(name, self._converter(name, binary)) for name in key]
 
     def _converter(self, name: str, binary: BinaryText) -> Callable[[str], str] | str:
@@ -101,7 +101,7 @@ class ColumnList:
         The source leaves out old large objects unless asked (C-71); whether as NULL or not at all is documented
         nowhere. So a large object of which an old image has no value is not told.
         """
-        told = tuple(name for name in self.kept if image.get(name) is not None or name not in self._large)
+        told = tuple(name for name in self.kept if image.get(name) is not None or name not in self.large)
         return self._written(image, told)
 
     def _written(self, image: Image, names: tuple[str, ...]) -> str:

@@ -141,6 +141,14 @@ def test_an_update_is_whole_when_it_carries_a_column_that_did_not_change_c44(
     assert only(decode(event("UPD", current, old, pkkey={"id": "7"}))).whole is whole
 
 
+@pytest.mark.parametrize(("old_note", "whole"), [(None, False), ("long", True)])
+def test_an_old_large_object_without_value_proves_nothing_c71(old_note: str | None, whole: bool) -> None:
+    """C-44: it may have had one that the source left out, so that the column changed, and others are missing."""
+    cols = [("id", "int"), ("note", "nvarchar(max)")]
+    message = event("UPD", {"id": "7", "note": old_note}, {"id": "7", "note": old_note}, cols=cols, pkkey={"id": "7"})
+    assert only(decode(message)).whole is whole
+
+
 def test_an_unchanged_primary_key_outside_the_mirrored_key_proves_nothing_c70() -> None:
     table = MirroredTable("dbo.orders", ("name",))
     row = only(decode(event("UPD", {**ROW, "price": "2"}, ROW, pkkey={"id": "7"}), tables=[table]))
