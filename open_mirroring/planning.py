@@ -29,7 +29,7 @@ published as it stands, which needs the complete position: below it no change is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.log_position import LogPosition
@@ -37,6 +37,9 @@ from open_mirroring.log_position import LogPosition
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 
 Row = Mapping[str, str | None]
+
+Meaning = Callable[[str, str], Hashable]
+"""What the text of a column stands for: the same for two spellings of one value."""
 
 
 class Left(NamedTuple):
@@ -56,7 +59,7 @@ class Logged(NamedTuple):
     *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
     it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
     of *after* are to be read, column by column, where a row may be put together from several changes. *left* is the key
-    that the row had before, where this change gave it another one and tells only a part of it.
+    that the row had before, where this change gave it another one and rows are completed.
     """
 
     batch: int
@@ -68,6 +71,7 @@ class Logged(NamedTuple):
     whole: bool = True
     types: Mapping[str, str] | None = None
     left: Left | None = None
+    meaning: Meaning | None = None
 
 
 class KeyPlan(NamedTuple):
@@ -260,16 +264,21 @@ def _row_that_left(left: Left, is_held: Callable[[Logged], bool]) -> Logged | No
     """The row that a key change took along; None where nobody tells which one it was.
 
     When two rows swap their keys, the one that leaves a key may have been there before the one that took it in the same
-    transaction (G-03): then only the old image tells them apart.
+    transaction (G-03): where that one may have taken it so, only the old image tells them apart.
     """
     known = [change for change in left.changes if is_held(change)]
-    standing = [_deciding(known, (), is_held)]
-    if known and known[0].position.transaction == left.position.transaction:
-        before = [change for change in known if change.position.transaction != left.position.transaction]
-        standing.append(_deciding(before, (), is_held))
-        standing = [row for row in standing if row is not None and row.after and _is_row(left.before, row.after)]
-    rows = [row for row in standing if row is not None and row.after is not None]
-    return rows[0] if len(rows) == 1 or (rows and all(row.after == rows[0].after for row in rows)) else None
+    newest = _deciding(known, (), is_held)
+    if newest is None or newest.position.transaction != left.position.transaction:
+        rows = [newest]
+    else:
+        at = next(index for index, change in enumerate(known) if change.position == newest.position)
+        below = _deciding(known[at + 1 :], (), is_held)
+        if known[at].operation == UPDATE:
+            rows = [below if _stands_on_another(known[at], known) else newest]
+        else:
+            rows = [row for row in (newest, below) if row is not None and _is_row(left.before, row)]
+    found = [row for row in rows if row is not None and row.after is not None]
+    return found[0] if len(found) == 1 or (found and all(row.after == found[0].after for row in found)) else None
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
@@ -281,22 +290,42 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     for index, change in enumerate(changes):
         if change.operation != KEY_LEFT:
             return change
-        earlier = newest_effective(changes[index + 1 :])
+        rest = changes[index + 1 :]
+        earlier = newest_effective(rest)
         if earlier is None or earlier.position.transaction != change.position.transaction:
             return change
-        if earlier.after is None or _is_row(change.before, earlier.after):
+        if earlier.after is None or (_is_row(change.before, earlier) and not _stands_on_another(earlier, rest)):
             return change
         # The half removed another row than the one that stands there: it decides nothing.
         return earlier
     return None
 
 
-def _is_row(before: Row | None, after: Row) -> bool:
-    return before is not None and all(before[name] == after[name] for name in before.keys() & after.keys())
+def _stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
+    """Whether a row took a key at which another one stands; known only where rows are completed.
+
+    No key ever has two rows, so the other one leaves it by the same statement: the next half that leaves is its own,
+    even if the old image tells nothing but the key. *changes* are newest first and end before that half.
+    """
+    if change.left is None:
+        return False
+    at = next(index for index, other in enumerate(changes) if other.position == change.position)
+    if any(later.operation == KEY_LEFT for later in changes[:at]):
+        return False  # it has left
+    below = newest_effective(changes[at + 1 :])
+    return below is not None and below.after is not None
+
+
+def _is_row(before: Row | None, change: Logged) -> bool:
+    """Whether an old image tells nothing that differs from the row that a change left."""
+    after = change.after
+    if before is None or after is None:
+        return False
+    return all(_equal(change, name, before[name], after[name]) for name in before.keys() & after.keys())
 
 
 def _same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes of one identity say the same.
+    """Whether two changes of one identity say the same: their values, however they are spelled (G-02).
 
     A row read again after a column was added may have a NULL more (T-33): it is the same row.
     """
@@ -304,7 +333,14 @@ def _same_content(one: Logged, other: Logged) -> bool:
         return False
     if one.after is None or other.after is None:
         return one.after is other.after and one.operation == other.operation
-    return _told(one.after) == _told(other.after)
+    told, again = _told(one.after), _told(other.after)
+    return told.keys() == again.keys() and all(_equal(one, name, told[name], again[name]) for name in told)
+
+
+def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
+    if one == other or one is None or other is None or change.meaning is None:
+        return one == other
+    return change.meaning(name, one) == change.meaning(name, other)
 
 
 def _told(row: Row) -> Row:

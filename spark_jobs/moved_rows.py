@@ -45,12 +45,12 @@ class MovedRows:
         self.lines: dict[str, list[Line]] = {}
 
     def learn(self, lines: Collection[Line]) -> None:
-        """Look for the keys that partial updates among *lines* left, and for those that their rows had left before."""
-        while places := {place_of(line) for line in lines if self._is_partial(line)} - self.leaving.keys():
+        """Look for the keys that updates among *lines* left, and, of partial ones, for all that their rows were."""
+        while places := {place_of(line) for line in lines if line["op"] == UPDATE} - self.leaving.keys():
             halves = self._read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
-            found = {place_of(line): line for line in halves.to_pylist()}
-            self.leaving |= {place: line for place, line in found.items() if place in places}
-            keys = {line["key"] for line in self.leaving.values()} - self.lines.keys()
+            self.leaving |= {place_of(line): line for line in halves.to_pylist() if place_of(line) in places}
+            partial = {place_of(line) for line in lines if self._is_partial(line)} & self.leaving.keys()
+            keys = {self.leaving[place]["key"] for place in partial} - self.lines.keys()
             if not keys:
                 return
             self.lines |= {key: [] for key in keys}

@@ -23,6 +23,7 @@ from spark_jobs.moved_rows import MovedRows, Read, place_of
 from spark_jobs.partial_rows import carries_all, types_of
 from spark_jobs.transaction_cut import Cut
 from spark_jobs.typed_rows import Failure
+from spark_jobs.value_meaning import meaning_of
 
 ReadHistory = Callable[[Sequence[str]], pa.Table]
 """Given keys, reads their changes in a plan's *history_files*."""
@@ -119,13 +120,15 @@ def logged_change(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: 
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
     types = types_of(line["cols"]) if plan.completing and after is not None else None
     left = None
-    if moved is not None and not whole and place_of(line) in moved.leaving:
+    if moved is not None and line["op"] == UPDATE and place_of(line) in moved.leaving:
         half = moved.leaving[place_of(line)]
         told = None if half["before"] is None else msgspec.json.decode(half["before"])
         leaving = position._replace(sub=0)
-        lines = (other for other in moved.lines[half["key"]] if other["order"] < half["order"])
+        # A whole row is not completed: of it, it is enough to know that it came from another key.
+        lines = () if whole else (x for x in moved.lines[half["key"]] if x["order"] < half["order"])
         left = Left(leaving, told, first_of_each([logged_change(other, -1, plan, moved) for other in lines]))
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left)
+    meaning = None if line["cols"] is None else meaning_of(line["cols"])
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left, meaning)
 
 
 def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:

@@ -73,7 +73,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     if images.current is None or _is_empty(images.current):
         raise Refusal("ROW_MALFORMED", f"an {event.operation} without a current row")
     image, text = columns.read(images.current)
-    row = text or columns.write(image, is_old=False)
+    row = text or columns.write(image)
     cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
     texts = columns.key_texts(image)
     key = key_json(texts) if texts else None
@@ -84,8 +84,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
         return Outcome((row_set,), _noticed(cut, mismatch))
-    old, old_text = _old_image(columns, images.old, key)
-    whole = _is_whole(data, table, old, image)
+    old = _old_image(columns, images.old, key)
+    whole = _is_whole(data, table, columns, old, image)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)
     old_texts = texts if key is None else _old_key(columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
@@ -93,8 +93,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         return Outcome((row_set,), _noticed(cut, mismatch))
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = key_json(old_texts)
-    before = old_text or columns.write(old, is_old=True)
-    left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=before)
+    left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
     return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
 
 
@@ -121,7 +120,7 @@ def _delete(
     event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
 ) -> Outcome:
     image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
-    before = (text or columns.write(image, is_old=True)) if image else None
+    before = (text or columns.write_old(image)) if image else None
     cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
     # A source may leave old values out; the primary key is always announced (C-71).
     known = table.key_names <= image.keys()
@@ -132,11 +131,11 @@ def _delete(
     return Outcome((row_gone,), _noticed(cut, mismatch))
 
 
-def _old_image(columns: ColumnList, text: str | None, key: str | None) -> tuple[Image, str | None]:
+def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
     if text is None or _is_empty(text):
-        return {}, None
+        return {}
     try:
-        return columns.read(text)
+        return columns.read(text)[0]
     except Refusal as refusal:
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
 
@@ -153,11 +152,15 @@ def _old_key(
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
 
 
-def _is_whole(data: Data, table: SourceTable, old: Image, current: Image) -> bool:
-    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44)."""
-    announced = [part.columnname for part in data.eventsource.pkkey or ()]
+def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
+    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44).
+
+    An old large object without a value may have had one (C-71), so its NULL proves nothing.
+    """
+    key_names = table.key_names.union(part.columnname for part in data.eventsource.pkkey or ())
     for name, value in old.items():
-        if name in current and current[name] == value and name not in table.key_names and name not in announced:
+        told = value is not None or name not in columns.large
+        if told and name in current and current[name] == value and name not in key_names:
             return True
     return False
 

@@ -8,6 +8,7 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming*, 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ _JSON_CONTENT = {"application/json", "application/avro-json"}
 _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
 )
+_SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _BLANKS = b" \t\r\n"
 _MAX_INDEX = 2**31 - 1
 
@@ -179,7 +181,25 @@ def _read_json(body: bytes) -> _Envelope:
     except msgspec.ValidationError as error:
         raise _why_invalid(body, error) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Refusal("JSON_MALFORMED", str(error)) from error
+        piece = _with_half_a_character(body)
+        if piece is None:
+            raise Refusal("JSON_MALFORMED", str(error)) from error
+        return piece
+
+
+def _with_half_a_character(body: bytes) -> _Envelope | None:
+    """A piece that was cut inside a surrogate pair (C-54): sound but for the half at an end of its ``data``."""
+    if not _SURROGATE.search(body):
+        return None
+    try:
+        envelope = msgspec.convert(json.loads(body), _Envelope)
+        data, envelope.data = envelope.data, ""
+        msgspec.json.encode(envelope)  # fails if another field has half a character, too
+        is_piece = isinstance(data, str) and _split(envelope) is not UNSPLIT
+    except (ValueError, RecursionError, msgspec.MsgspecError, Refusal):
+        return None
+    envelope.data = data
+    return envelope if is_piece else None
 
 
 def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
@@ -264,7 +284,7 @@ def read_data(payload: str | bytes | Data) -> Data:
         return _data_of(ces_avro.read_data(payload))
     try:
         return _decode_data(payload if isinstance(payload, str) else payload.decode())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Refusal("DATA_MALFORMED", str(error)) from error
 
 
@@ -294,6 +314,6 @@ def is_complete(payload: str | bytes | Data) -> bool:
     except Refusal:
         try:
             return isinstance(msgspec.json.decode(payload), dict)  # type: ignore[arg-type]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return False
     return True

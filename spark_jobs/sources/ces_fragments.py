@@ -61,7 +61,12 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Re
     if size > limit:
         return Refused(_dead_letter(pieces, Refusal("TOO_LARGE", f"{size} bytes in {len(run)} pieces exceed {limit}")))
     last = run[-1]
-    data = _concatenated(run)
+    try:
+        data = _concatenated(run)
+    except UnicodeError as error:
+        if not is_proven:
+            return Waiting("piece 0")
+        return Refused(_dead_letter(pieces, Refusal("DATA_MALFORMED", f"half a character is missing: {error}")))
     if not is_proven and not is_complete(data):
         return Waiting("piece 0")
     whole = msgspec.structs.replace(last.event, data=data, split=UNSPLIT)
@@ -121,10 +126,16 @@ def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
 
 
 def _concatenated(run: list[_Piece]) -> str | bytes:
+    """The pieces as one; halves of a character that a cut parted are one again (C-54).
+
+    Raises:
+        UnicodeError: a half has no other one.
+    """
     parts = [piece.event.data for piece in run]
     if isinstance(parts[0], bytes):
         return b"".join(part for part in parts if isinstance(part, bytes))
-    return "".join(part for part in parts if isinstance(part, str))
+    text = "".join(part for part in parts if isinstance(part, str))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:

@@ -46,7 +46,8 @@ _encode = msgspec.json.encode
 class _KnownList(NamedTuple):
     """A column list of a mirrored table, its place among them, and how its keys become canonical.
 
-    *is_canonical* is true where the plain pattern proves that they are so already.
+    *is_canonical* is true where the plain pattern proves that they are so already. *proofs* are the groups of each
+    column outside the key, old and current: equal, they prove a whole row, but for NULL where the last says so.
     """
 
     number: int
@@ -55,6 +56,7 @@ class _KnownList(NamedTuple):
     pattern: ChangePattern
     convert: tuple[Callable[[str], str], ...]
     is_canonical: bool
+    proofs: list[tuple[int, int, bool]]
 
 
 _Taker = _KnownList | re.Pattern[bytes] | None
@@ -148,7 +150,10 @@ class OrdinaryCes:
         digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
         convert = tuple(key_converter(sql_type, self._decoder.settings.binary) for sql_type in types)
         pattern = change_pattern(columns.names, table.key, digits)
-        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, None not in digits)
+        others = [name for name in columns.names if name not in table.key_names]
+        proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
+        is_canonical = None not in digits
+        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, is_canonical, proofs)
         self._known.append(known)
         return known
 
@@ -170,7 +175,7 @@ def _row(
     elif current is None or (op == INSERT and old is not None):
         return None
     elif op == UPDATE:
-        whole = old is not None and _share(group, pattern.others)
+        whole = old is not None and _share(group, known.proofs)
         if old is not None and not whole and not is_plain:
             return None  # the same value may be spelled in two ways
     # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
@@ -193,9 +198,9 @@ def _row(
     return line, known.number, position + b":1", op, canonical, bucket, whole, image, None
 
 
-def _share(group: Callable[[int], bytes], others: list[tuple[int, int]]) -> bool:
-    """Whether a column has the same value in both images."""
-    for before, after in others:  # noqa: SIM110 - a generator costs as much as the comparison
-        if group(before) == group(after):
+def _share(group: Callable[[int], bytes], proofs: list[tuple[int, int, bool]]) -> bool:
+    """Whether a column has the same value in both images; NULL does not count where an old value may be left out."""
+    for before, after, is_large in proofs:
+        if group(before) == group(after) and not (is_large and group(before) == b"null"):
             return True
     return False

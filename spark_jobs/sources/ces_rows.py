@@ -55,7 +55,7 @@ class ColumnList:
         self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
         self.kept = tuple(c.name for c in kept)
         self._all_kept = len(kept) == len(columns)
-        self._large = frozenset(c.name for c in columns if is_large(c.type))
+        self.large = frozenset(c.name for c in columns if is_large(c.type))
         self._key = [(name, self._converter(name, binary)) for name in key]
 
     def _converter(self, name: str, binary: BinaryText) -> Callable[[str], str] | str:
@@ -91,14 +91,20 @@ class ColumnList:
                 raise Refusal("ROW_MALFORMED", f"the row has a value for {shown(name)}, which is not in cols")
         return image, None
 
-    def write(self, image: Image, *, is_old: bool) -> str:
-        """An image in the order of the columns. One that is absent is NULL (C-84).
+    def write(self, image: Image) -> str:
+        """A current row in the order of the columns. A value that is absent is NULL (C-84)."""
+        return self._written(image, self.kept)
 
-        In an old image an absent large object stays absent: the source leaves old ones out unless asked (A6).
+    def write_old(self, image: Image) -> str:
+        """An old row in the order of the columns, only what the image tells for certain.
+
+        The source leaves out old large objects unless asked (C-71); whether as NULL or not at all is documented
+        nowhere. So a large object of which an old image has no value is not told.
         """
-        names = self.kept
-        if is_old:
-            names = tuple(name for name in names if name in image or name not in self._large)
+        told = tuple(name for name in self.kept if image.get(name) is not None or name not in self.large)
+        return self._written(image, told)
+
+    def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:

@@ -91,37 +91,47 @@ Event = tuple[Change, ...]
 
 @st.composite
 def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
-    """What happened to rows that change their keys, also with each other, telling a part only; and how it ended."""
+    """What happened to rows that change their keys, also with each other, telling a part only; and how it ended.
+
+    Several statements may be one transaction. An old image tells all or nothing but the key.
+    """
     events: list[Event] = []
     rows: dict[str, dict[str, str]] = {}
+    place, minor = 1, 0
 
-    def moved(place: int, minor: int, left: str, taken: str, row: dict[str, str], whole_image: bool) -> Event:
-        told = {
-            "id": taken,
-            **{n: f"{place * 100 + minor * 10 + i}" for i, n in enumerate("abc") if draw(st.booleans())},
-        }
-        before = row if whole_image else {"id": left}
+    def value() -> str:
+        return f"{place * 1000 + minor * 10}"
+
+    def moved(left: str, taken: str, row: dict[str, str]) -> None:
+        nonlocal minor
+        minor += 1
+        told = {"id": taken, **{n: f"{value()}{i}" for i, n in enumerate("abc") if draw(st.integers(0, 3)) == 0}}
+        before = row if draw(st.booleans()) or len(told) == len(TYPES) else {"id": left}
         rows[taken] = {**row, **told}
-        return Change(place, "K", left, before, minor), Change(place, "U", taken, told, minor)
+        events.append((Change(place, "K", left, before, minor), Change(place, "U", taken, told, minor)))
 
-    for place in range(1, draw(st.integers(3, 14))):
+    for _ in range(draw(st.integers(3, 14))):
+        if draw(st.booleans()):
+            place, minor = place + 1, 0
+        minor += 1
         key, other = draw(st.permutations("1234"))[:2]
         kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "delete"]))
         if key not in rows:
-            rows[key] = {"id": key, **{name: f"{place * 100 + i}" for i, name in enumerate("abc")}}
-            events.append((Change(place, "I", key, rows[key]),))
+            rows[key] = {"id": key, **{name: f"{value()}{i}" for i, name in enumerate("abc")}}
+            events.append((Change(place, "I", key, rows[key], minor),))
         elif kind == "delete":
             del rows[key]
-            events.append((Change(place, "D", key, {}),))
+            events.append((Change(place, "D", key, {}, minor),))
         elif kind == "move" and other not in rows:
-            events.append(moved(place, 1, key, other, rows.pop(key), draw(st.booleans())))
+            moved(key, other, rows.pop(key))
         elif kind == "swap" and other in rows:
             one, two = rows.pop(key), rows.pop(other)
-            events += [moved(place, 1, key, other, one, True), moved(place, 2, other, key, two, True)]
+            moved(key, other, one)
+            moved(other, key, two)
         else:
-            told = {"id": key, draw(st.sampled_from("abc")): f"{place * 100 + 9}"}
+            told = {"id": key, draw(st.sampled_from("abc")): f"{value()}9"}
             rows[key] = {**rows[key], **told}
-            events.append((Change(place, "U", key, told),))
+            events.append((Change(place, "U", key, told, minor),))
     return events, rows
 
 
@@ -214,6 +224,29 @@ def test_rows_that_move_to_another_key_take_along_what_they_were(
     target = Target(batches)
     target.publish_all()
     assert target.rows == state
+
+
+def row(key: str, value: str) -> dict[str, str]:
+    return {"id": key, "a": value, "b": value, "c": value}
+
+
+def test_a_row_that_took_a_key_stays_when_the_one_that_stood_there_leaves() -> None:
+    """G-03: told by nothing but their keys, 1 goes to 2 and 2 to 3 by one statement; what was 2 is gone later on."""
+    there = [Change(1, "I", "1", row("1", "10")), Change(1, "I", "2", row("2", "20"), 2)]
+    one_moves = [Change(2, "K", "1", {"id": "1"}), Change(2, "U", "2", {"id": "2"})]
+    two_moves = [Change(2, "K", "2", {"id": "2"}, 2), Change(2, "U", "3", {"id": "3"}, 2)]
+    target = Target([there, [*one_moves, *two_moves], [Change(3, "D", "3", {})]])
+    target.publish(3)
+    assert target.rows == {"2": row("2", "10")}
+
+
+@pytest.mark.parametrize("first", [{"id": "1", "a": "11"}, {"id": "1", "a": "11", "b": "11", "c": "11"}])
+def test_a_row_that_was_updated_before_it_moved_takes_the_update_along(first: dict[str, str]) -> None:
+    """G-03, G-04: in one transaction, although the old image of the move tells the key alone."""
+    moves = [Change(2, "K", "1", {"id": "1"}, 2), Change(2, "U", "2", {"id": "2"}, 2)]
+    target = Target([[Change(1, "I", "1", row("1", "10"))], [Change(2, "U", "1", first), *moves]])
+    target.publish(2)
+    assert target.rows == {"2": row("2", "10") | first | {"id": "2"}}
 
 
 def base_of(rows: Mapping[str, Mapping[str, str]], generation: int = 1) -> list[LogRow]:

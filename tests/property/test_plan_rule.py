@@ -238,6 +238,23 @@ def test_a_late_row_of_its_transaction_stands_in_the_way_of_a_key_change() -> No
 
 
 @pytest.mark.parametrize("cut", [1, 2])
+def test_a_change_that_comes_again_in_another_spelling_is_a_duplicate(cut: int) -> None:
+    """G-02: content is values, not bytes; in one batch or in two."""
+    changes = [wrote(1, "10"), wrote(1, "+10")]
+    target = told(changes[:cut], changes[cut:])
+    counts = Counter(target.publish(1).counts) + Counter(target.publish(2).counts)
+    assert counts == {"changes": 2, "published": 1, "duplicates": 1}
+    assert target.rows == {"1": "10"}
+
+
+def test_a_key_change_takes_its_row_along_however_that_is_spelled() -> None:
+    """G-02, G-03: the row was written in the same transaction, and its old image says the same in other letters."""
+    target = told([wrote(2, "20"), left(3, "+20")])
+    target.publish(1)
+    assert target.rows == {}
+
+
+@pytest.mark.parametrize("cut", [1, 2])
 def test_an_untypable_row_that_a_key_change_took_away_is_gone_all_the_same(cut: int) -> None:
     """G-09: the dead letter is no row of the target, but it is the row that left."""
     changes = [wrote(1, "10"), wrote(2, "bad"), left(3, "bad")]

@@ -141,6 +141,14 @@ def test_an_update_is_whole_when_it_carries_a_column_that_did_not_change_c44(
     assert only(decode(event("UPD", current, old, pkkey={"id": "7"}))).whole is whole
 
 
+@pytest.mark.parametrize(("old_note", "whole"), [(None, False), ("long", True)])
+def test_an_old_large_object_without_value_proves_nothing_c71(old_note: str | None, whole: bool) -> None:
+    """C-44: it may have had one that the source left out, so that the column changed, and others are missing."""
+    cols = [("id", "int"), ("note", "nvarchar(max)")]
+    message = event("UPD", {"id": "7", "note": old_note}, {"id": "7", "note": old_note}, cols=cols, pkkey={"id": "7"})
+    assert only(decode(message)).whole is whole
+
+
 def test_an_unchanged_primary_key_outside_the_mirrored_key_proves_nothing_c70() -> None:
     table = MirroredTable("dbo.orders", ("name",))
     row = only(decode(event("UPD", {**ROW, "price": "2"}, ROW, pkkey={"id": "7"}), tables=[table]))
@@ -164,6 +172,22 @@ def test_an_absent_old_large_object_is_not_called_null_a6() -> None:
     cols = [("id", "int"), ("note", "nvarchar(max)"), ("size", "int")]
     row = only(decode(event("DEL", None, {"id": "7"}, cols=cols)))
     assert row.before == '{"id":"7","size":null}'
+
+
+@pytest.mark.parametrize("old_note", [{}, {"note": None}], ids=["absent", "null"])
+def test_a_key_change_does_not_call_an_old_large_object_null_c71(old_note: dict[str, None]) -> None:
+    """G-03: else a row written with a note in the same transaction would be another one, and stay under its old key."""
+    cols = [("id", "int"), ("note", "nvarchar(max)"), ("size", "int")]
+    old, current = {"id": "7", **old_note, "size": None}, {"id": "8", "note": "long", "size": None}
+    left, taken = decode(event("UPD", current, old, cols=cols)).rows
+    assert (left.op, left.before) == ("K", '{"id":"7","size":null}')
+    assert taken.row == '{"id":"8","note":"long","size":null}'
+
+
+def test_a_key_change_tells_the_old_large_object_that_the_source_sent_c71() -> None:
+    cols = [("id", "int"), ("note", "nvarchar(max)")]
+    left, _ = decode(event("UPD", {"id": "8", "note": "b"}, {"id": "7", "note": "a"}, cols=cols)).rows
+    assert left.before == '{"id":"7","note":"a"}'
 
 
 def test_any_plain_value_becomes_text_and_numbers_keep_theirs_c49() -> None:
