@@ -278,3 +278,15 @@ def test_a_delete_ends_what_completes_a_row() -> None:
     first, gone = Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"}), Change(2, "D", "1", {})
     with pytest.raises(PlanStop):
         Target([[first, gone, Change(3, "U", "1", {"id": "1", "a": "5"})]]).publish(1)
+
+
+def test_a_row_that_moves_often_is_told_in_a_moment_g03_g04() -> None:
+    """Each move is told of by all before it: found anew by every way through them they would never come to an end."""
+    events: list[Change] = [Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"})]
+    for place in range(2, 400):
+        left, taken = ("1", "2") if place % 2 == 0 else ("2", "1")
+        events.append(Change(place, "K", left, {"id": left}))
+        events.append(Change(place, "U", taken, {"id": taken, "a": str(place)}))
+    target = Target([events[:301], events[301:]])
+    target.publish_all()
+    assert target.rows == {"2" if events[-1].key == "2" else "1": {**events[-1].told, "b": "1", "c": "1"}}
