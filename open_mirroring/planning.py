@@ -280,17 +280,22 @@ def _row_that_left(
 ) -> Logged | None:
     """The row that a key change took along, given all *earlier* ones; None where nobody tells which one it was.
 
-    When two rows swap their keys, the one that leaves a key may have been there before the one that took it in the same
+    When rows change places, the one that leaves a key may have stood there before the one that took it in the same
     transaction (G-03): then only the old image tells them apart.
     """
-    known = [change for change in left.changes if is_held(change)]
-    standing = [_standing(_with_rows(known, (), earlier), ())]
-    if known and known[0].position.transaction == left.position.transaction:
-        before = [change for change in known if change.position.transaction != left.position.transaction]
-        standing.append(_standing(_with_rows(before, (), earlier), ()))
-        standing = [row for row in standing if row is not None and row.after and _is_row(left.before, row.after)]
-    rows = [row for row in standing if row is not None and row.after is not None]
-    return rows[0] if len(rows) == 1 or (rows and all(row.after == rows[0].after for row in rows)) else None
+    told = [change for change in left.changes if is_held(change)]
+    known = _with_rows(told, (), earlier)
+    stood = [_standing(known, ())]
+    for at, change in enumerate(told):
+        if change.position.transaction != left.position.transaction or change.operation in (INSERT, DELETE):
+            break
+        if change.operation == UPDATE and (change.whole or change.left is not None):
+            # A row that came from another key may have come over one that was still there.
+            stood.append(_standing(known[at + 1 :], ()))
+    rows = [row for row in stood if row is not None and row.after is not None]
+    if len(stood) > 1:
+        rows = [row for row in rows if _is_row(left.before, row.after or {})]
+    return rows[0] if rows and all(row.after == rows[0].after for row in rows) else None
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:

@@ -98,30 +98,39 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
     def moved(place: int, minor: int, left: str, taken: str, row: dict[str, str], whole_image: bool) -> Event:
         told = {
             "id": taken,
-            **{n: f"{place * 100 + minor * 10 + i}" for i, n in enumerate("abc") if draw(st.booleans())},
+            **{n: f"{place * 10000 + minor * 100 + 10 + i}" for i, n in enumerate("abc") if draw(st.booleans())},
         }
         before = row if whole_image else {"id": left}
         rows[taken] = {**row, **told}
         return Change(place, "K", left, before, minor), Change(place, "U", taken, told, minor)
 
-    for place in range(1, draw(st.integers(3, 14))):
-        key, other = draw(st.permutations("1234"))[:2]
-        kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "delete"]))
+    place = minor = 0
+    for _ in range(draw(st.integers(3, 14))):
+        # Statements of one transaction, or of two that committed in the same moment, share their place.
+        place, minor = (place, minor + 4) if place and draw(st.booleans()) else (place + 1, 1)
+        key, other, third = draw(st.permutations("1234"))[:3]
+        kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "cycle", "delete"]))
         if key not in rows:
-            rows[key] = {"id": key, **{name: f"{place * 100 + i}" for i, name in enumerate("abc")}}
-            events.append((Change(place, "I", key, rows[key]),))
+            rows[key] = {"id": key, **{name: f"{place * 10000 + minor * 100 + i}" for i, name in enumerate("abc")}}
+            events.append((Change(place, "I", key, rows[key], minor),))
         elif kind == "delete":
             del rows[key]
-            events.append((Change(place, "D", key, {}),))
+            events.append((Change(place, "D", key, {}, minor),))
         elif kind == "move" and other not in rows:
-            events.append(moved(place, 1, key, other, rows.pop(key), draw(st.booleans())))
+            events.append(moved(place, minor, key, other, rows.pop(key), draw(st.booleans())))
         elif kind == "swap" and other in rows:
             one, two = rows.pop(key), rows.pop(other)
-            events += [moved(place, 1, key, other, one, True), moved(place, 2, other, key, two, True)]
+            events += [moved(place, minor, key, other, one, True), moved(place, minor + 1, other, key, two, True)]
+        elif kind == "cycle" and {other, third} <= rows.keys():
+            ring = (key, other, third)
+            stood = [rows.pop(left) for left in ring]
+            events += [
+                moved(place, minor + at, left, ring[(at + 1) % 3], stood[at], True) for at, left in enumerate(ring)
+            ]
         else:
-            told = {"id": key, draw(st.sampled_from("abc")): f"{place * 100 + 9}"}
+            told = {"id": key, draw(st.sampled_from("abc")): f"{place * 10000 + minor * 100 + 9}"}
             rows[key] = {**rows[key], **told}
-            events.append((Change(place, "U", key, told),))
+            events.append((Change(place, "U", key, told, minor),))
     return events, rows
 
 
