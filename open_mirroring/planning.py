@@ -218,7 +218,7 @@ def _deciding(
 ) -> Logged | None:
     """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
     if any(change.after is not None and not change.whole for change in changes):
-        changes = _with_rows(changes, untypable, is_held)
+        changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held))
     return _standing(changes, untypable)
 
 
@@ -229,17 +229,17 @@ def _standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> 
 
 
 def _with_rows(
-    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
+    changes: Sequence[Logged], untypable: Collection[LogPosition], rows_that_left: Mapping[int, Logged | None]
 ) -> Sequence[Logged]:
     """The changes with the row that each of them leaves, as far as those before it tell.
 
-    A row that had another key before is completed from the changes of that key, as far as the set in question holds
-    them (*is_held*), and never from what stood at its new key.
+    A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
+    what tells of them), and never from what stood at its new key.
     """
     told: deque[Logged] = deque()
     for change in reversed(changes):
         if change.after is not None and not change.whole:
-            row = _standing(list(told), untypable) if change.left is None else _row_that_left(change.left, is_held)
+            row = _standing(list(told), untypable) if change.left is None else rows_that_left[id(change.left)]
             change = change if row is None or row.after is None else _completed(change, row)
         told.appendleft(change)
     return list(told)
@@ -260,19 +260,40 @@ def _completed(change: Logged, earlier: Logged) -> Logged:
     return change._replace(after=after, whole=earlier.whole, types=types)
 
 
-def _row_that_left(left: Left, is_held: Callable[[Logged], bool]) -> Logged | None:
-    """The row that a key change took along; None where nobody tells which one it was.
+def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
+    """The row that each key change took along, of those that tell what *changes* leave; *is_held*: what counts.
 
-    When two rows swap their keys, the one that leaves a key may have been there before the one that took it in the same
+    A row that moved often is told by its earlier moves, and each of these by all before it. So each is found once,
+    oldest first: there are as many ways through them as two to the number of moves.
+    """
+    found: dict[int, Left] = {}
+    frontier = list(changes)
+    while frontier:
+        left = frontier.pop().left
+        if left is not None and id(left) not in found:
+            found[id(left)] = left
+            frontier += left.changes
+    rows: dict[int, Logged | None] = {}
+    for left in sorted(found.values(), key=lambda left: left.position):
+        rows[id(left)] = _row_that_left(left, is_held, rows)
+    return rows
+
+
+def _row_that_left(
+    left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
+) -> Logged | None:
+    """The row that a key change took along, given all *earlier* ones; None where nobody tells which one it was.
+
+    When rows change places, the one that leaves a key may have stood there before the one that took it in the same
     transaction (G-03): where that one may have taken it so, only the old image tells them apart.
     """
-    known = [change for change in left.changes if is_held(change)]
-    newest = _deciding(known, (), is_held)
+    known = _with_rows([change for change in left.changes if is_held(change)], (), earlier)
+    newest = _standing(known, ())
     if newest is None or newest.position.transaction != left.position.transaction:
         rows = [newest]
     else:
         at = next(index for index, change in enumerate(known) if change.position == newest.position)
-        below = _deciding(known[at + 1 :], (), is_held)
+        below = _standing(known[at + 1 :], ())
         if known[at].operation == UPDATE:
             rows = [below if _stands_on_another(known[at], known) else newest]
         else:

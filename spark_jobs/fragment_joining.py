@@ -5,6 +5,7 @@ Pieces of split messages lie in the log as rows; the ledger knows which identiti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from spark_jobs.change_log import paths_of
 from spark_jobs.change_log_schema import CHANGE
 from spark_jobs.job import run_job
 from spark_jobs.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
-from spark_jobs.sources.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.decoded import MirroredTable, SourceSchema, ToldHalf
 from spark_jobs.sources.formats import Reading, decoder_of
 
 _IDENTITIES_PER_TASK = 5_000
@@ -94,7 +95,7 @@ class FragmentJoining:
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
         # (K-18): it can never be told from a position that all of it is logged.
         is_told = self.reading.joins_pieces
-        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else set[str]()
+        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[ToldHalf]]()
         if not fresh and not logged_now:
             return []
         identities = sorted(fresh)
@@ -114,14 +115,16 @@ class FragmentJoining:
         unsettled = {identity: fresh[identity] for identity in waiting} if is_told else {}
         files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
         repeated = self._logged(unsettled, files)
-        expired = (waiting - repeated) & overdue
+        expired = (waiting - repeated.keys()) & overdue
         target = LogTarget(self.root, batch, attempt, first_task + len(tasks))
         rest = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
         rest["opened"] = [
             {"identity": i, "epoch": fresh[i].epoch, "pos": fresh[i].pos, "files": sorted(set(fresh[i].files))}
-            for i in sorted(waiting - repeated - expired)
+            for i in sorted(waiting - repeated.keys() - expired)
         ]
-        rest["closed"] = sorted(known.keys() & (fresh.keys() | logged_now) - (waiting - repeated - expired))
+        rest["closed"] = sorted(
+            known.keys() & (fresh.keys() | logged_now.keys()) - (waiting - repeated.keys() - expired)
+        )
         return [*joined, rest]
 
     def _files_before(self, waiting: Mapping[str, _Split], batch: int) -> set[str]:
@@ -146,45 +149,54 @@ class FragmentJoining:
                     break
         return found
 
-    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> set[str]:
-        """Pieces whose change one of the files holds: delivered again, or not needed, they would wait for ever."""
+    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[ToldHalf]]:
+        """What the files hold of the changes of pieces: delivered again, or not needed, these would wait for ever."""
         if not files:
-            return set()
+            return {}
         wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
-        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl FROM read_parquet($files)
+        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl, op, key FROM read_parquet($files)
                    WHERE kind = $kind AND (epoch || ' ' || pos[:-3]) IN (SELECT unnest($wanted))"""
         places = sorted(set(wanted.values()))
         with duckdb.connect() as db:
             parameters = {"files": paths_of(self.root, sorted(files)), "kind": CHANGE, "wanted": places}
-            logged = set(db.execute(query, parameters).fetchall())
-        near = {place for place, _ in logged}
+            logged = db.execute(query, parameters).fetchall()
+        near = {place for place, *_ in logged}
         pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
-        # Another table's change at the position, of a task that counts on its own, is another change.
-        return {
-            identity
-            for identity, rows in pieces.items()
-            if any(place == wanted[identity] and rows[0].tbl in (None, table) for place, table in logged)
-        }
+        found: dict[str, set[ToldHalf]] = {}
+        for identity, rows in pieces.items():
+            for place, table, operation, key in logged:
+                # Another table's change at the position, of a task that counts on its own, is another change.
+                if place == wanted[identity] and rows[0].tbl in (None, table):
+                    found.setdefault(identity, set()).add((operation, key))
+        return found
 
     def _settle(
-        self, target: LogTarget, splits: Mapping[str, _Split], *, repeated: set[str], expired: set[str]
+        self,
+        target: LogTarget,
+        splits: Mapping[str, _Split],
+        *,
+        repeated: Mapping[str, Collection[ToldHalf]],
+        expired: set[str],
     ) -> dict[str, Any]:
-        """Dead letters for what never became complete; counts for both."""
-        chosen = {identity: splits[identity].files for identity in repeated | expired}
+        """What came too late to be joined, dead letters for what never became complete; counts for both."""
+        chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (
             target.writer(),
             Notes(self.tables, self.reading),
             decoder_of(self.reading, self.tables),
         )
+        counts = Counter[str]()
+        for identity, logged in sorted(repeated.items()):
+            rows = decoder.belated(pieces[identity], logged)
+            counts["joined" if rows else "repeated"] += len(pieces[identity])
+            notes.take(rows)
+            writer.add(rows)
         for identity in sorted(expired):
             seen = sorted({p.piece for p in pieces[identity] if p.piece is not None})
             reason = f"the pieces {seen} of {identity} waited longer than {self.timeout} for the others"
             rows = decoder.incomplete(pieces[identity], reason)
             notes.take(rows)
             writer.add(rows)
-        counts = {
-            "repeated": sum(len(pieces[identity]) for identity in repeated),
-            "expired": sum(len(pieces[identity]) for identity in expired),
-        }
-        return {**writer.finish(), "counts": counts, **notes.to_dict()}
+            counts["expired"] += len(pieces[identity])
+        return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Logged, plan_key
+from open_mirroring.planning import Left, Logged, plan_key
 from spark_jobs.certain_keys import certain_keys
 from spark_jobs.history_planning import plan_history
-from spark_jobs.moved_rows import MovedRows, Read
+from spark_jobs.moved_rows import MovedRows, Place, Read
 from spark_jobs.partial_rows import Completed, partial_keys, with_rows
 from spark_jobs.table_plan import (
     Identity,
@@ -35,6 +35,7 @@ from spark_jobs.table_plan import (
     identity_of,
     in_set,
     late_keys,
+    left_keys,
     logged_change,
     of_keys,
     refuse_late,
@@ -141,10 +142,12 @@ class _Result:
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         lines = chosen.to_pylist()
+        left: Mapping[Place, Left] = {}
         if self.moved is not None:
             self.moved.learn(lines)
+            left = left_keys(self.moved, self._plan)
         for at, line in enumerate(lines):
-            logged = logged_change(line, at, self._plan, self.moved)
+            logged = logged_change(line, at, self._plan, left)
             by_handle.append(logged)
             by_key[line["key"]].append(logged)
             if self._is_rejected(line):

@@ -19,7 +19,7 @@ from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.planning import Left, Logged, first_of_each
 from spark_jobs.change_log_schema import INSERT, UPDATE
-from spark_jobs.moved_rows import MovedRows, Read, place_of
+from spark_jobs.moved_rows import MovedRows, Place, Read, place_of
 from spark_jobs.partial_rows import carries_all, types_of
 from spark_jobs.transaction_cut import Cut
 from spark_jobs.typed_rows import Failure
@@ -109,26 +109,40 @@ def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
     return {**place, "code": failure.code, "reason": failure.reason}
 
 
-def logged_change(line: Mapping[str, Any], handle: int, plan: TablePlan, moved: MovedRows | None = None) -> Logged:
+def logged_change(
+    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[Place, Left] | None = None
+) -> Logged:
     """A log row as the definition of the rule takes it; *handle* is the caller's own.
 
-    Where rows are completed, *moved* has learned which key each of them had before.
+    Where rows are completed, *left* tells which key each of them had before (:func:`left_keys`).
     """
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     after = None if line["row"] is None else msgspec.json.decode(line["row"])
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
     types = types_of(line["cols"]) if plan.completing and after is not None else None
-    left = None
-    if moved is not None and line["op"] == UPDATE and place_of(line) in moved.leaving:
-        half = moved.leaving[place_of(line)]
-        told = None if half["before"] is None else msgspec.json.decode(half["before"])
-        leaving = position._replace(sub=0)
-        # A whole row is not completed: of it, it is enough to know that it came from another key.
-        lines = () if whole else (x for x in moved.lines[half["key"]] if x["order"] < half["order"])
-        left = Left(leaving, told, first_of_each([logged_change(other, -1, plan, moved) for other in lines]))
+    had = left.get(place_of(line)) if left and line["op"] == UPDATE else None
     meaning = None if line["cols"] is None else meaning_of(line["cols"])
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, left, meaning)
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning)
+
+
+def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
+    """The key that each moved row had before, by the place of its key change.
+
+    They are told oldest first, and each change once: those of a key tell of rows that had moved there before. Of a
+    whole row, which needs no completing, it is enough to know that it came from another key.
+    """
+    found: dict[Place, Left] = {}
+    logged: dict[int, Logged] = {}
+    for place, half in sorted(moved.leaving.items(), key=lambda one: one[1]["order"]):
+        lines = [line for line in moved.lines.get(half["key"], ()) if line["order"] < half["order"]]
+        for line in lines:
+            if id(line) not in logged:
+                logged[id(line)] = logged_change(line, -1, plan, found)
+        leaving = logged_change(half, -1, plan)
+        changes = first_of_each([logged[id(line)] for line in lines])
+        found[place] = Left(leaving.position, leaving.before, changes)
+    return found
 
 
 def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:

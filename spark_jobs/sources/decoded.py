@@ -6,7 +6,7 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
@@ -102,8 +102,12 @@ class Refused(NamedTuple):
     row: LogRow
 
 
+ToldHalf = tuple[str, str | None]
+"""What the log holds at a place: the operation of a change, and its key."""
+
+
 class Decoder(Protocol):
-    """What a format offers to whoever reads messages: both methods are pure functions of their arguments."""
+    """What a format offers to whoever reads messages: all methods are pure functions of their arguments."""
 
     def decode(self, messages: Iterable[Any]) -> Decoded:
         """The rows of whole messages, and fragments for those that need others to be understood.
@@ -120,6 +124,10 @@ class Decoder(Protocol):
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """What the fragments of one identity, from any batches and in any order, are together."""
+        ...
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """What the fragments of one identity tell beyond what is logged at their place already; mostly nothing."""
         ...
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:

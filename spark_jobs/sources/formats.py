@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
@@ -17,6 +17,7 @@ from spark_jobs.sources.decoded import (
     Notices,
     Refused,
     SourceSchema,
+    ToldHalf,
     Waiting,
     lists_of,
 )
@@ -106,11 +107,15 @@ def message_of_letter(reading: Reading, origin: str, place: int, raw: bytes) -> 
 
 
 class _Anywhere:
-    """Messages that may be cut anywhere."""
+    """Messages that may be cut anywhere, and say all that they say at once."""
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
         """As :meth:`Decoder.cut`."""
         return lists_of(messages, size)
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """As :meth:`Decoder.belated`: nothing."""
+        return []
 
 
 class _QlikMessages(_Anywhere, QlikMessageDecoder):

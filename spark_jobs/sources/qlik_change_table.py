@@ -9,7 +9,7 @@ Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from spark_jobs.sources.decoded import (
     Notices,
     Refusal,
     Refused,
+    ToldHalf,
     Waiting,
     damaged_row,
 )
@@ -143,6 +144,23 @@ class QlikChangeTableDecoder:
         others = len(pieces) - images
         counts = Dispositions(len(pieces), 0 if refused else others, 0, images, 0, others if refused else 0)
         return Decoded(joined, counts, decoded.notices)
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """The half that leaves a key, should a before image tell of one that its UPDATE did not (T-19).
+
+        Where nothing says that images are stored, and there is no mask, an UPDATE that came alone was taken for one
+        that kept its key. The image knows better, whenever it comes.
+        """
+        for row in map(restored, in_order(pieces)):
+            entry = self._read(row)
+            if not isinstance(entry, ReadRow) or entry.operation != BEFORE:
+                continue
+            layout, values = entry.layout, entry.row.values
+            key = layout.key(values)
+            kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
+            if kept and key not in kept:
+                return [self._change(entry, 0, KEY_LEFT, key, layout.cols, before=layout.image(values))]
+        return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """The dead letter of a pair of which one half never came.

@@ -129,9 +129,13 @@ def _supported(form: CsvForm) -> CsvForm:
         what = f"records end with {shown(form.record_end)}, fields with {shown(form.delimiter)}"
     elif len(form.quote) > 1 or len(form.escape) > 1 or not (form.delimiter + form.quote + form.escape).isascii():
         what = f"quote {shown(form.quote)} or escape {shown(form.escape)} is no single character"
+    elif form.escape not in ("", form.quote) and form.escape in form.null:
+        # Read as an escape it would leave a text behind, and that text would be a value.
+        what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
     else:
         return form
-    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: set single characters and line ends at the file target")
+    way_out = "set single characters, line ends and a NULL of its own at the file target"
+    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}")
 
 
 def _read_json(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:

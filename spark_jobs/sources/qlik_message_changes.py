@@ -96,7 +96,8 @@ def _rows(
     old_texts = _old_key(before, masks, images, texts)
     if old_texts == texts:
         return [row_set]
-    left = images.before({name: value for name, value in (before or {}).items() if _is_known(name, masks, images)})
+    told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
+    left = images.before(told)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
 
 

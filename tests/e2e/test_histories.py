@@ -135,6 +135,23 @@ def test_qlik_change_files(file_format, binary, tmp_path: Path, spark) -> None:
     assert_mirrored(pipeline, made)
 
 
+def test_qlik_change_files_whose_pairs_are_cut_apart_without_masks(tmp_path: Path, spark) -> None:
+    """T-02, T-11, T-19, G-03: each row is a file of its own, in any order; no setting says that images are stored."""
+    made = history(seed=41, transactions=25)
+    options = ChangeTableOptions(headers=("change_seq", "change_oper"))
+    files = [*change_files(stored_changes(made.changes, options), options, "csv", rows_per_file=1)]
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    pairs = [files[at : at + 2] for at in range(0, len(files), 2)]
+    Random(41).shuffle(pairs)
+    for tick in range(3):
+        for pair in pairs[len(pairs) * tick // 3 : len(pairs) * (tick + 1) // 3]:
+            for name, content in pair:
+                pipeline.deliver(name, content)
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
 def test_a_tick_without_new_input_leaves_no_trace(tmp_path: Path, spark) -> None:
     """I25: no new number, no new version of the log, no staged object, and reading everything again changes nothing."""
     made = history(seed=8, transactions=20)

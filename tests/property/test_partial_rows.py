@@ -114,8 +114,8 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
         if draw(st.booleans()):
             place, minor = place + 1, 0
         minor += 1
-        key, other = draw(st.permutations("1234"))[:2]
-        kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "delete"]))
+        key, other, third = draw(st.permutations("1234"))[:3]
+        kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "cycle", "delete"]))
         if key not in rows:
             rows[key] = {"id": key, **{name: f"{value()}{i}" for i, name in enumerate("abc")}}
             events.append((Change(place, "I", key, rows[key], minor),))
@@ -128,6 +128,11 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
             one, two = rows.pop(key), rows.pop(other)
             moved(key, other, one)
             moved(other, key, two)
+        elif kind == "cycle" and {other, third} <= rows.keys():
+            ring = (key, other, third)
+            stood = [rows.pop(left) for left in ring]
+            for at, left in enumerate(ring):
+                moved(left, ring[(at + 1) % 3], stood[at])
         else:
             told = {"id": key, draw(st.sampled_from("abc")): f"{value()}9"}
             rows[key] = {**rows[key], **told}
@@ -311,3 +316,15 @@ def test_a_delete_ends_what_completes_a_row() -> None:
     first, gone = Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"}), Change(2, "D", "1", {})
     with pytest.raises(PlanStop):
         Target([[first, gone, Change(3, "U", "1", {"id": "1", "a": "5"})]]).publish(1)
+
+
+def test_a_row_that_moves_often_is_told_in_a_moment_g03_g04() -> None:
+    """Each move is told of by all before it: found anew by every way through them they would never come to an end."""
+    events: list[Change] = [Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"})]
+    for place in range(2, 400):
+        left, taken = ("1", "2") if place % 2 == 0 else ("2", "1")
+        events.append(Change(place, "K", left, {"id": left}))
+        events.append(Change(place, "U", taken, {"id": taken, "a": str(place)}))
+    target = Target([events[:301], events[301:]])
+    target.publish_all()
+    assert target.rows == {"2" if events[-1].key == "2" else "1": {**events[-1].told, "b": "1", "c": "1"}}

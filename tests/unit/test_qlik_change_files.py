@@ -229,6 +229,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FILE_DAMAGED", "utf-8"),
         (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
         (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
+        (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
     ],
 )
 def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(

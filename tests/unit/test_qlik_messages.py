@@ -142,6 +142,13 @@ def test_columns_outside_the_column_mask_are_absent_and_not_null_k23_g04() -> No
     assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F").whole is True
 
 
+def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
+    """What tells the row that left its key from another one: only a null outside the column mask may not be sent."""
+    data, old = {"id": 8, "name": "Bob", "price": None, "note": None}, {**OLD, "id": 7, "note": None}
+    left, _ = decode(md(), dt("UPDATE", data, old, columnMask="03")).rows
+    assert values(left.before) == {"id": "7", "name": old["name"], "price": str(old["price"])}
+
+
 def test_a_message_without_masks_carries_what_it_names_k23() -> None:
     row = changed("UPDATE", {"id": 7, "price": "1.50"})
     assert (values(row.row), row.whole) == ({"id": "7", "price": "1.50"}, False)
