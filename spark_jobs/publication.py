@@ -61,6 +61,7 @@ class Preparation:
         lists = self._reader.column_lists(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
         horizons = self._reader.horizons(state for state, _ in tables)
+        highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
             ordinals = epochs.get(state.id, {})
@@ -69,7 +70,7 @@ class Preparation:
             try:
                 schema, types = self._schema(state, lists.get(state.id, []))
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
-                plan = self._plan(state, intent, new, ordinals, schema, types, known)
+                plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
                 plan = replace(plan, horizon=horizons.get(state.id))
             except PlanStop as stop:
                 prepared[state.id] = stop
@@ -118,6 +119,7 @@ class Preparation:
         intent: Intent,
         new: Unpublished,
         epochs: Mapping[str, int],
+        highest: Mapping[str, str],
         schema: TableSchema,
         types: Mapping[str, str],
         rejected: frozenset[Identity],
@@ -133,7 +135,8 @@ class Preparation:
         batches = tuple(sorted({part.batch for part in new.arrived}))
         counting = new._replace(arrived=arrived)
         known = {epoch: ordinal for epoch, ordinal in epochs.items() if is_of_generation(epoch, generation)}
-        highest, history = self._history(state.source, intent.batch_from, counting, known, start, whole=completing)
+        published = {epoch: text for epoch, text in highest.items() if epoch in known}
+        top, history = self._history(state.source, intent.batch_from, published, counting, known, start, completing)
         return TablePlan(
             table_id=state.id,
             source=state.source,
@@ -141,7 +144,7 @@ class Preparation:
             batch_from=intent.batch_from,
             new_files=_files([*new.arrived, *new.released]),
             history_files=history,
-            highest=highest,
+            highest=top,
             epochs=epochs,
             stream_from=state.stream_from,
             stream_epoch=state.stream_epoch,
@@ -171,26 +174,26 @@ class Preparation:
         self,
         source: str,
         batch_from: int,
+        highest: Mapping[str, str],
         new: Unpublished,
         epochs: Mapping[str, int],
         start: str | None,
-        *,
         whole: bool,
     ) -> tuple[LogPosition | None, tuple[str, ...]]:
         """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
 
-        *epochs* are those that count in the table's generation.
+        *epochs* are those that count in the table's generation, *highest* what each reached up to *batch_from*.
         Changes of earlier transactions cannot matter: what is new is newer than all of them; nor can those above
         *start*, which the target does not have. The *whole* history is for rows that earlier changes complete.
         """
-        found = self._reader.highest(source, batch_from) if batch_from and (new.arrived or new.released) else {}
-        highest = {epoch: text for epoch, text in found.items() if epoch in epochs}
-        if not highest:
+        if not highest or not (new.arrived or new.released):
             return None, ()
         lowest = min(_transactions(new, epochs, start))
-        reached = dict.fromkeys(highest, "") if whole else not_below(lowest, epochs)
         top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-        history = self._reader.history(source, batch_from, reached)
+        asked = dict.fromkeys(highest, "") if whole else not_below(lowest, epochs)
+        # Mostly all is newer than what was published, and the ledger need not be asked for each table.
+        reached = {epoch: text for epoch, text in asked.items() if epoch in highest and text <= highest[epoch]}
+        history = self._reader.history(source, batch_from, reached) if reached else []
         if start is not None:
             history = [part for part in history if position_order(epochs[part.epoch], part.lowest) <= start]
         return top, _files(history)

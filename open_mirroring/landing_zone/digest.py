@@ -90,6 +90,8 @@ class SequenceDigest:
 
 def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:
     """The hashes of the rows in their order, lane by lane, some rows at once."""
+    if isinstance(rows, pa.Table) and rows.num_rows <= _ROWS_AT_ONCE:
+        rows = rows.combine_chunks()  # each piece costs its calls, and few rows cost little else
     columns = [(index, *_column(field)) for index, field in enumerate(rows.schema)]
     for batch in rows.to_batches(_ROWS_AT_ONCE) if isinstance(rows, pa.Table) else _slices(rows):
         if batch.num_rows == 0:

@@ -78,8 +78,8 @@ class OneLakeStore:
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
         """A copy in a temporary file, gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-            local = Path(scratch) / "fetched"
+        with tempfile.NamedTemporaryFile(prefix="open_mirroring-") as copy:
+            local = Path(copy.name)
             yield local if self._download(path, local) else None
 
     def _download(self, path: str, local: Path) -> bool:

@@ -81,21 +81,15 @@ class PublishLedger:
 
     def confirm(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
         """All files of the open intents were seen: numbers, published batch and what the staging learned move on."""
-        replies: dict[str, Owned | Lost] = {}
+        c = t.mirrored_table.c
         with self._engine.begin() as db:
-            for table_id, version in versions.items():
-                row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == table_id)).one()
-                intent = _intent_of(row.intent)
-                if row.version != version or intent is None or intent.manifest is None:
-                    replies[table_id] = Lost()
-                    continue
-                done = self._set(db, table_id, version, sa.true(), **_after(row, intent))
-                if not done:
-                    replies[table_id] = Lost()
-                    continue
-                _record_publication(db, row, intent)
-                replies[table_id] = self._owned(db, [table_id])[table_id]
-        return replies
+            # Locked, so that what is written is made of the very rows that the versions are compared with.
+            rows = db.execute(sa.select(t.mirrored_table).where(c.id.in_(versions)).order_by(c.id).with_for_update())
+            sealed = {row.id: (row, intent) for row in rows if (intent := _sealed_intent(row)) is not None}
+            writes = {id_: (versions[id_], _after(row, intent)) for id_, (row, intent) in sealed.items()}
+            owned = self._write(db, writes, sa.true())
+            _record_publications(db, [sealed[table_id] for table_id in owned])
+        return {table_id: owned.get(table_id, Lost()) for table_id in versions}
 
     def stop(self, stops: Mapping[str, tuple[int, str, str]]) -> dict[str, Owned | Lost]:
         """Stop tables with a code and what was found."""
@@ -117,18 +111,19 @@ class PublishLedger:
     def _write(
         self, db: Connection, writes: Mapping[str, tuple[int, dict[str, Any]]], condition: sa.ColumnElement[bool]
     ) -> dict[str, Owned]:
-        won = [
-            table_id
-            for table_id, (version, values) in writes.items()
-            if self._set(db, table_id, version, condition, **values)
-        ]
-        return self._owned(db, won)
-
-    @staticmethod
-    def _set(db: Connection, table_id: str, version: int, condition: sa.ColumnElement[bool], **values: Any) -> bool:
+        """Write the values, of the same columns, of tables whose row has the version and fulfils the condition."""
         c = t.mirrored_table.c
-        statement = t.mirrored_table.update().where(c.id == table_id, c.version == version, condition)
-        return db.execute(statement.values(version=version + 1, **values)).rowcount == 1
+        # The rows stay locked from here on, so one statement may write them all. Always in one order: writers of the
+        # same tables must not wait for each other.
+        query = sa.select(c.id, c.version).where(c.id.in_(writes), condition).order_by(c.id).with_for_update()
+        found = dict(db.execute(query).tuples().all())
+        won = {table_id: values for table_id, (version, values) in writes.items() if found.get(table_id) == version}
+        if not won:
+            return {}
+        statement = t.mirrored_table.update().where(c.id == sa.bindparam("this"), c.version == sa.bindparam("seen"))
+        rows = [{"this": id_, "seen": found[id_], **values} for id_, values in won.items()]
+        db.execute(statement.values(version=c.version + 1), rows)
+        return self._owned(db, list(won))
 
     @staticmethod
     def _owned(db: Connection, table_ids: Sequence[str]) -> dict[str, Owned]:
@@ -175,10 +170,17 @@ def _intent_of(text: str | None) -> Intent | None:
     return Intent(document["first_number"], document["batch_from"], Work(**document["work"]), files)
 
 
+def _sealed_intent(row: Any) -> Intent | None:
+    intent = _intent_of(row.intent)
+    return None if intent is None or intent.manifest is None else intent
+
+
 def _after(row: Any, intent: Intent) -> dict[str, Any]:
-    """The row's values once its sealed intent is confirmed."""
+    """The row's values once its sealed intent is confirmed, those that stay as they are included."""
     details = json.loads(row.intent)["details"]
+    kept = ("published_batch", "published_position", "waiting_rows", "load_plan", "load_state")
     values: dict[str, Any] = {
+        **{name: getattr(row, name) for name in kept},
         "intent": None,
         "confirmed": row.confirmed + len(intent.manifest or ()),
         "columns": json.dumps(details["columns"], ensure_ascii=False),
@@ -197,36 +199,42 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
     return values
 
 
-def _record_publication(db: Connection, row: Any, intent: Intent) -> None:
+def _record_publications(db: Connection, confirmed: Iterable[tuple[Any, Intent]]) -> None:
+    """Keep what was published, and the dead letters that were found: by row, as it was before, and intent."""
     now = datetime.now(UTC)
-    details = json.loads(row.intent)["details"]
-    common = {
-        "table_id": row.id,
-        "generation": row.generation,
-        "kind": intent.work.kind,
-        "batch_from": intent.batch_from,
-        "batch_to": intent.work.batch_to,
-        "confirmed_at": now,
-    }
-    own = {"version": row.version, "position_to": intent.work.position_to, "counts": json.dumps(details["counts"])}
-    db.execute(t.publication.insert().values(**own, **common))
-    files = [
-        {
-            "number": intent.first_number + index,
-            "etag": file.etag,
-            "digest": file.digest,
-            "rows": file.rows,
-            "size": file.size,
-            "first_position": file.first_position,
-            "last_position": file.last_position,
-            **common,
+    publications: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
+    rejected: list[dict[str, Any]] = []
+    for row, intent in confirmed:
+        details = json.loads(row.intent)["details"]
+        common = {
+            "table_id": row.id,
+            "generation": row.generation,
+            "kind": intent.work.kind,
+            "batch_from": intent.batch_from,
+            "batch_to": intent.work.batch_to,
+            "confirmed_at": now,
         }
-        for index, file in enumerate(intent.manifest or ())
-    ]
-    if files:
-        db.execute(t.published_file.insert(), files)
-    rejected = [
-        {**reject, "table_id": row.id, "key_digest": hashlib.sha256((reject["key"] or "").encode()).hexdigest()}
-        for reject in details["rejected"]
-    ]
+        own = {"version": row.version, "position_to": intent.work.position_to, "counts": json.dumps(details["counts"])}
+        publications.append({**own, **common})
+        files += [
+            {
+                "number": intent.first_number + index,
+                "etag": file.etag,
+                "digest": file.digest,
+                "rows": file.rows,
+                "size": file.size,
+                "first_position": file.first_position,
+                "last_position": file.last_position,
+                **common,
+            }
+            for index, file in enumerate(intent.manifest or ())
+        ]
+        rejected += [
+            {**reject, "table_id": row.id, "key_digest": hashlib.sha256((reject["key"] or "").encode()).hexdigest()}
+            for reject in details["rejected"]
+        ]
+    for table, rows in ((t.publication, publications), (t.published_file, files)):
+        if rows:
+            db.execute(table.insert(), rows)
     upsert(db, t.rejected_change, rejected, keys=["table_id", "epoch", "pos", "key_digest"], update=[])

@@ -195,14 +195,20 @@ class LedgerReader:
 
     def highest(self, source: str, up_to: int) -> dict[str, str]:
         """The highest position of a table per epoch in the batches up to *up_to*."""
+        return self.highest_of({source: up_to}).get(source, {})
+
+    def highest_of(self, up_to: Mapping[str, int]) -> dict[str, dict[str, str]]:
+        """The highest position per epoch by source table, in its batches up to the number given for it."""
         c = t.batch_table.c
-        query = (
-            sa.select(c.epoch, sa.func.max(c.max_pos))
-            .where(c.mirror == self._mirror, c.source == source, c.batch <= up_to)
-            .group_by(c.epoch)
-        )
+        query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
+        found: dict[str, dict[str, str]] = {}
         with self._engine.connect() as db:
-            return {epoch: highest for epoch, highest in db.execute(query).tuples()}
+            for start in range(0, len(up_to), _TABLES_PER_QUERY):
+                some = islice(up_to.items(), start, start + _TABLES_PER_QUERY)
+                asked = sa.or_(*((c.source == source) & (c.batch <= batch) for source, batch in some))
+                for source, epoch, highest in db.execute(query.where(c.mirror == self._mirror, asked)).tuples():
+                    found.setdefault(source, {})[epoch] = highest
+        return found
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
         """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.

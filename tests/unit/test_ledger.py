@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -340,6 +342,44 @@ def test_confirming_moves_the_numbers_and_records_the_files(
     with ledger.connect() as db:
         (reject,) = db.execute(sa.select(t.rejected_change)).all()
     assert (reject.table_id, reject.pos, reject.key, reject.place) == (table, "0003", '["7"]', 17)
+
+
+def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
+    publishing: PublishLedger, reader: LedgerReader, ledger: Engine
+) -> None:
+    """One transaction confirms changes of one table and a chunk of another's load; a third one was overtaken."""
+    third = TableDeclaration("dbo.c", "dbo.schema/c", ("id",), False)
+    ids = publishing.declare([DECLARED, OTHER._replace(loads=True), third])
+    plan = {"done": [0], "chunks": [[0], [1]], "hand_over_batch": 7}
+    with ledger.begin() as db:
+        loading = t.mirrored_table.update().where(t.mirrored_table.c.id == ids["dbo.b"])
+        db.execute(loading.values(load_plan=json.dumps(plan), load_state="loading"))
+    load = Intent(1, 0, Work("load", 0, chunk="[1]"))
+    rows = {source: sealed(publishing, id_, load if source == "dbo.b" else INTENT) for source, id_ in ids.items()}
+    acquired(publishing, ids["dbo.c"])
+    replies = publishing.confirm({ids[source]: row.version for source, row in rows.items()})
+    assert replies[ids["dbo.c"]] == Lost()
+    after = reader.tables()
+    assert {s: (a.row.confirmed, a.row.published_batch, a.load_state) for s, a in after.items()} == {
+        "dbo.a": (2, 3, "none"),
+        "dbo.b": (2, 7, "loaded"),
+        "dbo.c": (0, 0, "none"),
+    }
+    assert (after["dbo.a"].load_plan, after["dbo.b"].load_plan) == (None, {**plan, "done": [0, 1]})
+    assert after["dbo.c"].row.intent == rows["dbo.c"].intent
+    assert {s: len(reader.published(id_, 1)) for s, id_ in ids.items()} == {"dbo.a": 2, "dbo.b": 2, "dbo.c": 0}
+
+
+def test_of_writers_at_the_same_moment_one_wins_each_table_i20(publishing: PublishLedger) -> None:
+    ids = list(publishing.declare([DECLARED, OTHER]).values())
+    for _ in range(5):
+        markers = {table: (reply.row.version, "e") for table, reply in publishing.acquire(ids).items()}
+        # Some in one order, some in the other: they wait for each other, and none for ever.
+        orders = [markers, dict(reversed(markers.items()))] * 2
+        with ThreadPoolExecutor(4) as pool:
+            both = list(pool.map(publishing.establish, orders))
+        for table in ids:
+            assert sorted(type(replies[table]).__name__ for replies in both) == ["Lost", "Lost", "Lost", "Owned"]
 
 
 def test_an_empty_publication_moves_the_batch_and_no_number(
