@@ -134,7 +134,9 @@ def _supported(form: CsvForm) -> CsvForm:
         what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
     else:
         return form
-    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: set single characters, line ends and a NULL of its own at the file target")
+    raise Refusal(
+        "FORMAT_UNSUPPORTED", f"{what}: set single characters, line ends and a NULL of its own at the file target"
+    )
 
 
 def _read_json(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:

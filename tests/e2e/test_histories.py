@@ -136,7 +136,7 @@ def test_qlik_change_files(file_format, binary, tmp_path: Path, spark) -> None:
 
 
 def test_qlik_change_files_whose_pairs_are_cut_apart_without_masks(tmp_path: Path, spark) -> None:
-    """T-02, T-11, T-19, G-03: each row is a file of its own, in any order, and no setting says that images are stored."""
+    """T-02, T-11, T-19, G-03: each row is a file of its own, in any order; no setting says that images are stored."""
     made = history(seed=41, transactions=25)
     options = ChangeTableOptions(headers=("change_seq", "change_oper"))
     files = [*change_files(stored_changes(made.changes, options), options, "csv", rows_per_file=1)]

@@ -137,7 +137,6 @@ def test_t19_an_image_that_comes_apart_tells_the_key_that_its_update_left() -> N
     assert one.belated([before], {("D", '["2"]')}) == []
 
 
-
 def test_what_waited_too_long_is_a_dead_letter_that_stops_its_table() -> None:
     """U without B, B without U: which row the missing half meant is unknown, so the key stays open."""
     one = decoder()

@@ -149,7 +149,6 @@ def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
     assert values(left.before) == {"id": "7", "name": old["name"], "price": str(old["price"])}
 
 
-
 def test_a_message_without_masks_carries_what_it_names_k23() -> None:
     row = changed("UPDATE", {"id": 7, "price": "1.50"})
     assert (values(row.row), row.whole) == ({"id": "7", "price": "1.50"}, False)
