@@ -53,11 +53,17 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         return _plan_export(mirror, table, load, hand_over)
     if isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
-        # over them, whenever it was logged.
-        logged = table.loads_through_log and hand_over.above is None
-        batch = hand_over.log_from if logged else hand_over.batch
+        # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
+        # be as the task's own load left it, or behind, and what is told twice changes nothing (T-30).
+        is_below = table.loads_through_log or _is_written_by_task(mirror, load)
+        batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         return Bound(_plan_jdbc(table, load, batch, spark), hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
+
+
+def _is_written_by_task(mirror: Mirror, load: JdbcLoad) -> bool:
+    """Whether a load reads what the task keeps beside its change tables, not the source itself."""
+    return mirror.source.format == "qlik-change-table" and load.connection == mirror.source.connection
 
 
 def settings_of(table: Table) -> str:

@@ -147,6 +147,10 @@ def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bo
     for cols, whole, first_pos in lists:
         row = {"table_id": table_id, "digest": list_digest(cols), "cols": cols, "whole": whole, "first_pos": first_pos}
         upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
+        # A late row may be older than all that had this list before.
+        c = t.column_list.c
+        late = (c.table_id == table_id) & (c.digest == row["digest"]) & (c.first_pos > first_pos)
+        db.execute(t.column_list.update().where(late).values(first_pos=first_pos))
 
 
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:

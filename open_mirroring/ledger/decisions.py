@@ -6,6 +6,7 @@ what and why into the ledger's audit. Nothing else in the product lifts a stop.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -212,7 +213,10 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    _set(db, row, stop_code=None, stop_what=None, stopped_at=None)
+    # An intent with nothing sealed is given up: its batches end before what was read since, and was missing.
+    unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
+    given_up = {"intent": None} if unsealed else {}
+    _set(db, row, stop_code=None, stop_what=None, stopped_at=None, **given_up)
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 

@@ -239,3 +239,15 @@ def test_change_tables_over_jdbc_by_sequence(
         )
         pipeline.tick()
     assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")
+
+
+def test_what_was_logged_before_the_load_of_a_task_that_only_stores_changes(
+    tmp_path: Path, spark: SparkSession, shared_data: Path, offices: PostgresServer
+) -> None:
+    """T-30, G-08: the loaded table stays as the task's full load left it: nothing that was logged is in it."""
+    pipeline = of_change_tables(tmp_path, spark)
+    pipeline.extract()
+    load(pipeline, spark)
+    pipeline.service.poll()
+    pipeline.tick()
+    assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")

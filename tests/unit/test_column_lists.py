@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.batch_contents import record_contents
+from open_mirroring.ledger.manifest import Manifest
 from open_mirroring.publishing import Intent, Work
 from spark_jobs.planning import PlanStop
 from spark_jobs.publication import Preparation, Prepared
@@ -18,6 +21,7 @@ from tests.hand_made_mirror import GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
 LOW = "0000000A:01:1"
+NOW = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -106,3 +110,18 @@ def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> No
     """A longer text, or another kind of it, lands as it did."""
     widened = [ALL[0], ["name", "nvarchar(max)", 1], ALL[2]]
     assert columns_of(prepared(made, (ALL, True), (widened, True))) == ["order_id", "name", "price"]
+
+
+def test_a_list_is_as_old_as_its_oldest_row_however_late_that_comes_g07(made: HandMadeMirror) -> None:
+    """Rows of a newer structure that leave the new column out spell the older list, and may be read before it."""
+    older, newer = json.dumps(ALL[:2]), json.dumps(ALL)
+    batches: list[list[tuple[str, bool, str]]] = [
+        [(newer, True, "00000005:1:1"), (older, False, "00000006:1:1")],
+        [(older, True, "00000001:1:1")],
+    ]
+    with made.ledger.begin() as db:
+        for number, lists in enumerate(batches, 1):
+            record_contents(db, "shop", number, NOW, Manifest((), {}, {"dbo.orders": lists}))
+    found = made.reader.column_lists([made.ids["dbo.orders"]])[made.ids["dbo.orders"]]
+    assert [(one.cols, one.whole) for one in found] == [(older, True), (newer, True)]
+    assert columns_of(prepared(made)) == ["order_id", "name", "price"]
