@@ -30,14 +30,20 @@ class CaptureShipping:
         folder: the capture folder.
         encoding: ``json`` or ``avro``.
         generation: of the wire, see :mod:`workload_generator.ces`.
+        since: before this moment nothing is enqueued; the windows of a source never go back.
     """
 
     name = "sqlserver-ces"
 
     def __init__(
-        self, folder: Path, encoding: Literal["json", "avro"] = "json", generation: Literal["a", "b", "c"] = "c"
+        self,
+        folder: Path,
+        encoding: Literal["json", "avro"] = "json",
+        generation: Literal["a", "b", "c"] = "c",
+        *,
+        since: datetime = _FIRST_WINDOW,
     ) -> None:
-        self._folder, self._encoding, self._generation = folder, encoding, generation
+        self._folder, self._encoding, self._generation, self._since = folder, encoding, generation, since
 
     def pack(self, run: Run, memory: dict[str, Any]) -> Shipment:
         """The files of a run.
@@ -48,7 +54,7 @@ class CaptureShipping:
         options = CesOptions(self._generation, self._encoding, max_data_bytes=8_000, seed=run.source_seed)
         delivery = Delivery(_PARTITIONS, disorder=40, duplicates=_DUPLICATES, seed=f"{run.source_seed}:{run.number}")
         offsets = memory.setdefault("offsets", [0] * _PARTITIONS)
-        since = datetime.fromisoformat(memory.setdefault("clock", _FIRST_WINDOW.isoformat()))
+        since = max(self._since, datetime.fromisoformat(memory.setdefault("clock", _FIRST_WINDOW.isoformat())))
         messages, withheld, tables = _sent(run, options, delivery, offsets, since)
         for message in messages:
             offsets[message.partition] = message.offset + 1

@@ -684,6 +684,22 @@ def test_late_events_are_older_than_delivered_events_of_their_row(tmp_path: Path
     assert overtaken == {"dbo.customers", "dbo.products", "dbo.orders", "dbo.order_lines"}
 
 
+def test_a_run_lies_in_windows_from_the_moment_it_is_given_and_never_before_the_last_one(tmp_path: Path) -> None:
+    """C-93: the sequence numbers of a partition go on, whichever hour a run is for."""
+    source, folder = Source.create(tmp_path / "s.db", seed=4, rows=5), tmp_path / "capture"
+    hours = [datetime(2026, 2, 1, hour, tzinfo=UTC) for hour in (3, 9, 6)]
+    windows: list[set[datetime]] = []
+    for since in hours:
+        before = set(folder.rglob("*.avro"))
+        source.run(CaptureShipping(folder, since=since), transactions=5)
+        made = set(folder.rglob("*.avro")) - before
+        windows.append({datetime(*map(int, one.with_suffix("").parts[-6:]), tzinfo=UTC) for one in made})
+    for since, its in zip(hours[:2], windows[:2], strict=True):
+        assert since == min(its) and max(its) < since + timedelta(hours=1)
+    assert min(windows[2]) > max(windows[1])
+    assert all([one["SequenceNumber"] for one in its] == list(range(len(its))) for its in read_capture(folder).values())
+
+
 def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:
     def life(name: str) -> dict[str, bytes]:
         source = Source.create(tmp_path / name / "s.db", seed=9, rows=10)
