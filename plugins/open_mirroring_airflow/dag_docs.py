@@ -36,11 +36,13 @@ A failed `extract` does not keep `publish` from publishing what the log has.
 **Params.** `tables`: publish only these (extraction always reads for all). `reread`: read again what was read of the
 run's interval before; for backfills, and for runs by hand with a logical date.
 
-**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date …` makes a run for each
-past interval, newest first with `--run-backwards`, over runs that are done with `--reprocess-behavior completed`. A run
-first binds what was never bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it
-reads what was bound once more, as a batch of its own. In any order and beside scheduled runs, the target changes only
-where it lacked something. An interval that begins before the horizon (`${mirror}__maintain`) is refused.
+**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --reprocess-behavior
+completed --max-active-runs 1` makes a run for each past interval that begins between these dates, newest first with
+`--run-backwards`; without `completed`, intervals that have a run already are left out. A run first binds what was never
+bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it reads what was bound once
+more, as a batch of its own. In any order and beside scheduled runs, the target changes only where it lacked something.
+With more runs at a time (Airflow's default is 10) scheduled runs wait behind them for the pools. An interval that
+begins before the horizon (`${mirror}__maintain`) is refused.
 """
     + _ONE_WRITER
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from airflow import plugins_manager
+from airflow.cli.cli_parser import get_parser
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
@@ -158,6 +161,16 @@ def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> 
         assert set(dag.tags) == {"open-mirroring", "shop"}
         assert {task.owner for task in dag.tasks} == {"open-mirroring"}
     assert "Backfill" in dags["shop__replicate"].doc_md and "zone_shop" in dags["shop__replicate"].doc_md
+
+
+def test_the_runbooks_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: dict) -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text().replace("\\\n", "")
+    [call] = re.findall(r"^airflow backfill create .*$", runbook, re.MULTILINE)
+    asked = get_parser().parse_args(shlex.split(call)[1:])
+    params, conf = dags[asked.dag_id].params, json.loads(asked.dag_run_conf)
+    assert {name: params.get_param(name).resolve(value) for name, value in conf.items()} == {"reread": True}
+    assert asked.to_date - asked.from_date == timedelta(hours=23)
+    assert (asked.reprocess_behavior, asked.max_active_runs, asked.run_backwards) == ("completed", 1, True)
 
 
 def test_terminal_errors_are_not_tried_again_and_transient_ones_are(dags: dict) -> None:
