@@ -78,7 +78,9 @@ def clean_environment(**more: str) -> dict[str, str]:
     # Without compiled modules each of Airflow's and Spark's processes would compile thousands of files anew.
     foreign = ("AIRFLOW", "OPEN_MIRRORING_", "_AIRFLOW", "PYSPARK_", "SPARK_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
-    own = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+    # The plugins, too: Airflow would add them last, behind those of a checkout that is installed.
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
+    own = {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     # What talks to 127.0.0.1 must not be sent to a proxy.
     direct = ",".join(filter(None, (kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1", "localhost")))
     return {**kept, **own, "NO_PROXY": direct, "no_proxy": direct, **more}
