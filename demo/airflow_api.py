@@ -65,6 +65,15 @@ class AirflowApi:
         """``queued``, ``running``, ``success`` or ``failed``."""
         return str(self._call("GET", _run(dag_id, run_id))["state"])
 
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """The runs of a DAG, at most the hundred that were made last."""
+        answer = self._call("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=-id")
+        return list(answer["dag_runs"])
+
+    def backfills(self, dag_id: str) -> list[dict[str, Any]]:
+        """The backfills of a DAG; one that is done has ``completed_at``."""
+        return list(self._call("GET", f"/backfills?dag_id={quote(dag_id)}")["backfills"])
+
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
         """The task instances of a run by task."""
         answer = self._call("GET", f"{_run(dag_id, run_id)}/taskInstances")

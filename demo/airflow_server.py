@@ -30,13 +30,19 @@ class AirflowServer:
         place: where it lives.
         follows_schedules: whether runs start by the clock too. Without, only those that are triggered.
         connections: name to connection in Airflow's JSON form, besides Spark's.
+        database: the address of Airflow's own database; by default a SQLite file in the place.
 
     Raises:
         DemoFailed: when it cannot be started.
     """
 
     def __init__(
-        self, place: Place, *, follows_schedules: bool, connections: Mapping[str, str] = MappingProxyType({})
+        self,
+        place: Place,
+        *,
+        follows_schedules: bool,
+        connections: Mapping[str, str] = MappingProxyType({}),
+        database: str | None = None,
     ) -> None:
         self._place = place
         self.password = secrets.token_urlsafe(12)
@@ -48,6 +54,8 @@ class AirflowServer:
         self.environment = airflow_environment(
             place, port=port, log_ports=log_ports, passwords=passwords, follows_schedules=follows_schedules
         ) | {f"AIRFLOW_CONN_{name.upper()}": content for name, content in connections.items()}
+        if database is not None:
+            self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database
         programs = Path(sys.executable).parent
         self.service = Service(
             "Airflow",
