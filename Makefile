@@ -48,7 +48,7 @@ test: prerequisites lint test-fast ## lint, types and every test that does not t
 
 .PHONY: test-fast
 test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
-	$(RUN) -m pytest -n 2 --dist loadgroup -m "not long" $(ARGS)
+	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 .PHONY: test-long
 test-long: setup jars-broker ## the tests that take minutes

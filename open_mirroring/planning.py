@@ -45,12 +45,14 @@ Meaning = Callable[[str, str], Hashable]
 class Left(NamedTuple):
     """The key that a row had before a key change: its changes before that one, newest first, one for each position.
 
-    *before* is the row as the half that leaves the key tells it, *position* the place of that half.
+    *before* is the row as the half that leaves the key tells it, *position* the place of that half; *later* are the
+    changes after it that tell of a row at the key.
     """
 
     position: LogPosition
     before: Row | None
     changes: Sequence[Logged]
+    later: Sequence[Logged] = ()
 
 
 class Logged(NamedTuple):
@@ -59,7 +61,8 @@ class Logged(NamedTuple):
     *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
     it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
     of *after* are to be read, column by column, where a row may be put together from several changes. *left* is the key
-    that the row had before, where this change gave it another one and rows are completed.
+    that the row had before, where this change gave it another one and rows are completed; *loaded* says that the row,
+    or what completed it, is one of an initial load.
     """
 
     batch: int
@@ -72,6 +75,7 @@ class Logged(NamedTuple):
     types: Mapping[str, str] | None = None
     left: Left | None = None
     meaning: Meaning | None = None
+    loaded: bool = False
 
 
 class KeyPlan(NamedTuple):
@@ -218,7 +222,7 @@ def _deciding(
 ) -> Logged | None:
     """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
     if any(change.after is not None and not change.whole for change in changes):
-        changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held))
+        changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
     return _standing(changes, untypable)
 
 
@@ -229,20 +233,58 @@ def _standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> 
 
 
 def _with_rows(
-    changes: Sequence[Logged], untypable: Collection[LogPosition], rows_that_left: Mapping[int, Logged | None]
+    changes: Sequence[Logged],
+    untypable: Collection[LogPosition],
+    rows_that_left: Mapping[int, Logged | None],
+    is_held: Callable[[Logged], bool],
 ) -> Sequence[Logged]:
     """The changes with the row that each of them leaves, as far as those before it tell.
 
     A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
-    what tells of them), and never from what stood at its new key.
+    what tells of them), and never from what stood at its new key, unless that is the very row, as a load shows it.
     """
     told: deque[Logged] = deque()
     for change in reversed(changes):
         if change.after is not None and not change.whole:
-            row = _standing(list(told), untypable) if change.left is None else rows_that_left[id(change.left)]
+            if change.left is None:
+                row = _standing(list(told), untypable)
+            else:
+                row = _moved_row(change, change.left, rows_that_left[id(change.left)], told, changes, is_held)
             change = change if row is None or row.after is None else _completed(change, row)
         told.appendleft(change)
     return list(told)
+
+
+def _moved_row(
+    change: Logged,
+    left: Left,
+    row: Logged | None,
+    told: Sequence[Logged],
+    changes: Sequence[Logged],
+    is_held: Callable[[Logged], bool],
+) -> Logged | None:
+    """The row that a key change took along, where the table was loaded at any time since the stream began (G-08).
+
+    The load may show the source before the move or after it: the *row* under its old key, or the row itself under the
+    new one, of which *told* is older than the move. No key ever has two rows, and that tells which, but for rows that
+    change places by one statement, and for an old key that another row took; then an old image that tells all has to.
+    """
+    loaded = told[-1] if told and told[-1].loaded and told[-1].operation == INSERT else None
+    if loaded is None:
+        return row
+    transaction = change.position.transaction
+    changed_places = any(other.operation == KEY_LEFT and other.position.transaction == transaction for other in changes)
+    if len(told) == 1 and not changed_places:
+        return loaded  # nobody left the key before this row came: the load saw it there
+    if row is None:
+        return None
+    if row.loaded:
+        is_doubtful = changed_places or row.left is not None or any(is_held(other) for other in left.later)
+    else:
+        # It came to the old key in this transaction: who stood there before may be in the load at the new key alone.
+        is_doubtful = row.left is not None and row.position.transaction == transaction
+    image, after = left.before or {}, row.after or {}
+    return row if not is_doubtful or (after.keys() <= image.keys() and _is_row(left.before, row)) else None
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
@@ -257,7 +299,7 @@ def _completed(change: Logged, earlier: Logged) -> Logged:
     """A change that tells a part of its row, together with an earlier one of that row."""
     after = {**(earlier.after or {}), **(change.after or {})}
     types = {**(earlier.types or {}), **(change.types or {})}
-    return change._replace(after=after, whole=earlier.whole, types=types)
+    return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)
 
 
 def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
@@ -287,7 +329,7 @@ def _row_that_left(
     When rows change places, the one that leaves a key may have stood there before the one that took it in the same
     transaction (G-03): where that one may have taken it so, only the old image tells them apart.
     """
-    known = _with_rows([change for change in left.changes if is_held(change)], (), earlier)
+    known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
     newest = _standing(known, ())
     if newest is None or newest.position.transaction != left.position.transaction:
         rows = [newest]

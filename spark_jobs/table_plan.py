@@ -123,7 +123,8 @@ def logged_change(
     types = types_of(line["cols"]) if plan.completing and after is not None else None
     had = left.get(place_of(line)) if left and line["op"] == UPDATE else None
     meaning = None if line["cols"] is None else meaning_of(line["cols"])
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning)
+    loaded = plan.completing and is_load_epoch(line["epoch"])
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
 
 
 def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
@@ -135,13 +136,15 @@ def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
     found: dict[Place, Left] = {}
     logged: dict[int, Logged] = {}
     for place, half in sorted(moved.leaving.items(), key=lambda one: one[1]["order"]):
-        lines = [line for line in moved.lines.get(half["key"], ()) if line["order"] < half["order"]]
+        of_key = moved.lines.get(half["key"], ())
+        lines = [line for line in of_key if line["order"] < half["order"]]
         for line in lines:
             if id(line) not in logged:
                 logged[id(line)] = logged_change(line, -1, plan, found)
         leaving = logged_change(half, -1, plan)
         changes = first_of_each([logged[id(line)] for line in lines])
-        found[place] = Left(leaving.position, leaving.before, changes)
+        later = [line for line in of_key if line["order"] > half["order"] and line["op"] in (INSERT, UPDATE)]
+        found[place] = Left(leaving.position, leaving.before, changes, [logged_change(x, -1, plan) for x in later])
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,20 +21,27 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
 MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
 
-# Two processes share the work: one has the Spark session and the servers, the other Airflow and, like the first when
-# it is done, all that needs none of these.
-PROCESS_OF_MARK = {"airflow": "airflow", "spark": "spark", "postgres": "spark", "kafka": "spark"}
+# `-n 2` shares the work between two processes: one has the Spark session and the servers, the other one Airflow; what
+# needs none of these is done by whoever has nothing else to do.
+PROCESS_OF_FOLDER = {"tests/e2e": "spark", "tests/spark": "spark", "tests/dags": "airflow"}
 
 
-@pytest.hookimpl(tryfirst=True)  # the groups must be known before the work is dealt out
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return PROCESS_OF_FOLDER.get(nodeid.partition("::")[0].rpartition("/")[0], nodeid)
+
+    return ByFolder(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for fixture, mark in MARK_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
-        marks = {mark.name for mark in item.iter_markers()}
-        if process := next((process for mark, process in PROCESS_OF_MARK.items() if mark in marks), None):
-            item.add_marker(pytest.mark.xdist_group(process))
         if item.get_closest_marker("shared_data") and not SHARED_DATA.is_dir():
             item.add_marker(pytest.mark.skip(reason="needs the real histories in ../shared/data beside the repository"))
 

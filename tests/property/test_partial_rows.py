@@ -87,16 +87,19 @@ def fold(changes: Sequence[Change]) -> dict[str, dict[str, str]]:
 
 
 Event = tuple[Change, ...]
+Moment = tuple[int, dict[str, dict[str, str]]]
+"""So many events, all of whole transactions, and the rows that they leave."""
 
 
 @st.composite
-def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
-    """What happened to rows that change their keys, also with each other, telling a part only; and how it ended.
+def moves(draw: st.DrawFn) -> tuple[list[Event], list[Moment]]:
+    """What happened to rows that change their keys, also with each other, telling a part only; and how it stood when.
 
     Several statements may be one transaction. An old image tells all or nothing but the key.
     """
     events: list[Event] = []
     rows: dict[str, dict[str, str]] = {}
+    moments: list[Moment] = []
     place, minor = 1, 0
 
     def value() -> str:
@@ -113,6 +116,7 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
     for _ in range(draw(st.integers(3, 14))):
         if draw(st.booleans()):
             place, minor = place + 1, 0
+            moments.append((len(events), dict(rows)))
         minor += 1
         key, other, third = draw(st.permutations("1234"))[:3]
         kind = draw(st.sampled_from(["set", "set", "move", "move", "swap", "cycle", "delete"]))
@@ -137,7 +141,7 @@ def moves(draw: st.DrawFn) -> tuple[list[Event], dict[str, dict[str, str]]]:
             told = {"id": key, draw(st.sampled_from("abc")): f"{value()}9"}
             rows[key] = {**rows[key], **told}
             events.append((Change(place, "U", key, told, minor),))
-    return events, rows
+    return events, [*moments, (len(events), rows)]
 
 
 class Target:
@@ -219,16 +223,16 @@ def test_completed_rows_are_those_of_the_source_however_changes_are_delivered(
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(data=st.data(), story=moves())
 def test_rows_that_move_to_another_key_take_along_what_they_were(
-    data: st.DataObject, story: tuple[list[Event], dict[str, dict[str, str]]]
+    data: st.DataObject, story: tuple[list[Event], list[Moment]]
 ) -> None:
     """G-03, G-04, G-09: from the changes of the old key, late ones included, and never from the new key's old row."""
-    events, state = story
+    events, moments = story
     delivered = data.draw(st.permutations([*events, *events[::3]]))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(delivered)), max_size=4)) | {len(delivered)})
     batches = [[c for event in delivered[a:b] for c in event] for a, b in zip([0, *cuts], cuts, strict=False)]
     target = Target(batches)
     target.publish_all()
-    assert target.rows == state
+    assert target.rows == moments[-1][1]
 
 
 def row(key: str, value: str) -> dict[str, str]:
@@ -281,6 +285,27 @@ def test_rows_of_a_load_complete_what_comes_after_it(data: st.DataObject, histor
     target = Target(batches, base_of(snapshot), loaded_with)
     target.publish_all(loaded_with)
     assert target.rows == fold(history)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(data=st.data(), story=moves())
+def test_rows_that_moved_while_they_were_loaded_are_exact_or_stop_loudly(
+    data: st.DataObject, story: tuple[list[Event], list[Moment]]
+) -> None:
+    """G-03, G-04, G-08: the load shows a row under its old key or its new one, or another row there."""
+    events, moments = story
+    begins = data.draw(st.sampled_from([at for at, _ in moments]))
+    snapshot = data.draw(st.sampled_from([rows for at, rows in moments if at >= begins]))
+    stream = events[begins:]
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=4)) | {len(stream)})
+    batches = [[c for event in stream[a:b] for c in event] for a, b in zip([0, *cuts], cuts, strict=False)]
+    target = Target(batches, base_of(snapshot), data.draw(st.integers(1, len(batches))))
+    try:
+        target.publish(len(batches))
+    except PlanStop as stop:
+        assert stop.code == "ROW_INCOMPLETE"
+        return
+    assert target.rows == moments[-1][1]
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
