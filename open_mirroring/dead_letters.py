@@ -89,6 +89,8 @@ WAYS_OUT = {
     "give the mirror that schema; then deliver the changes again",
     "SCHEMA_AMBIGUOUS": "let each task publish to topics of its own, with an envelope or a schema registry, so that "
     "each message tells its schema; then deliver the changes again",
+    "TABLE_CASE": "spell `source` in the mirror file as the source does, then replay the dead letters; if both names "
+    "are tables of their own, accept those of the one that is not mirrored",
     "WRONG_TOPIC": "compare `topics` in the mirror file with the target topics of the Qlik task; then deliver the "
     "changes again in their own topic",
     "HEADERS_INVALID": f"{_FORMAT}update this product; else find out what altered the headers; {_AGAIN}",

@@ -26,6 +26,7 @@ from spark_jobs.sources.decoded import (
     shown,
 )
 from spark_jobs.sources.sql_server_types import BinaryText
+from spark_jobs.sources.table_names import TableNames
 
 __all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "MirroredTable", "Notices"]
 
@@ -60,6 +61,7 @@ class CesDecoder:
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
         self._tables = {source: SourceTable(table, settings.binary) for source, table in tables.items()}
+        self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         """Decode messages: no message is passed over, and none stops the others.
@@ -141,13 +143,16 @@ class CesDecoder:
         """The mirrored table of an event; None when it is not mirrored.
 
         Raises:
-            Refusal: ``DATA_MALFORMED`` when the name has a period.
+            Refusal: ``DATA_MALFORMED`` when the name has a period, ``TABLE_CASE``.
         """
         source = data.eventsource
         if self.settings.database is not None and source.db != self.settings.database:
             return None
-        table = self._tables.get(f"{source.schema}.{source.tbl}")
-        if table is not None and "." in source.tbl:
+        name = f"{source.schema}.{source.tbl}"
+        table = self._tables.get(name)
+        if table is None:
+            self._names.refuse_other_case(name)
+        elif "." in source.tbl:
             # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one: streamed tables have no period (C-74).
             raise Refusal("DATA_MALFORMED", f"the table name {shown(source.tbl)} has a period")
         return table

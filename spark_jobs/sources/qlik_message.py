@@ -26,6 +26,7 @@ from spark_jobs.sources.qlik_message_images import ImagesMade, TableImages
 from spark_jobs.sources.qlik_message_reading import QlikMessageSettings, Reading, rejected
 from spark_jobs.sources.qlik_message_registry import Structures
 from spark_jobs.sources.qlik_message_structures import Structure, registry_schema
+from spark_jobs.sources.table_names import TableNames
 
 __all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
 
@@ -70,9 +71,16 @@ class QlikMessageDecoder:
         return Reading(self._tables, self._known, self._images, self.settings).followed(topic, schema_id)
 
     def images(self, structure: Structure) -> TableImages | None:
-        """How rows of a structure are written; None where its table is not mirrored."""
+        """How rows of a structure are written; None where its table is not mirrored.
+
+        Raises:
+            Refusal: ``TABLE_CASE``.
+        """
         table = self._tables.get(structure.table)
-        return None if table is None else self._images.of(structure, table)
+        if table is None:
+            TableNames(self._tables).refuse_other_case(structure.table)
+            return None
+        return self._images.of(structure, table)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """The messages that waited for one structure, decoded if it is known now, in the order of their places.

@@ -117,13 +117,13 @@ class OrdinaryQlik:
         structure = self._decoder.followed(topic, name)
         if structure is None:
             return None
-        images = self._decoder.images(structure)
         number = -1
+        try:
+            images = self._decoder.images(structure)
+            cols = None if images is None else images.plain_columns
+        except Refusal:
+            return None
         if images is not None:
-            try:
-                cols = images.plain_columns
-            except Refusal:
-                return None
             if cols is None or images.key_differs or not images.key_converters:
                 return None
             number = len(self._columns)

@@ -32,6 +32,7 @@ from spark_jobs.sources.qlik_message_registry import Structures, fitting, shape
 from spark_jobs.sources.qlik_message_structures import Structure, derived_structure, read_announcement
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_types import BinaryText
+from spark_jobs.sources.table_names import TableNames
 
 
 class QlikMessageSettings(NamedTuple):
@@ -89,6 +90,7 @@ class Reading:
         settings: QlikMessageSettings,
     ) -> None:
         self._tables, self._structures, self._images, self._settings = tables, structures, images, settings
+        self._names = TableNames(tables)
         self._found: list[SourceSchema] = []
         self._mismatches = 0
 
@@ -145,7 +147,7 @@ class Reading:
                 row = row._replace(tbl=seen.table.source, key=refusal.key, bucket=bucket(refusal.key))
             return [row]
         except _StructureUnknown as unknown:
-            if unknown.table is not None and unknown.table not in self._tables:
+            if unknown.table is not None and self._names.meant_by(unknown.table) is None:
                 return []
             return [
                 LogRow(
@@ -187,6 +189,8 @@ class Reading:
         if stated is not None and stated != structure.table:
             raise Refusal("WRONG_TOPIC", f"a change of {shown(structure.table)} where {shown(stated)} was said")
         seen.table = self._tables.get(structure.table)
+        if seen.table is None:
+            self._names.refuse_other_case(structure.table)
         if seen.table is None or seen.record is None:
             return []
         images, settings = self._images.of(structure, seen.table), self._settings

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from open_mirroring.log_position import KEY_BUCKETS, encode_key
-from spark_jobs.change_log_schema import LogRow, RawMessage
+from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces import Dispositions, MirroredTable, Notices
 from spark_jobs.sources.decoded import Damage
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload
@@ -232,10 +232,17 @@ def test_only_allowed_columns_leave_g12() -> None:
 
 def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
     """C-12, C-40: `source` says nothing, so `eventsource` tells databases, schemas and tables apart."""
-    others = [event(tbl="ORDERS"), event(schema="sales"), event(db="other"), event()]
+    others = [event(tbl="items"), event(schema="sales"), event(db="other"), event()]
     decoded = decode(*others, database="shop")
     assert decoded.counts == Dispositions(4, 1, 0, 0, 3, 0)
     assert only(decoded).place == 3
+
+
+def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13() -> None:
+    (letter,) = decode(event(tbl="ORDERS")).rows
+    assert (letter.kind, letter.code, letter.tbl) == (REJECTED, "TABLE_CASE", None)
+    assert "'dbo.ORDERS'" in (letter.reason or "") and "'dbo.orders'" in (letter.reason or "")
+    assert letter.raw == event(tbl="ORDERS"), "so that it can be replayed when the mirror file is mended"
 
 
 def test_every_message_has_one_disposition_and_order_is_kept() -> None:

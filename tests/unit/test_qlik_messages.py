@@ -403,6 +403,16 @@ def test_one_of_several_tables_is_not_guessed_k15() -> None:
     assert decoded.counts == Dispositions(3, 0, 1, 2, 0, 0)
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13(early: bool) -> None:
+    """Nor does it wait for ever where its metadata comes late."""
+    table = MirroredTable("dbo.ORDERS", ("id",))
+    messages = [dt(), md()] if early else [md(), dt()]
+    decoded = decode(*messages, tables=[table])
+    assert decoded.counts == Dispositions(2, 0, 0, 1, 0, 1)
+    assert [row.code for row in decoded.rows] == ["TABLE_CASE"]
+
+
 def test_tables_that_are_not_mirrored_are_ignored_k15() -> None:
     decoded = decode(md(table="unknown"), dt(), avro_md(), avro_dt(), tables=[OTHER])
     assert decoded.counts == Dispositions(4, 0, 0, 2, 2, 0)
