@@ -21,9 +21,9 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
 MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
 
-# `-n 2` shares the work between two processes: one has the Spark session and the servers, the other one Airflow; what
-# needs none of these is done by whoever has nothing else to do.
-PROCESS_OF_FOLDER = {"tests/e2e": "spark", "tests/spark": "spark", "tests/dags": "airflow"}
+# `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
+# so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
+WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags"}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -32,7 +32,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return PROCESS_OF_FOLDER.get(nodeid.partition("::")[0].rpartition("/")[0], nodeid)
+            folder = nodeid.partition("::")[0].rpartition("/")[0]
+            return folder if folder in WHOLE_FOLDERS else nodeid
 
     return ByFolder(config, log)
 
