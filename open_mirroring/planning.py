@@ -8,8 +8,8 @@ both equal.
 Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up
 to *published_batch*; publishing f of all batches whenever it is another change makes the target hold that one. A change
 that arrived after *published_batch* is always another one; an earlier one can become the deciding change only through
-the rule of key changes (:func:`newest_effective`), when a late change of the same transaction turns out to be the row
-that it removed.
+the rule of key changes (:func:`~open_mirroring.logged_change.newest_effective`), when a late change of the same
+transaction turns out to be the row that it removed.
 
 Where transactions are held back until they are whole, the sets are cut by position as well: the target holds f of the
 batches up to *published_batch* and the positions up to *published_position*. Nothing in the argument asks for more than
@@ -28,54 +28,12 @@ published as it stands, which needs the complete position: below it no change is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from open_mirroring.log_position import LogPosition
-
-INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
-
-Row = Mapping[str, str | None]
-
-Meaning = Callable[[str, str], Hashable]
-"""What the text of a column stands for: the same for two spellings of one value."""
-
-
-class Left(NamedTuple):
-    """The key that a row had before a key change: its changes before that one, newest first, one for each position.
-
-    *before* is the row as the half that leaves the key tells it, *position* the place of that half; *later* are the
-    changes after it that tell of a row at the key.
-    """
-
-    position: LogPosition
-    before: Row | None
-    changes: Sequence[Logged]
-    later: Sequence[Logged] = ()
-
-
-class Logged(NamedTuple):
-    """One logged change of a key.
-
-    *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
-    it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
-    of *after* are to be read, column by column, where a row may be put together from several changes. *left* is the key
-    that the row had before, where this change gave it another one and rows are completed; *loaded* says that the row,
-    or what completed it, is one of an initial load.
-    """
-
-    batch: int
-    position: LogPosition
-    operation: str
-    after: Row | None
-    before: Row | None
-    handle: int = -1
-    whole: bool = True
-    types: Mapping[str, str] | None = None
-    left: Left | None = None
-    meaning: Meaning | None = None
-    loaded: bool = False
+from open_mirroring.logged_change import KEY_LEFT, Logged, same_content, standing
+from open_mirroring.row_completion import deciding
 
 
 class KeyPlan(NamedTuple):
@@ -131,8 +89,8 @@ def plan_key(
         return KeyPlan(None, conflict=conflict)
     duplicates = sum(map(is_new, repetitions))
     fresh = sum(is_new(change) and change.position not in untypable for change in unique)
-    newest = _deciding(unique, untypable, lambda _: True)
-    had = _deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
+    newest = deciding(unique, untypable, lambda _: True)
+    had = deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
     if newest.after is not None and not newest.whole:
@@ -188,7 +146,7 @@ def key_history(
             return KeyHistory(late=change)
         if change.position in untypable:
             continue
-        if change.operation == KEY_LEFT and _standing(unique[at:], untypable) is not change:
+        if change.operation == KEY_LEFT and standing(unique[at:], untypable) is not change:
             superseded += 1
         else:
             publish.append(change)
@@ -208,203 +166,10 @@ def _distinct(changes: Sequence[Logged]) -> _Distinct:
     repetitions: list[Logged] = []
     for change in sorted(changes, key=lambda change: (change.position, change.batch), reverse=True):
         if unique and unique[-1].position == change.position:
-            if not _same_content(unique[-1], change):
+            if not same_content(unique[-1], change):
                 return _Distinct(unique, repetitions, (change, unique[-1]))
             repetitions.append(unique[-1])
             unique[-1] = change  # the earlier batch, for the sort put it after
         else:
             unique.append(change)
     return _Distinct(unique, repetitions)
-
-
-def _deciding(
-    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
-) -> Logged | None:
-    """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
-    if any(change.after is not None and not change.whole for change in changes):
-        changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
-    return _standing(changes, untypable)
-
-
-def _standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
-    while (newest := newest_effective(changes)) is not None and newest.position in untypable:
-        changes = [change for change in changes if change is not newest]
-    return newest
-
-
-def _with_rows(
-    changes: Sequence[Logged],
-    untypable: Collection[LogPosition],
-    rows_that_left: Mapping[int, Logged | None],
-    is_held: Callable[[Logged], bool],
-) -> Sequence[Logged]:
-    """The changes with the row that each of them leaves, as far as those before it tell.
-
-    A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
-    what tells of them), and never from what stood at its new key, unless that is the very row, as a load shows it.
-    """
-    told: deque[Logged] = deque()
-    for change in reversed(changes):
-        if change.after is not None and not change.whole:
-            if change.left is None:
-                row = _standing(list(told), untypable)
-            else:
-                row = _moved_row(change, change.left, rows_that_left[id(change.left)], told, changes, is_held)
-            change = change if row is None or row.after is None else _completed(change, row)
-        told.appendleft(change)
-    return list(told)
-
-
-def _moved_row(
-    change: Logged,
-    left: Left,
-    row: Logged | None,
-    told: Sequence[Logged],
-    changes: Sequence[Logged],
-    is_held: Callable[[Logged], bool],
-) -> Logged | None:
-    """The row that a key change took along, where the table was loaded at any time since the stream began (G-08).
-
-    The load may show the source before the move or after it: the *row* under its old key, or the row itself under the
-    new one, of which *told* is older than the move. No key ever has two rows, and that tells which, but for rows that
-    change places by one statement, and for an old key that another row took; then an old image that tells all has to.
-    """
-    loaded = told[-1] if told and told[-1].loaded and told[-1].operation == INSERT else None
-    if loaded is None:
-        return row
-    transaction = change.position.transaction
-    changed_places = any(other.operation == KEY_LEFT and other.position.transaction == transaction for other in changes)
-    if len(told) == 1 and not changed_places:
-        return loaded  # nobody left the key before this row came: the load saw it there
-    if row is None:
-        return None
-    if row.loaded:
-        is_doubtful = changed_places or row.left is not None or any(is_held(other) for other in left.later)
-    else:
-        # It came to the old key in this transaction: who stood there before may be in the load at the new key alone.
-        is_doubtful = row.left is not None and row.position.transaction == transaction
-    image, after = left.before or {}, row.after or {}
-    return row if not is_doubtful or (after.keys() <= image.keys() and _is_row(left.before, row)) else None
-
-
-def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
-    """Changes newest first, of those at one position the one of the earliest batch."""
-    unique: dict[LogPosition, Logged] = {}
-    for change in sorted(changes, key=lambda change: change.batch, reverse=True):
-        unique[change.position] = change
-    return sorted(unique.values(), key=lambda change: change.position, reverse=True)
-
-
-def _completed(change: Logged, earlier: Logged) -> Logged:
-    """A change that tells a part of its row, together with an earlier one of that row."""
-    after = {**(earlier.after or {}), **(change.after or {})}
-    types = {**(earlier.types or {}), **(change.types or {})}
-    return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)
-
-
-def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
-    """The row that each key change took along, of those that tell what *changes* leave; *is_held*: what counts.
-
-    A row that moved often is told by its earlier moves, and each of these by all before it. So each is found once,
-    oldest first: there are as many ways through them as two to the number of moves.
-    """
-    found: dict[int, Left] = {}
-    frontier = list(changes)
-    while frontier:
-        left = frontier.pop().left
-        if left is not None and id(left) not in found:
-            found[id(left)] = left
-            frontier += left.changes
-    rows: dict[int, Logged | None] = {}
-    for left in sorted(found.values(), key=lambda left: left.position):
-        rows[id(left)] = _row_that_left(left, is_held, rows)
-    return rows
-
-
-def _row_that_left(
-    left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
-) -> Logged | None:
-    """The row that a key change took along, given all *earlier* ones; None where nobody tells which one it was.
-
-    When rows change places, the one that leaves a key may have stood there before the one that took it in the same
-    transaction (G-03): where that one may have taken it so, only the old image tells them apart.
-    """
-    known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
-    newest = _standing(known, ())
-    if newest is None or newest.position.transaction != left.position.transaction:
-        rows = [newest]
-    else:
-        at = next(index for index, change in enumerate(known) if change.position == newest.position)
-        below = _standing(known[at + 1 :], ())
-        if known[at].operation == UPDATE:
-            rows = [below if _stands_on_another(known[at], known) else newest]
-        else:
-            rows = [row for row in (newest, below) if row is not None and _is_row(left.before, row)]
-    found = [row for row in rows if row is not None and row.after is not None]
-    return found[0] if len(found) == 1 or (found and all(row.after == found[0].after for row in found)) else None
-
-
-def newest_effective(changes: Sequence[Logged]) -> Logged | None:
-    """The change that decides the key's state; *changes* newest first, one per position.
-
-    The DELETE half of a key change removes a row written in the same transaction only if its before image is that
-    row (G-03): when two rows swap their keys, the half that leaves a key comes after the row that took it.
-    """
-    for index, change in enumerate(changes):
-        if change.operation != KEY_LEFT:
-            return change
-        rest = changes[index + 1 :]
-        earlier = newest_effective(rest)
-        if earlier is None or earlier.position.transaction != change.position.transaction:
-            return change
-        if earlier.after is None or (_is_row(change.before, earlier) and not _stands_on_another(earlier, rest)):
-            return change
-        # The half removed another row than the one that stands there: it decides nothing.
-        return earlier
-    return None
-
-
-def _stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether a row took a key at which another one stands; known only where rows are completed.
-
-    No key ever has two rows, so the other one leaves it by the same statement: the next half that leaves is its own,
-    even if the old image tells nothing but the key. *changes* are newest first and end before that half.
-    """
-    if change.left is None:
-        return False
-    at = next(index for index, other in enumerate(changes) if other.position == change.position)
-    if any(later.operation == KEY_LEFT for later in changes[:at]):
-        return False  # it has left
-    below = newest_effective(changes[at + 1 :])
-    return below is not None and below.after is not None
-
-
-def _is_row(before: Row | None, change: Logged) -> bool:
-    """Whether an old image tells nothing that differs from the row that a change left."""
-    after = change.after
-    if before is None or after is None:
-        return False
-    return all(_equal(change, name, before[name], after[name]) for name in before.keys() & after.keys())
-
-
-def _same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes of one identity say the same: their values, however they are spelled (G-02).
-
-    A row read again after a column was added may have a NULL more (T-33): it is the same row.
-    """
-    if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
-        return False
-    if one.after is None or other.after is None:
-        return one.after is other.after and one.operation == other.operation
-    told, again = _told(one.after), _told(other.after)
-    return told.keys() == again.keys() and all(_equal(one, name, told[name], again[name]) for name in told)
-
-
-def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
-    if one == other or one is None or other is None or change.meaning is None:
-        return one == other
-    return change.meaning(name, one) == change.meaning(name, other)
-
-
-def _told(row: Row) -> Row:
-    return {name: value for name, value in row.items() if value is not None}

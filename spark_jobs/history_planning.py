@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Logged, key_history
+from open_mirroring.logged_change import Logged
+from open_mirroring.planning import key_history
 from spark_jobs.change_log_schema import KEY_LEFT
 from spark_jobs.table_plan import (
     Identity,

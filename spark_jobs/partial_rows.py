@@ -1,6 +1,6 @@
 """Rows that carry only what changed (C-44, K-23, G-04): which these are, and the log rows of completed ones.
 
-What completes a row is decided by :mod:`open_mirroring.planning`; here only log rows are read and made.
+What completes a row is decided by :mod:`open_mirroring.row_completion`; here only log rows are read and made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.planning import Row
+from open_mirroring.logged_change import Row
 from spark_jobs.change_log_schema import UPDATE
 
 

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import Left, Logged, plan_key
+from open_mirroring.logged_change import Left, Logged
+from open_mirroring.planning import plan_key
 from spark_jobs.certain_keys import certain_keys
 from spark_jobs.history_planning import plan_history
 from spark_jobs.moved_rows import MovedRows, Place, Read

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from functools import lru_cache
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.planning import Meaning
+from open_mirroring.logged_change import Meaning
 from spark_jobs.partial_rows import types_of
 from spark_jobs.sources.sql_server_times import time_text
 from spark_jobs.sources.sql_server_type_text import TIMESTAMPS, read_type

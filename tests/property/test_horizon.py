@@ -12,7 +12,8 @@ from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, advance
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger.reading import BatchContents
 from open_mirroring.log_position import LOAD_ORDINAL, LogPosition, load_epoch, position_order, transaction_at
-from open_mirroring.planning import Logged, plan_key
+from open_mirroring.logged_change import Logged
+from open_mirroring.planning import plan_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK = 3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from open_mirroring.ledger.load_ledger import HandOver
 from open_mirroring.log_position import LogPosition
-from open_mirroring.planning import DELETE, INSERT, KEY_LEFT, UPDATE, Logged, Row, plan_key
+from open_mirroring.logged_change import DELETE, INSERT, KEY_LEFT, UPDATE, Logged, Row
+from open_mirroring.planning import plan_key
 
 Rows = dict[str, Row]
 
