@@ -72,7 +72,7 @@ format: $(VENV)/.installed ## mend what ruff can mend
 	$(VENV)/bin/ruff format .
 
 .PHONY: test-compose
-test-compose: .env jars-broker ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
+test-compose: .env jars jars-broker ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
 	@$(PYTHON) -m tests.compose.stack prove $(COMPOSE)
 
 ##@ Measure
