@@ -68,18 +68,18 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     The DELETE half of a key change removes a row written in the same transaction only if its before image is that
     row (G-03): when two rows swap their keys, the half that leaves a key comes after the row that took it.
     """
-    for index, change in enumerate(changes):
-        if change.operation != KEY_LEFT:
-            return change
-        rest = changes[index + 1 :]
-        earlier = newest_effective(rest)
-        if earlier is None or earlier.position.transaction != change.position.transaction:
-            return change
-        if earlier.after is None or (is_row(change.before, earlier) and not stands_on_another(earlier, rest)):
-            return change
-        # The half removed another row than the one that stands there: it decides nothing.
-        return earlier
-    return None
+    if not changes:
+        return None
+    newest, rest = changes[0], changes[1:]
+    if newest.operation != KEY_LEFT:
+        return newest
+    earlier = newest_effective(rest)
+    if earlier is None or earlier.position.transaction != newest.position.transaction:
+        return newest
+    if earlier.after is None or (is_row(newest.before, earlier) and not stands_on_another(earlier, rest)):
+        return newest
+    # The half removed another row than the one that stands there: it decides nothing.
+    return earlier
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:

@@ -135,16 +135,19 @@ def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
     """
     found: dict[Place, Left] = {}
     logged: dict[int, Logged] = {}
+    taking = {
+        key: [(line["order"], logged_change(line, -1, plan)) for line in lines if line["op"] in (INSERT, UPDATE)]
+        for key, lines in moved.lines.items()
+    }
     for place, half in sorted(moved.leaving.items(), key=lambda one: one[1]["order"]):
-        of_key = moved.lines.get(half["key"], ())
-        lines = [line for line in of_key if line["order"] < half["order"]]
+        lines = [line for line in moved.lines.get(half["key"], ()) if line["order"] < half["order"]]
         for line in lines:
             if id(line) not in logged:
                 logged[id(line)] = logged_change(line, -1, plan, found)
         leaving = logged_change(half, -1, plan)
         changes = first_of_each([logged[id(line)] for line in lines])
-        later = [line for line in of_key if line["order"] > half["order"] and line["op"] in (INSERT, UPDATE)]
-        found[place] = Left(leaving.position, leaving.before, changes, [logged_change(x, -1, plan) for x in later])
+        later = [change for order, change in taking.get(half["key"], ()) if order > half["order"]]
+        found[place] = Left(leaving.position, leaving.before, changes, later)
     return found
 
 

@@ -53,6 +53,7 @@ class QlikMessageDecoder:
     ) -> None:
         self.settings = settings
         self._tables = dict(tables)
+        self._names = TableNames(tables)
         self._known = Structures(schemas)
         self._images = ImagesMade(settings.binary)
 
@@ -61,14 +62,14 @@ class QlikMessageDecoder:
 
         The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
         """
-        return Reading(self._tables, self._known.copy(), self._images, self.settings).decode(messages)
+        return Reading(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(messages)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message of a topic follows which gives this id and names no table.
 
         None where that cannot be said before the message is looked at.
         """
-        return Reading(self._tables, self._known, self._images, self.settings).followed(topic, schema_id)
+        return Reading(self._tables, self._names, self._known, self._images, self.settings).followed(topic, schema_id)
 
     def images(self, structure: Structure) -> TableImages | None:
         """How rows of a structure are written; None where its table is not mirrored.
@@ -78,7 +79,7 @@ class QlikMessageDecoder:
         """
         table = self._tables.get(structure.table)
         if table is None:
-            TableNames(self._tables).refuse_other_case(structure.table)
+            self._names.refuse_other_case(structure.table)
             return None
         return self._images.of(structure, table)
 

@@ -85,12 +85,13 @@ class Reading:
     def __init__(
         self,
         tables: Mapping[str, MirroredTable],
+        names: TableNames,
         structures: Structures,
         images: ImagesMade,
         settings: QlikMessageSettings,
     ) -> None:
-        self._tables, self._structures, self._images, self._settings = tables, structures, images, settings
-        self._names = TableNames(tables)
+        self._tables, self._names, self._structures = tables, names, structures
+        self._images, self._settings = images, settings
         self._found: list[SourceSchema] = []
         self._mismatches = 0
 
