@@ -55,14 +55,18 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of the test run, as the jobs build it."""
+    """The one Spark session of the test run, as the jobs build it, in a JVM that compiles little."""
     from spark_jobs.session import build_session
+    from tests.quick_java import java_options
 
-    session = build_session("open-mirroring-tests")
-    # It would tell of connections that end with the process, when nothing can be written any more.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        # Jobs that a test starts beside it, to be killed for one, inherit it.
+        environment.setenv("SPARK_SUBMIT_OPTS", java_options())
+        session = build_session("open-mirroring-tests")
+        # It would tell of connections that end with the process, when nothing can be written any more.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import open_fragment
-from tests.quick_java import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +102,6 @@ class Pipeline:
             **os.environ,
             "OPEN_MIRRORING_FAULT": fault,
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-            "SPARK_SUBMIT_OPTS": java_options(),
         }
         command = [sys.executable, "-m", f"spark_jobs.{job}", str(self.file), *arguments]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""How the JVMs of jobs in tests start quickly: little compiling, and classes loaded from an archive made once.
+"""How the JVMs of tests start quickly: little compiling, and classes loaded from an archive made once.
 
 Two of three seconds of such a JVM go by before it does anything; tests start dozens of them. See JEP 310 and 350
 (class data sharing of application classes).
