@@ -1,10 +1,10 @@
 """Publishing into OneLake at so much latency per call, beside plain writers of the same rows.
 
 ``make bench-publish STORE=onelake``. The emulator serves in a process of its own, over TLS, and lets every call take
-5 ms and then 50. The real job publishes half of the events, then the other half, then nothing. In the same run the
-files that it made are written again by deltalake into a local folder, and sent by the Azure SDK, one after another:
-create, append, flush, rename. Neither plans, checks or remembers anything. At the end: what one more active table
-costs.
+5 ms and then 50. The real job publishes a third of the events, then the second and the last one, then nothing. In the
+same run the files that it made are written again by deltalake into a local folder, and sent by the Azure SDK, one after
+another: create, append, flush, rename. Neither plans, checks or remembers anything. At the end: what one more active
+table costs.
 
 CPU is that of the job without the emulator, which shares the machine and whose own CPU is told beside it: its Python
 takes about a millisecond a call, one call after another, so with many tables the wall time is partly its own.
@@ -104,8 +104,14 @@ class Run(NamedTuple):
     calls: Mapping[str, int]
 
 
-def publish_in_halves(changes: int, tables: int, work: Path, served: Emulator, latency: float) -> list[Run]:
-    """The job on a fresh zone: half of the events (which founds the tables), the other half, and nothing."""
+_RUNS = ("new tables", "known tables", "settled tables", "nothing new")
+
+
+def publish_in_thirds(changes: int, tables: int, work: Path, served: Emulator, latency: float) -> list[Run]:
+    """The job on a fresh zone: a third of the events, which founds the tables, the others one by one, and nothing.
+
+    The second run reads each table's metadata, which it has not seen before; from the third on it is known.
+    """
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from open_mirroring.ledger.reading import LedgerReader
@@ -120,9 +126,10 @@ def publish_in_halves(changes: int, tables: int, work: Path, served: Emulator, l
     mirror = load_mirror(mirror_file(work, source, "bare", tables, zone))
     ledger, spark = open_ledger(mirror.ledger_url()), build_session("bench", cores=2)
     reader, runs = LedgerReader(ledger, mirror.name), list[Run]()
-    for name, half in (("0", lines[: len(lines) // 2]), ("1", lines[len(lines) // 2 :]), ("", [])):
-        if half:
-            (source / f"{name}.jsonl").write_bytes(b"".join(half))
+    for at in range(len(_RUNS)):
+        part = lines[at * len(lines) // 3 : (at + 1) * len(lines) // 3]
+        if part:
+            (source / f"{at}.jsonl").write_bytes(b"".join(part))
             extract(mirror, ledger, spark)
         served.ask("POST", "latency", seconds=latency)
         served.calls()
@@ -190,16 +197,16 @@ def compare(changes: int, tables: int, latencies: Sequence[float]) -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     for latency in latencies:
         with _fresh() as work, emulator(work) as served:
-            first, second, idle = publish_in_halves(changes, tables, work, served, latency)
+            runs = publish_in_thirds(changes, tables, work, served, latency)
             files = sorted(path for path in (work / "zone").rglob("*.parquet") if path.stem.isdigit())
             rows = sum(pq.read_metadata(file).num_rows for file in files)
             beside = {
                 "deltalake, local": write_deltas(files, work / "delta"),
                 "Azure SDK, one by one": send_one_by_one(files, served, latency),
             }
-            for who, run in (("job, new tables", first), ("job, known tables", second), ("job, nothing new", idle)):
+            for who, run in zip(_RUNS, runs, strict=True):
                 calls = ", ".join(f"{verb} {count / max(1, run.tables):.1f}" for verb, count in run.calls.items())
-                _print(latency, who, run.rows, run.tables, run.files, run.cost, calls)
+                _print(latency, f"job, {who}", run.rows, run.tables, run.files, run.cost, calls)
             sent = ", ".join(f"{verb} {count / tables:.1f}" for verb, count in served.calls().items())
             for who, cost in beside.items():
                 _print(latency, who, rows, tables, len(files), cost, sent if "SDK" in who else "")
@@ -220,15 +227,15 @@ def cost_of_a_table(few: int, many: int, changes: int, latencies: Sequence[float
     The latency's share is latency × calls ÷ the calls in flight together; what is left is to be at most 10 ms. It still
     has the emulator's work in it, as far as that did not run beside the job's: its CPU stands in a column of its own.
     """
-    print(f"\none more active table of {changes} changes, from {few} and {many} of them")
+    print(f"\none more active table of {changes} changes a run, from {few} and {many} of them")
     print("| latency ms | run | wall ms | latency's share ms | left ms | CPU ms | emulator's CPU ms | calls | others |")
     print("|---|---|---|---|---|---|---|---|---|")
     for latency in latencies:
         runs: list[list[Run]] = []
         for tables in (few, many):
             with _fresh() as work, emulator(work) as served:
-                runs.append(publish_in_halves(tables * changes, tables, work, served, latency))
-        for who, less, more in zip(("new tables", "known tables", "nothing new"), *runs, strict=True):
+                runs.append(publish_in_thirds(3 * tables * changes, tables, work, served, latency))
+        for who, less, more in zip(_RUNS, *runs, strict=True):
             added = more.tables - less.tables or many - few
             wall = 1000 * (more.cost.wall - less.cost.wall) / added
             cpu = 1000 * (more.cost.cpu - less.cost.cpu) / added
@@ -254,7 +261,7 @@ def _fresh() -> Iterator[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=200_000)
+    parser.add_argument("--changes", type=int, default=300_000)
     parser.add_argument("--tables", type=int, default=5)
     parser.add_argument("--latency", type=float, nargs="+", default=[5.0, 50.0], help="milliseconds of every call")
     parser.add_argument("--few", type=int, default=20)
@@ -263,10 +270,10 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     latencies = [latency / 1000 for latency in arguments.latency]
     with _fresh() as work, emulator(work) as served:
-        publish_in_halves(20_000, 5, work, served, 0.0)
+        publish_in_thirds(30_000, 5, work, served, 0.0)
     print(f"{arguments.changes:,} changes, {arguments.tables} tables; {versions()}")
     compare(arguments.changes, arguments.tables, latencies)
-    cost_of_a_table(arguments.few, arguments.many, 20, latencies)
+    cost_of_a_table(arguments.few, arguments.many, 10, latencies)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ transaction and their rows are computed by one Spark job.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -65,17 +65,25 @@ class TableWork(Protocol):
 class PublicationDriver:
     """Answers the protocol's requests with the real ledger and store, and with the job's own :class:`TableWork`.
 
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        work: what is published.
+        clean: source names of tables without a staged object when this run looked. A staged object of this run is
+            renamed, or is left over and found by the next look; so their folders are not listed to be swept.
+
     Attributes:
         postponed: by source name, the error that kept a table from being finished; its intent stays open.
         overtaken: source names of tables that another run took over under this one (I20); both went on from there.
     """
 
-    def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork) -> None:
+    def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:
         self._ledger = PublishLedger(ledger, mirror.name)
         self._mirror = mirror
         self._store = open_store(zone_address(mirror))
         self._ports = ZonePorts(self._store)
         self._work = work
+        self._clean = frozenset(clean)
         self._tables: Mapping[str, TableState] = {}
         self._details: dict[str, StagedDetails] = {}
         self.postponed: dict[str, MirroringError] = {}
@@ -151,8 +159,11 @@ class PublicationDriver:
         return {table_id: answer for table_id, answer in answers.items() if not isinstance(answer, TerminalError)}
 
     def _ask_one(self, table_id: str, request: protocol.Request) -> protocol.Reply | TerminalError:
+        table = self._tables[table_id]
+        if isinstance(request, protocol.Sweep) and table.source in self._clean:
+            return protocol.Answered()
         try:
-            return self._ports.answer(self._tables[table_id], request)
+            return self._ports.answer(table, request)
         except TerminalError as error:
             return error
 

@@ -70,10 +70,12 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
         )
     before = reader.tables()
     chosen = [source for source in ids if only is None or source in only]
-    verdict = gate({s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen})
+    findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
+    verdict = gate(findings)
     # An open intent is finished on hold too: its numbers are sealed or will be abandoned by nobody.
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
-    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, reader, spark, verdict.passing))
+    clean = [source for source, finding in findings.items() if not finding.left_over]
+    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, reader, spark, verdict.passing), clean)
     driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
     for error in driver.postponed.values():
         raise error  # every other table is done

@@ -133,9 +133,9 @@ def reconcile(facts: TableFacts) -> Finding:
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
     repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
-    return Finding(
-        verdict, code, what, evidence, sequence.applied, backlog, repairs, sequence.lost, tuple(_notes(facts, sequence))
-    )
+    notes, left_over = tuple(_notes(facts, sequence)), any(item.stage is Stage.STAGING for item in facts.items)
+    applied, lost = sequence.applied, sequence.lost
+    return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over)
 
 
 class _Problem(NamedTuple):

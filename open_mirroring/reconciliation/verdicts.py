@@ -153,7 +153,7 @@ class Finding:
 
     *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are the confirmed
     numbers that are nowhere and were not purged; of these *repairs* are proved not to be applied. *notes* are worth a
-    line in a report and change nothing.
+    line in a report and change nothing. *left_over* is False when no staged object of an earlier run was seen.
     """
 
     verdict: Verdict
@@ -165,6 +165,7 @@ class Finding:
     repairs: tuple[Repair, ...] = ()
     lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    left_over: bool = True
 
     @property
     def way_out(self) -> str:

@@ -567,6 +567,15 @@ def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
     assert {found.number for found in items} == {4, 3, 2, 1, 7, None}
 
 
+def test_only_a_look_that_saw_nothing_staged_says_that_nothing_is_left_over() -> None:
+    """A publication sweeps the folders of all other tables."""
+    staged = ListedItem("1.abc", Stage.STAGING, 1, "e")
+    assert not reconcile(facts(1, item(1, F))).left_over
+    assert reconcile(facts(1, item(1, F), staged)).left_over
+    resetting = replace(facts(1).row, resetting=True)
+    assert reconcile(replace(facts(1, item(1, F)), row=resetting)).left_over, "nobody looked"
+
+
 def test_the_gate_sorts_tables_and_none_holds_another() -> None:
     stopped = reconcile(replace(facts(1, item(1, F)), marker=None))
     held = reconcile(replace(facts(1, item(1, F)), load_pending=True))
