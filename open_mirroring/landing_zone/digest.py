@@ -27,6 +27,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,26 +177,29 @@ def _column(field: pa.Field) -> tuple[_Words, _Hashed]:
     return _seeds(f"{tag}\0{field.name}"), hashed
 
 
-def _integers(array: pa.Array, seeds: _Words) -> _Words:
-    return _fixed(array.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)[:, None], 8, seeds)
+def _numbers(kind: str, length: int = 8) -> _Hashed:
+    """How a column of fixed width is hashed whose values lie in memory as NumPy's *kind*."""
+
+    def hashed(array: pa.Array, seeds: _Words) -> _Words:
+        values = _values(array, kind)
+        widened = values.astype(np.uint64) if length < 8 else values.astype(np.int64).view(np.uint64)
+        return _fixed(widened[:, None], length, seeds)
+
+    return hashed
 
 
-def _wide(array: pa.Array, seeds: _Words) -> _Words:
-    return _integers(array.view(pa.int64()), seeds)
-
-
-def _dates(array: pa.Array, seeds: _Words) -> _Words:
-    return _integers(array.view(pa.int32()), seeds)
-
-
-def _floats(array: pa.Array, seeds: _Words) -> _Words:
-    bits = array.view(pa.int32()).fill_null(0).to_numpy().view(np.uint32)
-    return _fixed(bits.astype(np.uint64)[:, None], 4, seeds)
+def _booleans(array: pa.Array, seeds: _Words) -> _Words:
+    return _numbers("<i1")(array.cast(pa.int8()), seeds)
 
 
 def _decimals(array: pa.Array, seeds: _Words) -> _Words:
-    words = np.frombuffer(array.buffers()[1], dtype="<u8").reshape(-1, 2)
-    return _fixed(words[array.offset : array.offset + len(array)], 16, seeds)
+    return _fixed(_values(array, "2<u8"), 16, seeds)
+
+
+def _values(array: pa.Array, kind: str) -> npt.NDArray[Any]:
+    # As they lie in memory: three calls of Arrow a column would cost more than hashing a few rows.
+    where = np.dtype(kind).itemsize * array.offset
+    return np.frombuffer(array.buffers()[1], kind, count=len(array), offset=where)
 
 
 def _fixed(words: _Words, length: int, seeds: _Words) -> _Words:
@@ -233,14 +237,14 @@ def _texts(array: pa.Array, seeds: _Words) -> _Words:
 
 # The tags are written out: a digest must not change because a library renames its types.
 _SIMPLE: dict[pa.DataType, tuple[str, _Hashed]] = {
-    pa.bool_(): ("bool", _integers),
-    pa.int16(): ("int", _integers),
-    pa.int32(): ("int", _integers),
-    pa.int64(): ("int", _integers),
-    pa.float32(): ("float32", _floats),
-    pa.float64(): ("float64", _wide),
+    pa.bool_(): ("bool", _booleans),
+    pa.int16(): ("int", _numbers("<i2")),
+    pa.int32(): ("int", _numbers("<i4")),
+    pa.int64(): ("int", _numbers("<i8")),
+    pa.float32(): ("float32", _numbers("<u4", length=4)),
+    pa.float64(): ("float64", _numbers("<i8")),
     pa.string(): ("string", _texts),
     pa.binary(): ("binary", _texts),
-    pa.date32(): ("date", _dates),
-    pa.timestamp("us", tz="UTC"): ("timestamp", _wide),
+    pa.date32(): ("date", _numbers("<i4")),
+    pa.timestamp("us", tz="UTC"): ("timestamp", _numbers("<i8")),
 }
