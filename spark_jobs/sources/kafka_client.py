@@ -62,6 +62,7 @@ _PASSING = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
+_CUT_OFF = ("Local: Broker transport failure", "Local: Timed out")
 _TOKEN = "OAUTHBEARER token"
 _TOKEN_LATER = ("temporarily_unavailable", "server_error")
 
@@ -123,7 +124,7 @@ class Broker:
 
     def passes(self, error: KafkaError) -> bool:
         """Whether an error may pass by itself, because the client goes on trying."""
-        return error.code() in _PASSING or error.retriable()
+        return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
         """The broker is silent: a refusal known by now explains it, else it counts as unreachable.
@@ -185,7 +186,7 @@ class Broker:
         self._last = text
         if self._final is not None:
             return
-        if error.code() in _DENIED and not _token_may_come(text):
+        if error.code() in _DENIED and not _token_may_come(text) and not _is_cut_off(error):
             self._final = TerminalError(
                 "KAFKA_DENIED",
                 f"the broker refuses this login: {text}",
@@ -207,6 +208,11 @@ class Broker:
 
     def _where(self, where: str = "") -> str:
         return f"connection {self._place.connection}" + (f", {where}" if where else "")
+
+
+def _is_cut_off(error: KafkaError) -> bool:
+    """Whether a login ended with its connection, of which the library makes a refusal that no broker spoke."""
+    return error.code() == KafkaError._AUTHENTICATION and any(cause in error.str() for cause in _CUT_OFF)
 
 
 def _token_may_come(text: str) -> bool:
