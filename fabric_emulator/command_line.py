@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import select
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,30 +93,36 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
             way_out="choose another --port, or 0 for any that is free",
         ) from error
     with server:
-        ended = _until_told()
+        termination = Termination()
         trusted = f" certificate={server.certificate}" if server.certificate else ""
         print(f"serving {server.url} workspace={server.workspace_id}{trusted}", flush=True)
-        ended.wait()
+        termination.wait()
     return 0
 
 
-def _until_told() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    return ended
+class Termination:
+    """SIGTERM and SIGINT, from when this is made on: what runs goes on, and is told when it asks."""
+
+    def __init__(self) -> None:
+        # A pipe and no event: a handler that came while this very thread holds the event's lock would wait for ever.
+        self._told, tell = os.pipe()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: os.write(tell, b"."))
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for a signal, no longer than so many seconds; whether one came."""
+        return bool(select.select([self._told], [], [], seconds)[0])
 
 
 def _watch(service: MirroringService, interval: float) -> int:
     """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
-    ended = _until_told()
+    termination = Termination()
     told: dict[str, str] = {}
     print("watching", flush=True)
-    while not ended.is_set():
+    while True:
         _apply(service, told)
-        ended.wait(interval)
-    return 0
+        if termination.wait(interval):
+            return 0
 
 
 def _parser() -> argparse.ArgumentParser:

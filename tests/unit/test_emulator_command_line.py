@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -89,6 +90,37 @@ def test_watch_applies_what_comes_and_ends_cleanly(zone: Zone, number: signal.Si
             process.kill()
     assert (process.returncode, rest, errors) == (0, "", "")
     assert zone.rows() == [(1, "x"), (2, "y")]
+
+
+ASKING = """
+import time
+from fabric_emulator.command_line import Termination
+
+termination = Termination()
+print("ready", flush=True)
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    termination.wait(0)
+print(termination.wait(), flush=True)
+"""
+
+
+def test_a_signal_at_any_moment_of_asking_is_told() -> None:
+    """With `threading.Event` this hangs: its handler waits for a lock that the thread it interrupted holds."""
+    pauses = Random(1)
+    command = [sys.executable, "-c", ASKING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            give_up = time.monotonic() + 30
+            while process.poll() is None:
+                assert time.monotonic() < give_up
+                process.send_signal(signal.SIGTERM)
+                time.sleep(pauses.random() * 0.0003)
+        finally:
+            process.kill()
+        assert process.stdout.read() == "True\n"
 
 
 def test_serve_answers_and_polls_until_it_is_told_to_end(zone: Zone) -> None:
