@@ -3,6 +3,9 @@
 A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each
 line is read exactly once; a last line without its line end waits for it. A gzip file is read whole.
 
+A byte order mark at the beginning of a file is no part of its first message (RFC 8259, section 8.1, lets a reader
+ignore it).
+
 A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
 ``value`` (text or null); further members are allowed.
 """
@@ -32,6 +35,7 @@ RANGE_BYTES = 64 * 2**20
 """Larger files are cut into ranges of this size, each ending with a line."""
 
 _CHUNK = 1 << 16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
@@ -103,7 +107,7 @@ def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
             end = min(end, size)
         line_end = _last_newline(file, start, end)
         file.seek(line_end)
-        return end if _is_object(file.read(end - line_end)) else line_end
+        return end if _is_object(body_of(file.read(end - line_end), line_end)) else line_end
 
 
 def _last_newline(file: IO[bytes], start: int, end: int) -> int:
@@ -167,7 +171,7 @@ def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawM
             if not line:
                 yield Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
                 return
-            yield RawMessage(origin, at, _stripped(line))
+            yield RawMessage(origin, at, body_of(line, at))
             at += len(line)
 
 
@@ -183,7 +187,7 @@ def _unpacked_lines(path: Path, origin: str) -> Iterator[RawMessage | Damage]:
                 return
             if not line:
                 return
-            yield RawMessage(origin, at, _stripped(line))
+            yield RawMessage(origin, at, body_of(line, at))
             at += len(line)
 
 
@@ -193,8 +197,10 @@ def _packed_tail(packed: IO[bytes]) -> bytes:
     return packed.read()
 
 
-def _stripped(line: bytes) -> bytes:
-    return line.removesuffix(b"\n").removesuffix(b"\r")
+def body_of(line: bytes, at: int) -> bytes:
+    """What the line at byte *at* of a file holds, its end left out."""
+    body = line.removesuffix(b"\n").removesuffix(b"\r")
+    return body if at else body.removeprefix(_BYTE_ORDER_MARK)
 
 
 def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_jobs.change_log_schema import RawMessage
+from spark_jobs.sources.json_lines import body_of
 from spark_jobs.sources.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.source_files import open_source
 
@@ -30,9 +31,9 @@ class LineBlock(NamedTuple):
     def messages(self, numbers: Places) -> Iterator[RawMessage]:
         """The messages in some lines; blank lines hold none."""
         for start, end in zip(self.starts[numbers].tolist(), self.ends[numbers].tolist(), strict=True):
-            body = self.content[start:end]
+            body = body_of(self.content[start:end], self.place + start)
             if body.strip():
-                yield RawMessage(self.origin, self.place + start, body.removesuffix(b"\r"))
+                yield RawMessage(self.origin, self.place + start, body)
 
 
 def read_blocks(root: Path, name: str, start: int, end: int) -> Iterator[LineBlock]:

@@ -175,6 +175,18 @@ def test_a_last_line_needs_no_end_if_it_is_a_whole_object(tail: bytes, complete:
     assert last_line_end(tmp_path / "a.jsonl", 0) == (3 + len(tail) if complete else 3)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_message(name: str, tmp_path: Path) -> None:
+    """RFC 8259, 8.1: a reader may ignore it. Only at the beginning of a file is it one."""
+    mark = "\ufeff".encode()
+    content = mark + b"{}\r\n" + mark + b"{}"
+    (tmp_path / name).write_bytes(gzip.compress(content) if json_lines.is_gzip(name) else content)
+    read = list(read_lines(tmp_path, name, 0, len(content), "bare"))
+    assert read == [RawMessage(name, 0, b"{}"), RawMessage(name, 7, mark + b"{}")]
+    (tmp_path / "one.jsonl").write_bytes(mark + b"{}")
+    assert last_line_end(tmp_path / "one.jsonl", 0) == 5, "a whole object"
+
+
 def test_a_growing_file_is_read_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "RANGE_BYTES", 40)
     monkeypatch.setattr(json_lines, "_CHUNK", 7)

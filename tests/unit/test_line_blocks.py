@@ -78,3 +78,14 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
     )
     assert len(taken) > 1 and sum(len(one.taken) for one in taken) > 30
     assert found["counts"]["ignored"] and found["counts"]["rejected"] and found["counts"]["fragments"]
+
+
+def test_blocks_begin_behind_a_byte_order_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _source(tmp_path)
+    path = tmp_path / "in.jsonl"
+    path.write_bytes("\ufeff".encode() + path.read_bytes())
+    wanted = _read(tmp_path, path.stat().st_size, "single")
+    monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
+    found = _read(tmp_path, path.stat().st_size, "blocks")
+    assert (found[1], found[0]["counts"]) == (wanted[1], wanted[0]["counts"])
+    assert min(row.place for row in found[1]) == 0, "the first line is a change"
