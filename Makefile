@@ -44,7 +44,7 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 ##@ Test
 
 .PHONY: test
-test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (under 20 minutes)
+test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
 
 .PHONY: test-fast
 test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
