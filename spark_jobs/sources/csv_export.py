@@ -6,6 +6,7 @@ to open and close at the borders of fields, and its last line to be ended.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,6 @@ import pyarrow.csv as pv
 
 _BLOCK = 16 << 20
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
-_BOM = b"\xef\xbb\xbf"
 
 
 def csv_header(path: Path) -> list[str]:
@@ -57,7 +57,7 @@ def why_malformed(path: Path) -> str | None:
     if data[-1] != _LF:
         return "its last line is not ended: it may be cut off"
     inside = 0
-    start = len(_BOM) if bytes(data[: len(_BOM)]) == _BOM else 0
+    start = len(BOM_UTF8) if bytes(data[: len(BOM_UTF8)]) == BOM_UTF8 else 0
     for block in range(start, len(data), _BLOCK):
         quotes = block + np.flatnonzero(data[block : block + _BLOCK] == _QUOTE)
         # A doubled quote closes and opens again at once, so that every second quote opens.

@@ -17,6 +17,7 @@ import binascii
 import gzip
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Literal
@@ -35,7 +36,6 @@ RANGE_BYTES = 64 * 2**20
 """Larger files are cut into ranges of this size, each ending with a line."""
 
 _CHUNK = 1 << 16
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
@@ -200,7 +200,7 @@ def _packed_tail(packed: IO[bytes]) -> bytes:
 def body_of(line: bytes, at: int) -> bytes:
     """What the line at byte *at* of a file holds, its end left out."""
     body = line.removesuffix(b"\n").removesuffix(b"\r")
-    return body if at else body.removeprefix(_BYTE_ORDER_MARK)
+    return body if at else body.removeprefix(BOM_UTF8)
 
 
 def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:

@@ -7,6 +7,7 @@ would pass as data. Where a quote inside a text is doubled (RFC 4180), its neigh
 from __future__ import annotations
 
 import io
+from codecs import BOM_UTF8
 from typing import IO
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from spark_jobs.sources.decoded import Refusal
 
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
-_BOM = b"\xef\xbb\xbf"
 
 
 class QuoteProof(io.RawIOBase):
@@ -55,8 +55,8 @@ class QuoteProof(io.RawIOBase):
 
     def _prove(self, data: bytes) -> None:
         values = np.frombuffer(data, np.uint8)
-        if self._at == 0 and data.startswith(_BOM):
-            values = values[len(_BOM) :]
+        if self._at == 0 and data.startswith(BOM_UTF8):
+            values = values[len(BOM_UTF8) :]
         quotes = np.flatnonzero(values == self._quote)
         # A doubled quote closes and opens again at once, so that every second quote opens.
         opens, closes = quotes[int(self._inside) :: 2], quotes[1 - int(self._inside) :: 2]

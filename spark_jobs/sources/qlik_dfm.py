@@ -5,6 +5,7 @@ Public source: Qlik help, *Metadata file description*.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import NamedTuple
 
 import msgspec
@@ -107,7 +108,7 @@ def read_dfm(content: bytes) -> Dfm:
         Refusal: ``DFM_INVALID`` when it is no JSON document of this kind, or contradicts itself.
     """
     try:
-        document = _decode(content.removeprefix(b"\xef\xbb\xbf"))
+        document = _decode(content.removeprefix(BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
