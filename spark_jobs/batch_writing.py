@@ -212,8 +212,10 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
     keyless: dict[str, Mapping[str, Any]] = {}
     reloads: dict[str, dict[str, list[int | None]]] = {}
     told: dict[str, dict[str, str]] = {}
+    foreign: Counter[str] = Counter()
     for part in parts:
         counts.update(part["counts"])
+        foreign.update(part.get("foreign", {}))
         for table, lists in part["columns"].items():
             merged = columns.setdefault(table, {})
             for cols, whole, first in lists:
@@ -244,6 +246,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
         partitions=partitions,
         told=told,
+        foreign=dict(foreign),
     )
 
 

@@ -88,6 +88,7 @@ class Decoding:
         self._ordinary = ordinary_of(reading, tables, schemas)
         self._ordinary_rows = ordinary_rows_of(reading, tables)
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
+        self._foreign = Counter[str]()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -98,6 +99,7 @@ class Decoding:
         decoded = self._decoder.decode(messages)
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
+        self._foreign.update(decoded.foreign)
         self._learn(decoded.schemas)
         self._notes.take(decoded.rows)
         self._writer.add(decoded.rows)
@@ -150,6 +152,7 @@ class Decoding:
             self._writer.add_table(found.rows)
             self._notes.take_table(found.rows)
         self._counts.update(messages=messages, changes=changes, ignored=messages - changes)
+        self._foreign.update(found.foreign)
         return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
@@ -164,6 +167,7 @@ class Decoding:
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
         seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
+        seen["foreign"] = dict(self._foreign)
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 

@@ -111,6 +111,7 @@ class Manifest:
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
         healed: tables of which no dead letter hides a change any more since then.
         given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
+        foreign: messages of tables that are not mirrored, counted by the table's name at the source.
         stops: per table the code and what was found, where reading it came to an end.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
@@ -130,6 +131,7 @@ class Manifest:
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settled: Sequence[Sequence[Any]] = ()
     healed: Sequence[str] = ()
+    foreign: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

@@ -6,7 +6,8 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from spark_jobs.change_log_schema import REJECTED, LogRow
@@ -84,12 +85,17 @@ class SourceSchema(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The rows of some messages, in the order of the messages, with their accounts and announced structures."""
+    """The rows of some messages, in the order of the messages, with their accounts and announced structures.
+
+    *foreign*: how many messages are of each table that is not mirrored, by its name at the source; none of them has
+    a row. A message that is ignored for another reason stands in ``counts`` alone.
+    """
 
     rows: list[LogRow]
     counts: Dispositions
     notices: Notices
     schemas: Sequence[SourceSchema] = ()
+    foreign: Mapping[str, int] = MappingProxyType({})
 
 
 class Waiting(NamedTuple):

@@ -6,7 +6,8 @@ proves that the exact decoder would give the same row, and leaves all others to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,12 +29,14 @@ class Ordinary(NamedTuple):
     """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
 
     The messages that gave no row are of tables that are not mirrored. *announces*: among those that were left one may
-    announce a structure, and none behind the first such was taken.
+    announce a structure, and none behind the first such was taken. *foreign* counts those of tables that are not
+    mirrored, by the name of their table.
     """
 
     rows: pa.Table
     taken: npt.NDArray[np.int64]
     announces: bool = False
+    foreign: Mapping[str, int] = MappingProxyType({})
 
 
 class OrdinaryReader(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +28,6 @@ WALLS: dict[str, set[str]] = {
 
 # The emulator reads the layout that it stands in for, and nothing that decides how the product writes it.
 EMULATOR_MAY_IMPORT = tuple(f"open_mirroring.landing_zone.{name}" for name in ("layout", "schema", "markers"))
-
-HARD_LIMIT, ADVISED_LIMIT = 400, 300
 
 
 def _tracked_files() -> list[Path]:
@@ -135,18 +132,6 @@ def test_the_walls_see_every_way_to_import(source: str) -> None:
 def test_the_walls_resolve_relative_imports() -> None:
     assert _imports("from . import layout", "open_mirroring.landing_zone") == {"open_mirroring.landing_zone.layout"}
     assert _imports("from ..errors import X", "open_mirroring.landing_zone") == {"open_mirroring.errors.X"}
-
-
-def test_modules_stay_short() -> None:
-    lengths = {
-        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n")
-        for path in _tracked_files()
-        if path.suffix == ".py" and "tests" not in path.relative_to(ROOT).parts
-    }
-    for name, lines in lengths.items():
-        if ADVISED_LIMIT < lines <= HARD_LIMIT:
-            warnings.warn(f"{name} has {lines} lines; {ADVISED_LIMIT} are advised", stacklevel=1)
-    assert {name: lines for name, lines in lengths.items() if lines > HARD_LIMIT} == {}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
