@@ -148,7 +148,8 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces = ordinary.take(block)
+    found = ordinary.take(block)
+    rows, lines, announces = found.rows, found.taken, found.announces
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
