@@ -28,7 +28,7 @@ HEALED_BY_COPY = frozenset(
 
 NO_MESSAGE = frozenset(
     {
-        *("CAPTURE_DAMAGED", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
+        *("CAPTURE_DAMAGED", "FILE_UNKNOWN", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
     }
 )
@@ -40,6 +40,8 @@ WAYS_OUT = {
     "longer file is read anew as a whole, and what was read already is dropped",
     "LINES_DAMAGED": "look whether the file is complete at the source, and deliver it again under a new name: what was "
     "read already is dropped",
+    "FILE_UNKNOWN": "deliver the file again under a name with the ending of what it holds, unpacked if it is packed "
+    "otherwise than by gzip; or, if it does not belong to the source, keep it elsewhere and accept the dead letter",
     "WRAPPER_MALFORMED": "see that every line is a JSON object with topic, partition, offset and value, or say "
     "`layout: bare` in the mirror file if lines are messages; then deliver the lines again in a new file",
     # The message is none of the format.

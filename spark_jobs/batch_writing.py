@@ -72,7 +72,7 @@ class BatchWriting:
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        open_before = [] if scope.purpose == "new" else self.letters()
+        open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
             parts, used = self._replay(batch, attempt, scope, known)
             announced = self._new_schemas(parts, known)
@@ -124,7 +124,7 @@ class BatchWriting:
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
     ) -> Manifest:
         """The manifest with the dead letters that the batch settles, and the tables that this heals."""
-        if scope.purpose == "new":
+        if scope.purpose in ("new", "overdue"):
             return manifest
         if scope.purpose == "replay":
             replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}

@@ -159,7 +159,7 @@ def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> I
 
 def is_gzip(name: str) -> bool:
     """Whether a file is packed, as its name says: it can be read as a whole only."""
-    return name.endswith(".gz")
+    return name.casefold().endswith(".gz")
 
 
 def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:

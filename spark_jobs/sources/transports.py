@@ -96,6 +96,7 @@ def read_blocks(source: Place, bound: BoundRange) -> Iterator[Block]:
         isinstance(source, SourcePlace)
         and (source.transport, source.layout) == ("files", "bare")
         and not json_lines.is_gzip(bound.name)
+        and message_files.is_known(source, bound.name)
     ):
         read_to = bound.start
         for block in line_blocks.read_blocks(source.folder, *bound):
