@@ -20,7 +20,7 @@ _FILES = "deliver both together under a new name, then resume the table: what wa
 
 HEALED_BY_COPY = frozenset(
     {
-        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING"),
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "TABLE_CASE"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
     }
 )
@@ -67,6 +67,8 @@ WAYS_OUT = {
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
     "prefix; then reload the table",
+    "HEADER_AMBIGUOUS": "name the `columns` that shall be mirrored, without this one, and replay the dead letters; or "
+    "give the task's header columns another prefix, and `header_prefix` with it",
     "TABLE_TRUNCATED": "reset the table and load it anew: the rows that were truncated are still at the target",
     "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
     "touching the row at the source sends a new change",
@@ -100,8 +102,9 @@ WAYS_OUT = {
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
-    "OLD_KEY_MISSING": "let the Qlik task send before images (`beforeData`): a key changed, and the row of the old key "
-    "cannot be removed; the table is stopped until it is reloaded",
+    "OLD_KEY_MISSING": "let the Qlik task send before images: a key changed, or may have, and the row of the old key "
+    "cannot be removed; if keys of this table never change, say `keys_never_change: true` and replay the dead letters; "
+    "else the table is stopped until it is reloaded",
     # Its pieces do not come together.
     "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
     "which row the update left is not known, so reset the table and load it anew",
