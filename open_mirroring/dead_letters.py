@@ -22,6 +22,7 @@ HEALED_BY_COPY = frozenset(
     {
         *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "TABLE_CASE"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
 """Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
@@ -30,6 +31,7 @@ NO_MESSAGE = frozenset(
     {
         *("CAPTURE_DAMAGED", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
 """Dead letters of files, not of messages: no decoder can make anything of their bytes, only reading the file again."""
@@ -80,6 +82,8 @@ WAYS_OUT = {
     "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
     "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
+    "NULL_AMBIGUOUS": "set a quote character, or a text of its own for NULL, at the file target: an empty field may be "
+    f"NULL or an empty text; {_FILES}",
     # The message of a Qlik task does not say what it is, or where it belongs.
     "MESSAGE_TYPE_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
     "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "

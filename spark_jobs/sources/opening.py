@@ -82,7 +82,8 @@ def _place(mirror: Mirror) -> Place | ChangeTablePlace:
                 source.overlap_minutes or 10,
             )
         case "files" if source.format == "qlik-change-table":
-            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
+            mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
+            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix, mirrored)
         case transport:
             layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
             return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)

@@ -27,8 +27,8 @@ class Listing(NamedTuple):
     waiting: list[str]
 
 
-def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
-    """All files below a folder whose names end in one of *suffixes*.
+def list_source_files(root: Path, suffixes: tuple[str, ...], *, any_case: bool = False) -> Listing:
+    """All files below a folder whose names end in one of *suffixes*, which are in lower case, perhaps in *any_case*.
 
     A name with a part that begins with a dot or an underscore is hidden: temporary, or not meant to be read.
 
@@ -45,7 +45,7 @@ def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name[0] not in "._"]
         for name in names:
-            if name[0] in "._" or not name.endswith(suffixes):
+            if name[0] in "._" or not (name.lower() if any_case else name).endswith(suffixes):
                 continue
             path = Path(folder, name)
             relative = path.relative_to(root).as_posix()
