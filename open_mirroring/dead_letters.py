@@ -20,8 +20,9 @@ _FILES = "deliver both together under a new name, then resume the table: what wa
 
 HEALED_BY_COPY = frozenset(
     {
-        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING"),
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "TABLE_CASE"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
 """Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
@@ -30,6 +31,7 @@ NO_MESSAGE = frozenset(
     {
         *("CAPTURE_DAMAGED", "FILE_UNKNOWN", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
 """Dead letters of files, not of messages: no decoder can make anything of their bytes, only reading the file again."""
@@ -69,6 +71,8 @@ WAYS_OUT = {
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
     "prefix; then reload the table",
+    "HEADER_AMBIGUOUS": "name the `columns` that shall be mirrored, without this one, and replay the dead letters; or "
+    "give the task's header columns another prefix, and `header_prefix` with it",
     "TABLE_TRUNCATED": "reset the table and load it anew: the rows that were truncated are still at the target",
     "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
     "touching the row at the source sends a new change",
@@ -80,6 +84,8 @@ WAYS_OUT = {
     "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
     "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
+    "NULL_AMBIGUOUS": "set a quote character, or a text of its own for NULL, at the file target: an empty field may be "
+    f"NULL or an empty text; {_FILES}",
     # The message of a Qlik task does not say what it is, or where it belongs.
     "MESSAGE_TYPE_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
     "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "
@@ -102,8 +108,9 @@ WAYS_OUT = {
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
-    "OLD_KEY_MISSING": "let the Qlik task send before images (`beforeData`): a key changed, and the row of the old key "
-    "cannot be removed; the table is stopped until it is reloaded",
+    "OLD_KEY_MISSING": "let the Qlik task send before images: a key changed, or may have, and the row of the old key "
+    "cannot be removed; if keys of this table never change, say `keys_never_change: true` and replay the dead letters; "
+    "else the table is stopped until it is reloaded",
     # Its pieces do not come together.
     "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
     "which row the update left is not known, so reset the table and load it anew",

@@ -36,6 +36,14 @@ from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
 
+_FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "topic": ("qlik-message",),
+    "change_table": ("qlik-change-table",),
+    "keys_never_change": ("qlik-change-table", "qlik-message"),
+}
+"""Settings of a table that only some formats have: change events always tell a change of the key."""
+
+
 class LedgerConnection(Section):
     """A ledger whose address is in a connection."""
 
@@ -197,8 +205,8 @@ class Mirror(Section):
                 input=None,
             )
             for index, table in enumerate(tables)
-            for setting, chosen in (("topic", "qlik-message"), ("change_table", "qlik-change-table"))
-            if isinstance(source, Source) and source.format != chosen and getattr(table, setting) is not None
+            for setting, formats in _FORMATS_OF_SETTINGS.items()
+            if isinstance(source, Source) and source.format not in formats and getattr(table, setting) is not None
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)

@@ -126,9 +126,10 @@ class Source(Section):
         description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
         "only a schema's number (K-04).",
     )
-    header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+    header_prefix: Annotated[str, StringConstraints(max_length=60)] | None = Field(
         default=None,
-        description="For change tables: what the names of header columns begin with (T-02). Default: header__.",
+        description="For change tables: what the names of header columns begin with (T-02); an empty text where the "
+        "task writes them without a prefix. Default: header__.",
     )
     table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None, description="For change tables: what their names end with (T-01). Default: __ct."

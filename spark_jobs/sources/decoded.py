@@ -20,11 +20,13 @@ class MirroredTable(NamedTuple):
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
+        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-60).
     """
 
     source: str
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
+    keys_never_change: bool = False
 
 
 class Damage(NamedTuple):

@@ -45,10 +45,14 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
-    tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
+    tables = {".".join(t.source_name): _mirrored(t) for t in by_period}
     registry = mirror.source.schema_registry
     schemas = None if registry is None else SchemaRegistry(resolve(registry))
     return MirrorSource(_place(mirror), _reading(mirror), tables, schemas)
+
+
+def _mirrored(table: Table) -> MirroredTable:
+    return MirroredTable(table.source, tuple(table.key), table.columns, bool(table.keys_never_change))
 
 
 def _reading(mirror: Mirror) -> Reading:
@@ -61,7 +65,8 @@ def _reading(mirror: Mirror) -> Reading:
 
 def _place(mirror: Mirror) -> Place | ChangeTablePlace:
     source = mirror.source
-    suffix, prefix = source.table_suffix or "__ct", source.header_prefix or "header__"
+    suffix = source.table_suffix or "__ct"
+    prefix = "header__" if source.header_prefix is None else source.header_prefix
     match source.transport:
         case "kafka":
             place = place_of(resolve(source.connection or ""), source.topics or ())
@@ -77,7 +82,8 @@ def _place(mirror: Mirror) -> Place | ChangeTablePlace:
                 source.overlap_minutes or 10,
             )
         case "files" if source.format == "qlik-change-table":
-            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
+            mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
+            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix, mirrored)
         case transport:
             layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
             return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)

@@ -193,6 +193,7 @@ ORDINARY: dict[str, bytes] = {
     "null values": dt("INSERT", {**ROW, "price": None, "note": None}),
     "update": dt("UPDATE", ROW, {**ROW, "price": "1.00"}, changeMask="04", columnMask="0F"),
     "update without old row": dt("UPDATE", ROW, changeMask="04", columnMask="0F"),
+    "update without column mask": dt("UPDATE", ROW, changeMask="04"),
     "full load": dt("REFRESH", ROW, changeSequence="", transactionEventCounter=None, transactionLastEvent=None),
     "negative key": dt("INSERT", {**ROW, "id": -7}),
     "external schema": compact(dt()).replace(b'"transactionEv', b'"externalSchemaId":null,"transactionEv', 1),
@@ -202,6 +203,8 @@ OTHERS: dict[str, bytes] = {
     "delete of a table with a large object": dt("DELETE", ROW),
     "key change": dt("UPDATE", ROW, {**ROW, "id": 8}),
     "changed key without the old one": dt("UPDATE", ROW, changeMask="01", columnMask="0F"),
+    "update that does not tell its old key": dt("UPDATE", ROW, columnMask="0F"),
+    "update that tells nothing": dt("UPDATE", ROW),
     "row without a column": dt("INSERT", {n: v for n, v in ROW.items() if n != "price"}, columnMask="0B"),
     "unknown value": dt("INSERT", {**ROW, "price": None}, columnMask="0B"),
     "mask too long": dt("INSERT", ROW, changeMask="10"),
@@ -227,6 +230,14 @@ def test_ordinary_messages_are_taken_and_others_left_k16_k20_k21_k23_k30_k31(bod
     both.read(messages(md()))
     both.read(messages(compact(body)))
     assert both.taken == is_ordinary
+
+
+def test_what_the_mirror_file_promises_is_ordinary_k60() -> None:
+    both = Pair([ORDERS._replace(keys_never_change=True)])
+    both.read(messages(md()))
+    bodies = [compact(dt("UPDATE", ROW, **masks)) for masks in ({}, {"columnMask": "0F"}, {"changeMask": ""})]
+    assert both.read(messages(*bodies)) == ["change"] * 3 and both.taken == 3
+    assert both.read(messages(compact(dt("UPDATE", ROW, changeMask="05")))) == ["rejected"]
 
 
 def test_a_delete_is_taken_with_its_row_in_either_image_k30() -> None:

@@ -134,12 +134,24 @@ def test_a_key_change_whose_old_key_is_not_told_stops_the_table_g03_k21() -> Non
     assert changed("UPDATE", ROW, None, changeMask="04").op == "U", "the key is not among the changed columns"
 
 
+@pytest.mark.parametrize("before", [None, {}, {"name": "Ada"}, dict.fromkeys(ROW)])
+@pytest.mark.parametrize("mask", [None, ""])
+def test_a_key_change_that_nothing_tells_stops_the_table_k60(before: Any, mask: str | None) -> None:
+    """G-03: neither changeMask nor the old key: the row of an old key would stay for ever."""
+    body = dt("UPDATE", ROW, before, changeMask=mask, columnMask="0F")
+    row = only(decode(md(), body))
+    assert (row.code, row.tbl, row.key) == ("OLD_KEY_MISSING", "dbo.orders", None)
+    for table in (MirroredTable("dbo.orders", ("id",), keys_never_change=True), MirroredTable("dbo.orders", ())):
+        assert only(decode(md(), body, tables=[table])).op == "U"
+    assert only(decode(md(), dt("UPDATE", ROW, {"id": 7}, changeMask=mask))).op == "U"
+
+
 def test_columns_outside_the_column_mask_are_absent_and_not_null_k23_g04() -> None:
     row = changed("UPDATE", {"id": 7, "name": None, "price": None, "note": None}, columnMask="03", changeMask="02")
     assert values(row.row) == {"id": "7", "name": None}
     assert json.loads(row.cols or "") == COLS[:2]
     assert row.whole is False
-    assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F").whole is True
+    assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F", changeMask="02").whole is True
 
 
 def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
@@ -150,7 +162,7 @@ def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
 
 
 def test_a_message_without_masks_carries_what_it_names_k23() -> None:
-    row = changed("UPDATE", {"id": 7, "price": "1.50"})
+    row = changed("UPDATE", {"id": 7, "price": "1.50"}, {"id": 7})
     assert (values(row.row), row.whole) == ({"id": "7", "price": "1.50"}, False)
 
 
@@ -186,7 +198,7 @@ def test_large_objects_are_not_judged_by_masks_k22_t25() -> None:
     assert values(changed("INSERT", ROW, columnMask="07").row) == TEXTS, "its value is there, whatever the mask says"
     row = changed("UPDATE", {**ROW, "note": None}, {**OLD, "note": None}, columnMask="07", changeMask="04")
     assert (set(values(row.row)), row.whole) == ({"id", "name", "price"}, False)
-    named = changed("UPDATE", {**ROW, "note": None}, columnMask="0F")
+    named = changed("UPDATE", {**ROW, "note": None}, OLD, columnMask="0F")
     assert values(named.row)["note"] is None and named.whole is True
 
 
@@ -219,7 +231,7 @@ def test_masks_in_bytes_are_read_in_the_order_that_the_row_allows_t24_k20(
 
 
 def test_a_text_mask_is_read_as_documented_bytes_where_a_number_is_impossible_t24() -> None:
-    row = changed("UPDATE", {**ROW, "price": None, "note": None}, columnMask="0300")
+    row = changed("UPDATE", {**ROW, "price": None, "note": None}, columnMask="0300", changeMask="02")
     assert set(values(row.row)) == {"id", "name"}
 
 
@@ -351,7 +363,7 @@ def test_without_an_id_the_newest_version_with_the_columns_of_the_message_holds_
 
 def test_without_an_id_absent_columns_must_be_those_outside_the_column_mask_k23_k14() -> None:
     part = {"id": 7, "name": "Ada"}
-    row = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask="03")))
+    row = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask="03", changeMask="02")))
     assert (values(row.row), row.whole) == ({"id": "7", "name": "Ada"}, False)
     for mask in (None, "0F", "0003"):
         waiting = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask=mask)))
