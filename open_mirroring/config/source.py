@@ -41,7 +41,9 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "before_images": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "unframed_avro": ((_MESSAGE,), ("files", "kafka")),
     "partitions": ((_CHANGE_TABLE,), ("jdbc",)),
+    "recheck_partitions": ((_CHANGE_TABLE,), ("jdbc",)),
     "overlap_minutes": ((_CHANGE_TABLE,), ("jdbc",)),
 }
 """To which formats and transports a setting belongs; elsewhere it would be ignored in silence, so it is refused."""
@@ -126,6 +128,11 @@ class Source(Section):
         description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
         "only a schema's number (K-04).",
     )
+    unframed_avro: StrictBool | None = Field(
+        default=None,
+        description="For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
+        "schema of their table that fits; the table is told by `topic` or by the message's key (K-60). Default: false.",
+    )
     header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None,
         description="For change tables: what the names of header columns begin with (T-02). Default: header__.",
@@ -147,6 +154,11 @@ class Source(Section):
         default=None,
         description="For change tables over jdbc, where Change Data Partitioning is on: schema and name of the control "
         "table that lists closed partitions, such as control.attrep_cdc_partitions (T-34).",
+    )
+    recheck_partitions: Positive | None = Field(
+        default=None,
+        description="For change tables over jdbc with partitions: how many of the newest closed partitions of a table "
+        "each run looks at again, for rows that arrived after closing (T-34). Default: all of them.",
     )
     overlap_minutes: Positive | None = Field(
         default=None,
@@ -213,6 +225,9 @@ class Source(Section):
             if transport not in transports:
                 what = f"the transport {transport} has no {name}"
                 raise names.refusal("COMBINATION_INVALID", what, f"leave `{name}` out")
+        if value is not None and name == "recheck_partitions" and info.data.get("partitions", "") is None:
+            what = "there are no partitions to look at again"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out, or name the control table in `partitions`")
         if value is None and name == "topics" and transport == "kafka":
             raise names.refusal("SETTING_MISSING", "the transport kafka needs topics", "list them: `topics: [name]`")
         return (

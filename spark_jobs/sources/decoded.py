@@ -60,10 +60,12 @@ class Notices(NamedTuple):
     Args:
         suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
         key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
     """
 
     suspected_cut: int = 0
     key_mismatch: int = 0
+    tombstones: int = 0
 
 
 class SourceSchema(NamedTuple):
