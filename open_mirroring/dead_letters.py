@@ -20,7 +20,17 @@ _FILES = "deliver both together under a new name, then resume the table: what wa
 
 HEALED_BY_COPY = frozenset(
     {
-        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "TABLE_CASE"),
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "METADATA_INVALID"),
+        *(
+            "BODY_NOT_UTF8",
+            "JSON_MALFORMED",
+            "FRAMING_UNKNOWN",
+            "ENVELOPE_INVALID",
+            "MESSAGE_TYPE_UNKNOWN",
+            "TOO_LARGE",
+            "MESSAGE_FORMAT_CUSTOM",
+            "TABLE_CASE",
+        ),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
         "NULL_AMBIGUOUS",
     }
@@ -90,11 +100,16 @@ WAYS_OUT = {
     "MESSAGE_TYPE_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
     "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "
     "task send it again: changes that follow it wait",
-    "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give it the "
-    "schema; then deliver the changes again, and resume the table if it is stopped; raise `fragment_timeout_hours` if "
-    "metadata only comes late",
+    "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give the "
+    "structure under `structures` in the mirror file; then replay the dead letters, and resume the table if it is "
+    "stopped; raise `fragment_timeout_hours` if metadata only comes late",
+    "MESSAGE_FORMAT_CUSTOM": "take the custom *Message Format* out of the settings of the Qlik task and of its tables, "
+    "so that messages have the sections data, beforeData and headers; then let the task send the changes again, or "
+    "reload the table, and resume it",
+    "TABLE_UNTOLD": "set *Message key* of the task's target to *Schema and table name*, or include schema and table in "
+    "the headers; or, if a topic holds one table alone, name it as `topic` of that table; then replay the dead letters",
     "AVRO_SCHEMA_INVALID": "let the Qlik task publish metadata messages with the Avro schema of its data messages, or "
-    "give the mirror that schema; then deliver the changes again",
+    "give the mirror that schema under `structures`; then replay the dead letters",
     "SCHEMA_AMBIGUOUS": "let each task publish to topics of its own, with an envelope or a schema registry, so that "
     "each message tells its schema; then deliver the changes again",
     "TABLE_CASE": "spell `source` in the mirror file as the source does, then replay the dead letters; if both names "

@@ -41,6 +41,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "before_images": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "unframed_avro": ((_MESSAGE,), ("files", "kafka")),
     "partitions": ((_CHANGE_TABLE,), ("jdbc",)),
     "overlap_minutes": ((_CHANGE_TABLE,), ("jdbc",)),
 }
@@ -125,6 +126,11 @@ class Source(Section):
         default=None,
         description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
         "only a schema's number (K-04).",
+    )
+    unframed_avro: StrictBool | None = Field(
+        default=None,
+        description="For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
+        "schema of their table that fits; the table is told by `topic` or by the message's key (K-60). Default: false.",
     )
     header_prefix: Annotated[str, StringConstraints(max_length=60)] | None = Field(
         default=None,

@@ -144,7 +144,7 @@ class Table(Section):
         default=None,
         description="For Qlik: a promise that no update of this table changes its key. Without it, an update that "
         "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
-        "for ever (T-60, K-60).",
+        "for ever (T-60, K-70).",
     )
     history: Literal["latest", "full"] = Field(
         default="latest",

@@ -20,7 +20,7 @@ class MirroredTable(NamedTuple):
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
-        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-60).
+        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
     """
 
     source: str
@@ -62,10 +62,12 @@ class Notices(NamedTuple):
     Args:
         suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
         key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
     """
 
     suspected_cut: int = 0
     key_mismatch: int = 0
+    tombstones: int = 0
 
 
 class SourceSchema(NamedTuple):

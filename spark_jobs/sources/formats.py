@@ -49,6 +49,7 @@ class Reading(NamedTuple):
     sequence_digits: int = 35
     topics: tuple[tuple[str, str], ...] = ()
     partitions: int = 0
+    unframed_avro: bool = False
 
     @property
     def has_loads(self) -> bool:
@@ -83,7 +84,12 @@ def ordinary_of(
 
 def _qlik_settings(reading: Reading) -> QlikMessageSettings:
     return QlikMessageSettings(
-        reading.load, reading.mask_order, dict(reading.topics), reading.binary, reading.sequence_digits
+        reading.load,
+        reading.mask_order,
+        dict(reading.topics),
+        reading.binary,
+        reading.sequence_digits,
+        reading.unframed_avro,
     )
 
 
@@ -99,10 +105,12 @@ def _change_tables(reading: Reading, tables: Mapping[str, MirroredTable]) -> Qli
     return QlikChangeTableDecoder(tables, settings)
 
 
-def message_of_letter(reading: Reading, origin: str, place: int, raw: bytes) -> Any:
-    """The message that a dead letter of the log holds, as the format's decoder takes it."""
-    if reading.format == "qlik-change-table":
+def message_of_letter(decoder: Decoder, origin: str, place: int, raw: bytes, source: str | None) -> Any:
+    """The message that a dead letter of the log holds, as the format's decoder takes it; *source* is its table."""
+    if isinstance(decoder, QlikChangeTableDecoder):
         return read_row(origin, place, raw)
+    if isinstance(decoder, QlikMessageDecoder):
+        return decoder.again(origin, place, raw, source)
     return RawMessage(origin, place, raw)
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import split_source_name
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.given_structures import given_structures
 from spark_jobs.sources.kafka_place import place_of
 from spark_jobs.sources.message_files import SourcePlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
@@ -24,23 +25,28 @@ _SETTINGS = (
     "sparse_updates",
     "before_images",
     "sequence_digits",
+    "unframed_avro",
 )
 
 
 class MirrorSource(NamedTuple):
-    """The source of a mirror; *tables* by their names in messages, where nothing is quoted."""
+    """The source of a mirror; *tables* by their names in messages, where nothing is quoted.
+
+    *given* are the structures that the mirror file gives by hand.
+    """
 
     place: Place | ChangeTablePlace
     reading: Reading
     tables: dict[str, MirroredTable]
     registry: SchemaRegistry | None
+    given: tuple[SourceSchema, ...] = ()
 
 
 def source_of(mirror: Mirror) -> MirrorSource:
     """The source that a mirror file describes; nothing is looked at yet.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``SOURCE_SCHEMA_INVALID``.
     """
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
@@ -48,7 +54,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
     tables = {".".join(t.source_name): _mirrored(t) for t in by_period}
     registry = mirror.source.schema_registry
     schemas = None if registry is None else SchemaRegistry(resolve(registry))
-    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas)
+    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas, given_structures(mirror))
 
 
 def _mirrored(table: Table) -> MirroredTable:

@@ -171,7 +171,7 @@ def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
 def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
     """The key before an update; where it is not sent, the change mask says whether it was another one (K-21).
 
-    Where that is not sent either, nothing tells: only the mirror file can promise it (K-60).
+    Where that is not sent either, nothing tells: only the mirror file can promise it (K-70).
     """
     if images.key and before is not None and images.holds_key(before):
         try:

@@ -127,7 +127,7 @@ class Followed:
 
 
 class _Marks(NamedTuple):
-    """What masks say: all columns are in the message, and a column of the key changed, if they tell (K-60)."""
+    """What masks say: all columns are in the message, and a column of the key changed, if they tell (K-70)."""
 
     all_columns: bool
     key: bool | None
