@@ -20,22 +20,17 @@ _FILES = "deliver both together under a new name, then resume the table: what wa
 
 HEALED_BY_COPY = frozenset(
     {
-        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "METADATA_INVALID"),
-        *(
-            "BODY_NOT_UTF8",
-            "JSON_MALFORMED",
-            "FRAMING_UNKNOWN",
-            "ENVELOPE_INVALID",
-            "MESSAGE_TYPE_UNKNOWN",
-            "TOO_LARGE",
-            "MESSAGE_FORMAT_CUSTOM",
-            "TABLE_CASE",
-        ),
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "METADATA_INVALID", "MESSAGE_FORMAT_CUSTOM"),
+        *("BODY_NOT_UTF8", "JSON_MALFORMED", "FRAMING_UNKNOWN", "ENVELOPE_INVALID", "TYPE_VERSION_UNKNOWN"),
+        *("MESSAGE_TYPE_UNKNOWN", "CONTENT_TYPE_UNKNOWN", "DATA_MISSING", "DATA_MALFORMED", "LOGICALID_INVALID"),
+        *("OPERATION_UNKNOWN", "POSITION_MISMATCH", "TABLE_CASE", "TOO_LARGE"),
+        *("FRAGMENT_CONFLICT", "FRAGMENTS_INCOMPLETE", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
         "NULL_AMBIGUOUS",
     }
 )
-"""Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
+"""Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later, or a
+replay by a decoder that knows more."""
 
 NO_MESSAGE = frozenset(
     {
@@ -123,9 +118,10 @@ WAYS_OUT = {
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
-    "OLD_KEY_MISSING": "let the Qlik task send before images: a key changed, or may have, and the row of the old key "
-    "cannot be removed; if keys of this table never change, say `keys_never_change: true` and replay the dead letters; "
-    "else the table is stopped until it is reloaded",
+    "OLD_KEY_MISSING": "have the source send what was before: @include_old_values = 1 for change events, before images "
+    "(`beforeData`) in a Qlik task; a key changed, or may have, and the row of the old key cannot be removed; if keys of "
+    "this table never change, say `keys_never_change: true` and replay the dead letters; else the table is stopped until "
+    "it is reloaded",
     # Its pieces do not come together.
     "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
     "which row the update left is not known, so reset the table and load it anew",

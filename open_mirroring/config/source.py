@@ -32,7 +32,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "gap_timeout_minutes": ((_CES,), ("capture",)),
     "partition_key_scheme": ((_CES,), ("capture", "files", "kafka")),
     "partition_count": ((_CES,), ("capture", "files", "kafka")),
-    "binary": ((_MESSAGE,), ("files", "kafka")),
+    "binary": ((_CES, _MESSAGE), ("capture", "files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
@@ -106,7 +106,8 @@ class Source(Section):
     )
     binary: Literal["hex", "base64"] | None = Field(
         default=None,
-        description="For qlik-message in JSON: how binary values are spelled (K-35). Default: hex, with or without 0x.",
+        description="For sqlserver-ces, and qlik-message in JSON: how binary values are spelled (C-84, K-35). "
+        "Default: hex, with or without 0x.",
     )
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
         default=None,

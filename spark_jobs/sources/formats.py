@@ -14,7 +14,6 @@ from spark_jobs.sources.decoded import (
     Decoder,
     Dispositions,
     MirroredTable,
-    Notices,
     Refused,
     SourceSchema,
     ToldHalf,
@@ -68,7 +67,7 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
         return _change_tables(reading, tables)
     if reading.format == "qlik-message":
         return _QlikMessages(tables, schemas, _qlik_settings(reading))
-    return _Ces(tables, CesSettings(database=reading.database))
+    return _Ces(tables, _ces_settings(reading))
 
 
 def ordinary_of(
@@ -76,10 +75,14 @@ def ordinary_of(
 ) -> OrdinaryReader | None:
     """What takes ordinary messages from blocks, much faster than the decoder; None where nothing does."""
     if reading.format == "sqlserver-ces":
-        return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+        return OrdinaryCes(CesDecoder(tables, _ces_settings(reading)))
     if reading.format == "qlik-message":
         return OrdinaryQlik(tables, schemas, _qlik_settings(reading))
     return None
+
+
+def _ces_settings(reading: Reading) -> CesSettings:
+    return CesSettings(database=reading.database, binary=reading.binary)
 
 
 def _qlik_settings(reading: Reading) -> QlikMessageSettings:
@@ -143,8 +146,9 @@ class _Ces(_Anywhere, CesDecoder):
         count = len(pieces)
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
-        return Decoded(outcome.rows, counts, Notices())
+        foreign = {outcome.foreign: count} if outcome.foreign else {}
+        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """As :meth:`Decoder.incomplete`."""
-        return [ces_fragments.incomplete(pieces, reason)]
+        return ces_fragments.incomplete(pieces, reason, self)
