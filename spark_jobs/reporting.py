@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spark_jobs.tick import Ticked
 
 _MB = 1_000_000
+_SHOWN_KEYS = 10
 
 
 def shown(text: object) -> str:
@@ -171,6 +172,27 @@ def result_text(result: Mapping[str, Any]) -> str:
         else:
             lines.append(f"{name}: {shown(_short(value))}")
     return "\n".join([*lines, *_held_and_stopped(result.get("held") or {}, result.get("stopped") or {})])
+
+
+def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """What comparing with the source came to: a line for each table, then what differs and what is not decided."""
+    headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
+    rows = [
+        (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
+        for source, one in tables.items()
+    ]
+    lines = [columns(headings, rows)]
+    for source, one in tables.items():
+        lines += [f"{shown(source)}: {shown(reason)}" for reason in one["reasons"]]
+        if one["columns"]:
+            counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())
+            lines.append(f"{shown(source)}: columns that differ: {counted} rows")
+        for key in one["keys"][:_SHOWN_KEYS]:
+            where = f": {', '.join(map(shown, key['columns']))}" if key["columns"] else ""
+            lines.append(f"  {key['kind']} {shown(key['key'])}{where}")
+        if len(one["keys"]) > _SHOWN_KEYS:
+            lines.append("  there are more: --json, or --repair-plan NEWFILE")
+    return "\n".join(lines)
 
 
 def dead_letters_text(listed: Listed) -> str:
