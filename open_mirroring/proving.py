@@ -164,6 +164,10 @@ class Proof:
             "keys": [{"key": k.key, "kind": str(k.kind), "columns": list(k.columns)} for k in self.keys],
         }
 
+    def summary(self) -> dict[str, Any]:
+        """The document without keys, which may be many."""
+        return {name: value for name, value in self.document().items() if name != "keys"}
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Proof:
         """Read back what :meth:`document` gave."""

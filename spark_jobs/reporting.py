@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from open_mirroring.proving import Kind
 from open_mirroring.status import BoundOffsets, MirrorStatus, TableStatus
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def status_text(status: MirrorStatus) -> str:
         lines.append(f"  not inspected     {shown(status.inspection_failed)}")
     lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
     for table in status.tables:
-        lines += _remarks(table)
+        lines += _remarks(table, status.taken_at)
     return "\n".join(lines)
 
 
@@ -120,7 +121,7 @@ def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
     )
 
 
-def _remarks(table: TableStatus) -> list[str]:
+def _remarks(table: TableStatus, now: datetime) -> list[str]:
     lines = []
     if table.verdict != "PASS":
         since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
@@ -134,7 +135,19 @@ def _remarks(table: TableStatus) -> list[str]:
     if table.waiting_rows and not table.waiting_batches:
         lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
     lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
+    if table.proof is not None:
+        lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")
     return ["", *lines] if lines else []
+
+
+def _last_proof(proof: Mapping[str, Any], now: datetime) -> str:
+    """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
+    ago = age(now - datetime.fromisoformat(proof["proved_at"]))
+    counted = [f"{proof[kind]} {kind}" for kind in (*map(str, Kind), "unproven") if proof[kind]]
+    found = [proof["verdict"], f"{proof['rows_source']} rows at the source", *counted]
+    if proof["code"]:
+        found = [proof["verdict"], proof["code"]]
+    return f"last proof {ago} ago at batch {proof['published_batch']}: {', '.join(found)}"
 
 
 def tick_text(ticked: Ticked) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
-from tests.ces_messages import envelope, payload
+from tests.ces_messages import envelope, lsn, payload
 from tests.pipeline import Pipeline
 from tests.postgres import PostgresServer
 
@@ -137,3 +140,103 @@ def test_every_kind_of_difference_is_found_and_nothing_else(
     }
     assert found["shop.t2"]["columns"] == {"name": 1, "price": 1}
     assert found["shop.t5"]["verdict"] == "EQUAL"
+
+
+def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Callable[..., Shop]) -> None:
+    """G-42: changes on their way are no differences; what differs beside them is found; what stays hot is unproven."""
+    from spark_jobs.prove import Asked, prove
+
+    shop = shop_of("shop.t1", "shop.t2", split_column="id", chunks=4, max_connections=1)
+    for table in shop.tables:
+        for key in range(60):
+            shop.set(table, (key, f"name {key}", f"{key}.50"))
+    shop.tick()
+    # Changed at the source and told, but not read yet; one lost row beside them.
+    shop.set("shop.t1", (5, "later", "5.00"))
+    shop.remove("shop.t1", 6)
+    shop.set("shop.t1", (200, "new", "1.00"))
+    shop.set("shop.t1", (300, "lost", "1.00"), told=False)
+    shop.deliver()
+
+    def run(between: Callable[[], None], looks: int = 4) -> Any:
+        return prove(
+            shop.pipeline.mirror,
+            shop.pipeline.ledger,
+            shop.pipeline._spark,
+            asked=Asked(settle_seconds=0, looks=looks),
+            sleep=lambda _: between(),
+        ).tables
+
+    # Nobody reads: nothing can be said of these keys, and the table is not called equal.
+    found = run(lambda: None)
+    assert (found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == ("UNPROVEN", 4)
+    assert "the source had told more than is in the change log" in found["shop.t1"]["reasons"][0]
+    assert found["shop.t2"]["verdict"] == "EQUAL"
+
+    # Somebody reads, and the source goes on being written: key 7 moves between any two looks.
+    def traffic() -> None:
+        shop.tick()
+        shop.set("shop.t1", (7, f"hot {shop.commit}", "7.00"))
+        shop.deliver()
+
+    traffic()
+    shop.set("shop.t1", (300, "lost", "1.00"), told=False)
+    found = run(traffic, looks=5)
+    one = found["shop.t1"]
+    assert one["verdict"] == "DIFFERENT"
+    assert [(key["key"], key["kind"]) for key in one["keys"]] == [('["300"]', "missing")]
+    assert one["unproven"] <= 1
+
+    # It comes to rest, and the lost row is told after all.
+    shop.set("shop.t1", (300, "lost", "1.00"))
+    shop.tick()
+    found = run(lambda: None)
+    assert {table["verdict"] for table in found.values()} == {"EQUAL"}, found
+    assert found["shop.t1"]["cells"] > 1_000 and found["shop.t1"]["position"].startswith("0:")
+
+
+def test_an_export_proves_what_was_not_changed_since(
+    shop_of: Callable[..., Shop], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-43: an export of a known position; a key that was changed since is not called different."""
+    shop = shop_of("shop.t1")
+    for key in range(5):
+        shop.set("shop.t1", (key, "as exported", "1.00"))
+    export = tmp_path / "export"
+    export.mkdir()
+    rows = [{"id": key, "name": "as exported", "price": Decimal("1.00")} for key in range(5)]
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string()), ("price", pa.decimal128(10, 2))])
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), export / "shop.t1.parquet")
+    since = lsn(shop.commit)
+    shop.tick()
+    assert proved(shop, capsys, "--export", export)[0] == Exit.DONE
+    shop.set("shop.t1", (3, "since then", "2.00"))
+    shop.tick()
+    code, found = proved(shop, capsys, "--export", export)
+    assert (code, found["shop.t1"]["different"]) == (Exit.NOT_EQUAL, 1)
+    code, found = proved(shop, capsys, "--export", export, "--since", since)
+    assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == (Exit.ON_HOLD, "UNPROVEN", 1)
+
+
+def test_what_cannot_be_compared_says_so_and_holds_up_no_other(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-44: a table without its place, with a column of another type, with a value that nothing types."""
+    shop = shop_of("shop.t1", "shop.t2", "shop.t3", "shop.t4")
+    for table in shop.tables:
+        shop.set(table, (1, "a", "1.00"))
+    shop.tick()
+    shop.server.execute(
+        "ALTER TABLE shop.t1 ALTER price TYPE date USING NULL",
+        "ALTER TABLE shop.t2 RENAME price TO cost",
+        "DROP TABLE shop.t3",
+    )
+    code, found = proved(shop, capsys)
+    assert {table: (one["verdict"], one["code"]) for table, one in found.items()} == {
+        "shop.t1": ("UNPROVEN", "TYPES_DIFFER"),
+        "shop.t2": ("DIFFERENT", ""),
+        "shop.t3": ("UNPROVEN", "TABLE_NOT_FOUND"),
+        "shop.t4": ("EQUAL", ""),
+    }
+    assert found["shop.t2"]["columns"] == {"cost": 1, "price": 1} and code == Exit.NOT_EQUAL
+    assert found["shop.t2"]["reasons"] == ["the target has no column 'cost'", "the source has no column 'price'"]
