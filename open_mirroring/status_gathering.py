@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from open_mirroring.config import Mirror
+from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
@@ -48,8 +49,8 @@ def mirror_status(
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
         counts.update(batch_counts)
-    # Chunks of loads that go through the change log are bound beside the source's ranges.
-    bound = {name: up_to for name, up_to in reader.bound().items() if LoadChunk.of(name) is None}
+    # Chunks of loads that go through the change log, and corrections, are bound beside the source's ranges.
+    bound = {name: up_to for name, up_to in reader.bound().items() if is_of_source(name)}
     horizon = reader.mirror_horizon()
     last_commit = recent[-1][2] if recent else None
     by_table = {stop.source: stop for stop in stops}

@@ -155,6 +155,11 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument(
         "--repair-plan", type=Path, metavar="NEWFILE", help="write the keys whose rows would have to be sent again"
     )
+    prove.add_argument(
+        "--correct", action="store_true", help="publish the rows of the keys that differ from the source once more"
+    )
+    prove.add_argument("--approved-by", type=stated, metavar="NAME", help="who approves that; kept in the audit")
+    prove.add_argument("--why", type=stated, metavar="TEXT", help="and why")
     about = "move the horizon, drop the log below it, sweep what nothing refers to"
     commands.reporting("maintain", "working:maintain", about)
     commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")

@@ -125,31 +125,29 @@ class SumCells:
 
     def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
         """One line: the sums, or the error that a worker cannot raise through Spark."""
-        cells: dict[int, CellSum] = {}
+        places = self.shape.ranges * self.shape.buckets
+        counts = np.zeros(places, np.int64)
+        lanes = np.zeros((2, places), np.uint64)
         try:
             for table in tables:
-                self._add(fitted(table, self.shape), cells)
+                self._add(fitted(table, self.shape), counts, lanes)
         except MirroringError as error:
             yield pa.RecordBatch.from_pylist([{"sums": None, "error": pickle.dumps(error)}], _SUMS)
             return
+        full = np.flatnonzero(counts)
+        columns = zip(full.tolist(), counts[full].tolist(), *(lane[full].tolist() for lane in lanes), strict=True)
+        cells = {cell: CellSum(*sums) for cell, *sums in columns}
         yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(cells), "error": None}], _SUMS)
 
-    def _add(self, rows: pa.Table, cells: dict[int, CellSum]) -> None:
+    def _add(self, rows: pa.Table, counts: npt.NDArray[np.int64], lanes: npt.NDArray[np.uint64]) -> None:
         if not rows.num_rows:
             return
         hashes = row_hashes(rows)
         keys = row_hashes(rows.select(self.shape.keys))[0] if self.shape.keys else hashes[0]
         cell = self.shape.cells(rows, keys)
-        order = np.argsort(cell, kind="stable")
-        found, starts, counts = np.unique(cell[order], return_index=True, return_counts=True)
-        low, high = (np.add.reduceat(lane[order], starts) for lane in hashes)
-        for at, one in enumerate(found.tolist()):
-            known = cells.get(one, CellSum(0, 0, 0))
-            cells[one] = CellSum(
-                known.rows + int(counts[at]),
-                (known.low + int(low[at])) % 2**64,
-                (known.high + int(high[at])) % 2**64,
-            )
+        np.add.at(counts, cell, 1)
+        for lane, values in zip(lanes, hashes, strict=True):
+            np.add.at(lane, cell, values)  # modulo 2⁶⁴
 
 
 @dataclass(frozen=True)

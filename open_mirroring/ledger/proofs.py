@@ -10,7 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.decisions import Reason
 from open_mirroring.proving import Kind, Proof
+
+APPROVED = "CORRECTION_APPROVED"
 
 
 class RecordedProof(NamedTuple):
@@ -60,6 +64,16 @@ class ProofLedger:
         newest = query.order_by(c.proved_at)
         with self._engine.connect() as db:
             return {row.table_id: _recorded(row) for row in db.execute(newest)}
+
+    def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
+        """Keep in the audit who approved the correction of what a proof found, and why; once for each proof."""
+        c = t.audit.c
+        said = sa.select(c.detail).where(c.mirror == mirror, c.source == source, c.event == APPROVED)
+        detail = {"who": reason.who, "why": reason.why, "proof": found.id, "generation": found.generation}
+        with self._engine.begin() as db:
+            if any(json.loads(text)["proof"] == found.id for text in db.scalars(said)):
+                return
+            audit(db, mirror, source, APPROVED, {**detail, "keys": len(found.proof.keys)})
 
     def find(self, proof_id: str) -> RecordedProof | None:
         """The proof of this id."""

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.tables import ProofExport
+from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.proving import ProofVerdict
 from spark_jobs.commands.working import chosen_tables
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.reporting import json_text, proved_text
@@ -31,13 +36,44 @@ def prove(arguments: argparse.Namespace) -> Exit:
     asked = Asked(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
+    if arguments.correct and not (arguments.approved_by and arguments.why):
+        raise UsageError("APPROVAL_MISSING", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
     ledger = open_ledger(mirror.ledger_url())
     log.info("starting Spark")
-    proved = run(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), only, asked)
+    spark = build_session(f"open-mirroring {mirror.name}")
+    proved = run(mirror, ledger, spark, only, asked)
+    if arguments.correct:
+        proved = proved._replace(tables=_correct(mirror, ledger, spark, proved.tables, arguments))
     print(json_text(proved._asdict()) if arguments.json else proved_text(proved.tables))
     if arguments.repair_plan is not None:
         _write_plan(arguments.repair_plan, mirror, proved.tables)
     return proved.exit
+
+
+def _correct(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: SparkSession,
+    tables: Mapping[str, Mapping[str, Any]],
+    arguments: argparse.Namespace,
+) -> Mapping[str, Mapping[str, Any]]:
+    """Correct every table of which a key differs; each with what came of it."""
+    from spark_jobs.corrections import correct
+    from spark_jobs.publish_changes import publish
+
+    done: dict[str, Mapping[str, Any]] = dict(tables)
+    for source, one in tables.items():
+        if one["verdict"] != ProofVerdict.DIFFERENT:
+            continue
+        try:
+            corrected = correct(mirror, ledger, spark, one["proof"], Reason(arguments.approved_by, arguments.why))
+            said = corrected.waits or f"{corrected.keys} keys are in the change log as the source has them now"
+        except MirroringError as error:
+            said = str(error)
+        log.info("%s: %s", source, said)
+        done[source] = {**one, "correction": said, "reasons": [*one["reasons"], f"correction: {said}"]}
+    publish(mirror, ledger, spark, [source for source in done if "correction" in done[source]])
+    return done
 
 
 def _exports(mirror: Mirror, arguments: argparse.Namespace) -> Mapping[str, ProofExport] | None:

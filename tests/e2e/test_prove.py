@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from open_mirroring.ledger.proofs import ProofLedger
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
 from tests.ces_messages import envelope, lsn, payload
@@ -240,3 +241,97 @@ def test_what_cannot_be_compared_says_so_and_holds_up_no_other(
     }
     assert found["shop.t2"]["columns"] == {"cost": 1, "price": 1} and code == Exit.NOT_EQUAL
     assert found["shop.t2"]["reasons"] == ["the target has no column 'cost'", "the source has no column 'price'"]
+
+
+APPROVED = ("--correct", "--approved-by", "Ada", "--why", "ticket 4711")
+
+
+def audited(shop: Shop, event: str) -> list[dict[str, Any]]:
+    from open_mirroring.ledger.tables import audit
+
+    with shop.pipeline.ledger.connect() as db:
+        rows = db.execute(audit.select().where(audit.c.event == event).order_by(audit.c.id))
+        return [json.loads(row.detail) for row in rows]
+
+
+def spoiled(shop: Shop) -> None:
+    """A lost row, a ghost and a stale one in the one table; all is right in the other."""
+    for table in shop.tables:
+        for key in range(30):
+            shop.set(table, (key, f"name {key}", f"{key}.50"))
+    shop.tick()
+    shop.set("shop.t1", (100, "lost", None), told=False)
+    shop.remove("shop.t1", 7, told=False)
+    shop.set("shop.t1", (8, "name 8 ", "8.51"), told=False)
+
+
+def test_a_correction_publishes_exactly_these_rows_by_the_protocol(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """G-45: approved by name, through the log, the rows of the source as they are now; later changes win over it."""
+    shop = shop_of("shop.t1", "shop.t2")
+    spoiled(shop)
+    assert main(["prove", str(shop.pipeline.file), "--correct"]) == Exit.USAGE
+    plan = tmp_path / "plan.json"
+    code, found = proved(shop, capsys, "--repair-plan", plan)
+    assert (code, found["shop.t1"]["missing"], found["shop.t1"]["extra"]) == (Exit.NOT_EQUAL, 1, 1)
+    planned = json.loads(plan.read_text())["tables"]
+    assert set(planned) == {"shop.t1"} and planned["shop.t1"]["all_named"]
+    assert {key["key"] for key in planned["shop.t1"]["keys"]} == {'["100"]', '["7"]', '["8"]'}
+
+    code, found = proved(shop, capsys, *APPROVED)
+    assert code == Exit.NOT_EQUAL and "3 keys are in the change log" in found["shop.t1"]["correction"]
+    assert [(entry["who"], entry["why"], entry["keys"]) for entry in audited(shop, "CORRECTION_APPROVED")] == [
+        ("Ada", "ticket 4711", 3)
+    ]
+    [state] = [s for s in shop.pipeline.reader.tables().values() if s.source == "shop.t1"]
+    assert [file.rows for file in shop.pipeline.reader.published(state.id, 1)] == [30, 3]
+    shop.pipeline.service.poll()
+    code, found = proved(shop, capsys)
+    assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL")
+
+    # What comes later wins: the corrected rows change, and go, like any other.
+    shop.set("shop.t1", (100, "later", "2.00"))
+    shop.remove("shop.t1", 8)
+    shop.set("shop.t1", (7, "back", "7.00"))
+    shop.tick()
+    assert proved(shop, capsys)[0] == Exit.DONE
+    rows = {row["id"]: row["name"] for row in shop.pipeline.mirrored("shop", "t1")}
+    assert (rows[100], rows[7], 8 in rows) == ("later", "back", False)
+    assert main(["reconcile", str(shop.pipeline.file)]) == Exit.DONE
+    capsys.readouterr()
+    assert main(["status", str(shop.pipeline.file)]) == Exit.DONE
+    assert "shop.t1: last proof" in capsys.readouterr().out
+
+
+def test_one_approval_has_one_effect_wherever_it_was_killed(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-46: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
+    from open_mirroring.ledger.decisions import Reason
+    from spark_jobs.corrections import correct
+
+    shop = shop_of("shop.t1")
+    spoiled(shop)
+    shop.pipeline.killed("prove", "prove.looked")
+    [state] = shop.pipeline.reader.tables().values()
+    assert ProofLedger(shop.pipeline.ledger).newest([state.id]) == {}
+    proved(shop, capsys)
+    recorded = ProofLedger(shop.pipeline.ledger).newest([state.id])[state.id]
+    assert recorded.proof.differing == 3
+
+    def again() -> Any:
+        mirror, ledger = shop.pipeline.mirror, shop.pipeline.ledger
+        return correct(mirror, ledger, shop.pipeline._spark, recorded.id, Reason("Ada", "ticket 4711"))
+
+    asked = ("--proof", recorded.id, "--approved-by", "Ada", "--why", "ticket 4711")
+    for fault in ("correct.approved", "extract.bound", "extract.sealed", "extract.committed"):
+        shop.pipeline.killed("corrections", fault, *asked)
+    for _ in range(2):
+        assert again().keys == 3
+    assert len(audited(shop, "CORRECTION_APPROVED")) == 1
+    logged = [row for row in shop.pipeline.logged() if row["origin"].startswith("(correction)")]
+    assert sorted((row["key"], row["op"]) for row in logged) == [('["100"]', "U"), ('["7"]', "D"), ('["8"]', "U")]
+    shop.tick()
+    code, found = proved(shop, capsys)
+    assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL")
