@@ -85,6 +85,10 @@ bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the c
 bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; STORE=onelake beside the Azure SDK
 	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py,benchmarks/publish.py) $(ARGS)
 
+.PHONY: bench-prove
+bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
+	$(RUN) benchmarks/prove.py --rows $(or $(ROWS),10000000) $(ARGS)
+
 .PHONY: bench-faults
 bench-faults: setup ## ticks over a wire to OneLake that fails at random, jobs killed now and then; MINUTES=30 SEED=1
 	$(RUN) benchmarks/faults.py --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)

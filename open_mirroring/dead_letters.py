@@ -118,10 +118,10 @@ WAYS_OUT = {
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
-    "OLD_KEY_MISSING": "have the source send what was before: @include_old_values = 1 for change events, before images "
-    "(`beforeData`) in a Qlik task; a key changed, or may have, and the row of the old key cannot be removed; if keys of "
-    "this table never change, say `keys_never_change: true` and replay the dead letters; else the table is stopped until "
-    "it is reloaded",
+    "OLD_KEY_MISSING": "have the source send what was before: @include_old_values = 1 for change events, before "
+    "images (`beforeData`) in a Qlik task; a key changed, or may have, and the row of the old key cannot be removed; "
+    "if keys of this table never change, say `keys_never_change: true` and replay the dead letters; else the table is "
+    "stopped until it is reloaded",
     # Its pieces do not come together.
     "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
     "which row the update left is not known, so reset the table and load it anew",

@@ -32,6 +32,9 @@ FAULT_POINTS = (
     "repair.staged",
     "repair.sealed",
     "repair.renamed",
+    "prove.looked",
+    "prove.recorded",
+    "correct.approved",
 )
 _reached: dict[str, int] = {}
 

@@ -70,6 +70,7 @@ class TableStatus:
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
+        proof: what comparing it with its source came to the last time, without the keys; None when nobody did.
     """
 
     source: str
@@ -94,6 +95,7 @@ class TableStatus:
     open_intent: str
     reset: str
     horizon: str | None
+    proof: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from open_mirroring.config import Mirror
+from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
+from open_mirroring.proving import Proof
 from open_mirroring.reconciliation.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 
@@ -29,6 +31,7 @@ def mirror_status(
     *,
     now: datetime,
     inspection_failed: str = "",
+    proofs: Mapping[str, Proof] | None = None,
 ) -> MirrorStatus:
     """Gather the status.
 
@@ -39,20 +42,21 @@ def mirror_status(
         findings: by source table; tables without one are told from the ledger alone.
         now: the present time, with a zone.
         inspection_failed: why there are no findings.
+        proofs: the last proof by table id.
     """
     state, tables = reader.mirror(), reader.tables()
     recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
         counts.update(batch_counts)
-    # Chunks of loads that go through the change log are bound beside the source's ranges.
-    bound = {name: up_to for name, up_to in reader.bound().items() if LoadChunk.of(name) is None}
+    # Chunks of loads that go through the change log, and corrections, are bound beside the source's ranges.
+    bound = {name: up_to for name, up_to in reader.bound().items() if is_of_source(name)}
     horizon = reader.mirror_horizon()
     last_commit = recent[-1][2] if recent else None
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
     complete = _Complete(reader, state.committed, mirror)
-    gathered = _Tables(reader, tables, state.committed, offsets, complete)
+    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {})
     return MirrorStatus(
         mirror=mirror.name,
         taken_at=now,
@@ -106,7 +110,9 @@ class _Tables:
         committed: int,
         bound: BoundOffsets,
         complete: _Complete,
+        proofs: Mapping[str, Proof],
     ) -> None:
+        self._proofs = proofs
         ids = [table.id for table in tables.values()]
         self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
         self._complete = complete
@@ -151,6 +157,7 @@ class _Tables:
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
+            proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
         )
 
     def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from open_mirroring.correcting import CorrectionRange
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -46,6 +47,14 @@ _Watched = frozenset[tuple[str, int]]
 _DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 
 
+class RowsOfRanges(Protocol):
+    """What reads ranges of its own kind into log files."""
+
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+        """The parts of the batch's manifest."""
+        ...
+
+
 @dataclass(frozen=True)
 class BatchWriting:
     """Writes the files of batches; nothing refers to them until their manifest is sealed."""
@@ -61,6 +70,7 @@ class BatchWriting:
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
     loads: LoggedLoads
+    corrections: RowsOfRanges
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt.
@@ -72,6 +82,8 @@ class BatchWriting:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
+        if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
+            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         known = [*self.given, *(SourceSchema(*schema) for schema in self.ledger.schemas())]
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":

@@ -33,7 +33,7 @@ exit codes:
   0  done                          3  some tables are stopped, the others are done
   1  terminal error: read it       4  transient error: try again
   2  usage or mirror file wrong    5  on hold: the target lags, or something is awaited
-  130  interrupted: the next run goes on from there
+  7  prove: a table is not equal   130  interrupted: the next run goes on from there
 
 Every run may be killed or repeated at any moment; the ledger decides what is next. The runbook (docs/runbook.md)
 has a section for each code that stops or holds a table."""
@@ -141,6 +141,25 @@ def _parser() -> argparse.ArgumentParser:
     back.add_argument("--to", dest="end", required=True, metavar="MOMENT", help="its end, excluded")
     back.add_argument("--reread", action="store_true", help="read again what was read of it before")
     commands.working("reconcile", "working:reconcile", "check every file, row and digest")
+    about = "compare the source's tables with the mirrored ones, row by row"
+    prove = commands.working("prove", "proving:prove", about)
+    prove.add_argument(
+        "--export", type=Path, metavar="FOLDER", help="compare with an export: a file or folder per table, by its name"
+    )
+    prove.add_argument("--export-format", choices=["parquet", "csv", "qlik-full-load"], default="parquet")
+    prove.add_argument(
+        "--since", metavar="LSN", help="the last commit before the export began; none: nothing changed since"
+    )
+    prove.add_argument("--settle", type=float, metavar="SECONDS", help="between two looks (default: as the file says)")
+    prove.add_argument("--looks", type=_positive, metavar="N", help="at most so many (default: as the file says)")
+    prove.add_argument(
+        "--repair-plan", type=Path, metavar="NEWFILE", help="write the keys whose rows would have to be sent again"
+    )
+    prove.add_argument(
+        "--correct", action="store_true", help="publish the rows of the keys that differ from the source once more"
+    )
+    prove.add_argument("--approved-by", type=stated, metavar="NAME", help="who approves that; kept in the audit")
+    prove.add_argument("--why", type=stated, metavar="TEXT", help="and why")
     about = "move the horizon, drop the log below it, sweep what nothing refers to"
     commands.reporting("maintain", "working:maintain", about)
     commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")

@@ -17,6 +17,7 @@ class Exit(IntEnum):
     TABLES_STOPPED = 3
     TRANSIENT = 4
     ON_HOLD = 5
+    NOT_EQUAL = 7
 
 
 class UsageError(TerminalError):

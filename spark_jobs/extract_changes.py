@@ -18,9 +18,9 @@ from sqlalchemy import Engine
 
 from open_mirroring.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.config import Mirror
+from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.reconciliation.inspection import declare_tables
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
@@ -116,7 +116,7 @@ class _Points:
     def _bound_before(self, backfill: Backfill) -> Scope:
         # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
         above = self._driver.ledger.bound_above(self._batch_below(backfill))
-        bound = [b for b in above if LoadChunk.of(b.name) is None]
+        bound = [b for b in above if is_of_source(b.name)]
         chosen = intervals.bound_before(self._driver.source.place, bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:

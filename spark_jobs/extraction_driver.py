@@ -23,6 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Mani
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.batch_writing import BatchWriting
 from spark_jobs.change_log import ChangeLog
+from spark_jobs.correction_rows import LoggedCorrections
 from spark_jobs.fragment_joining import is_overdue
 from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import read_open_letters
@@ -55,7 +56,10 @@ class ExtractionDriver:
         self._timeout = timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         letters = partial(read_open_letters, mirror, ledger)
         loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
-        self._writing = BatchWriting(spark, self.ledger, self._log.root, *self.source, timeout, letters, loads)
+        corrections = LoggedCorrections(mirror, ledger, spark)
+        self._writing = BatchWriting(
+            spark, self.ledger, self._log.root, *self.source, timeout, letters, loads, corrections
+        )
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -25,6 +25,16 @@ __all__ = ["Exit", "job_main", "run_job"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A result that says itself how the job ends."""
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code."""
+        ...
 
 
 def run_job(
@@ -88,5 +98,7 @@ def job_main(
         log.error("LEDGER_UNREACHABLE: the ledger does not answer: %s", type(error.orig).__name__)
         return Exit.TRANSIENT
     print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
+    if isinstance(result, Judged):
+        return result.exit
     stopped = getattr(result, "stopped", None)
     return Exit.TABLES_STOPPED if stopped else Exit.DONE

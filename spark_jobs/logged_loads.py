@@ -35,7 +35,7 @@ from spark_jobs.sources.jdbc import JdbcRows, JdbcTable
 
 log = logging.getLogger(__name__)
 
-_NOTHING: dict[str, Any] = {
+NOTHING: dict[str, Any] = {
     **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
     **{"keyless_rejects": {}, "reloads": {}, "told": {}},
 }
@@ -134,11 +134,11 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
     state, table = tables.get(bound.source), declared.get(bound.source)
     if state is None or state.load_plan is None or state.row.generation != bound.generation:
         log.info("%s: the table was reset or dropped since it was bound", name)
-        return _NOTHING
+        return NOTHING
     plan = LoadPlan.from_document(state.load_plan)
     if table is None or table.initial_load is None or settings_of(table) != plan.settings:
         reason = "the settings of its initial load are not those with which the load began"
-        return {**_NOTHING, "given_back": {name: reason}}
+        return {**NOTHING, "given_back": {name: reason}}
     return _Chunk(name, bound.number, state, plan, table.initial_load)
 
 
@@ -151,10 +151,10 @@ def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
 
 def _part(read: BaseChunk, source: str) -> dict[str, Any]:
     if read.error is None:
-        return {**_NOTHING, **read.part}
+        return {**NOTHING, **read.part}
     log.error("%s: %s", read.origin, read.error)
     stops: dict[str, tuple[str, str]] = {}
     if isinstance(read.error, TerminalError) and not is_mendable(read.error):
         where = f" ({read.error.where})" if read.error.where else ""
         stops[source] = (read.error.code, f"{read.error.what}{where}")
-    return {**_NOTHING, "given_back": {read.origin: str(read.error)}, "stops": stops}
+    return {**NOTHING, "given_back": {read.origin: str(read.error)}, "stops": stops}

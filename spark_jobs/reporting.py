@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from open_mirroring.proving import Kind
 from open_mirroring.status import BoundOffsets, MirrorStatus, TableStatus
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from spark_jobs.tick import Ticked
 
 _MB = 1_000_000
+_SHOWN_KEYS = 10
 
 
 def shown(text: object) -> str:
@@ -78,7 +80,7 @@ def status_text(status: MirrorStatus) -> str:
         lines.append(f"  not inspected     {shown(status.inspection_failed)}")
     lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
     for table in status.tables:
-        lines += _remarks(table)
+        lines += _remarks(table, status.taken_at)
     return "\n".join(lines)
 
 
@@ -119,7 +121,7 @@ def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
     )
 
 
-def _remarks(table: TableStatus) -> list[str]:
+def _remarks(table: TableStatus, now: datetime) -> list[str]:
     lines = []
     if table.verdict != "PASS":
         since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
@@ -133,7 +135,19 @@ def _remarks(table: TableStatus) -> list[str]:
     if table.waiting_rows and not table.waiting_batches:
         lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
     lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
+    if table.proof is not None:
+        lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")
     return ["", *lines] if lines else []
+
+
+def _last_proof(proof: Mapping[str, Any], now: datetime) -> str:
+    """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
+    ago = age(now - datetime.fromisoformat(proof["proved_at"]))
+    counted = [f"{proof[kind]} {kind}" for kind in (*map(str, Kind), "unproven") if proof[kind]]
+    found = [proof["verdict"], f"{proof['rows_source']} rows at the source", *counted]
+    if proof["code"]:
+        found = [proof["verdict"], proof["code"]]
+    return f"last proof {ago} ago at batch {proof['published_batch']}: {', '.join(found)}"
 
 
 def tick_text(ticked: Ticked) -> str:
@@ -174,6 +188,27 @@ def result_text(result: Mapping[str, Any]) -> str:
         else:
             lines.append(f"{name}: {shown(_short(value))}")
     return "\n".join([*lines, *_held_and_stopped(result.get("held") or {}, result.get("stopped") or {})])
+
+
+def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """What comparing with the source came to: a line for each table, then what differs and what is not decided."""
+    headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
+    rows = [
+        (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
+        for source, one in tables.items()
+    ]
+    lines = [columns(headings, rows)]
+    for source, one in tables.items():
+        lines += [f"{shown(source)}: {shown(reason)}" for reason in one["reasons"]]
+        if one["columns"]:
+            counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())
+            lines.append(f"{shown(source)}: columns that differ: {counted} rows")
+        for key in one["keys"][:_SHOWN_KEYS]:
+            where = f": {', '.join(map(shown, key['columns']))}" if key["columns"] else ""
+            lines.append(f"  {key['kind']} {shown(key['key'])}{where}")
+        if len(one["keys"]) > _SHOWN_KEYS:
+            lines.append("  there are more: --json, or --repair-plan NEWFILE")
+    return "\n".join(lines)
 
 
 def dead_letters_text(listed: Listed) -> str:

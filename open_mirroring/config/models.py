@@ -15,6 +15,7 @@ from pydantic import (
     Discriminator,
     Field,
     PrivateAttr,
+    StrictInt,
     StringConstraints,
     Tag,
     ValidationError,
@@ -122,6 +123,19 @@ class Spark(Section):
     )
 
 
+class Prove(Section):
+    """How tables are compared with their source."""
+
+    settle_seconds: Annotated[StrictInt, Field(ge=0)] = Field(
+        default=30,
+        description="Seconds between two looks at keys that differ: longer than a change takes from its commit to the "
+        "place where it is read.",
+    )
+    looks: Annotated[StrictInt, Field(ge=2)] = Field(
+        default=4, description="How often a table is looked at before what still moves is called unproven."
+    )
+
+
 class Origin(NamedTuple):
     """Where a mirror was read from: its file, the folder that relative paths start at, the line of each setting."""
 
@@ -167,6 +181,7 @@ class Mirror(Section):
     maintenance: Maintenance = Field(default=Maintenance(), description="What is kept, and for how long.")
     alerts: Alerts = Field(default=Alerts(), description="Who is told when a run fails, or is late.")
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
+    prove: Prove = Field(default=Prove(), description="How tables are compared with their source.")
 
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))
 

@@ -101,6 +101,34 @@ class JdbcLoad(Section):
         return chunks
 
 
+class ProofExport(Section):
+    """Rows to compare the mirrored table with, from an export."""
+
+    format: Literal["parquet", "csv", "qlik-full-load"] = Field(description="Format of the exported files.")
+    path: PathText = Field(description="File or folder of the export.")
+    since: Annotated[str, AfterValidator(names.stream_position)] | None = Field(
+        default=None,
+        description="The last commit LSN before the export began, in quotes: what was changed from there on may be in "
+        "the export or not, and proves nothing. Unset: nothing was changed since the export began.",
+    )
+    types: dict[ColumnName, SqlType] = Field(
+        default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
+    )
+
+
+def _kind_of_proof(value: Any) -> str | None:
+    if isinstance(value, ProofExport | JdbcLoad):
+        return f"({type(value).__name__})"
+    chosen = value.get("format") if isinstance(value, dict) else None
+    return "(JdbcLoad)" if chosen == "jdbc" else "(ProofExport)"
+
+
+ProofSource = Annotated[
+    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")],
+    Discriminator(_kind_of_proof),
+]
+
+
 def _kind_of_load(value: Any) -> str | None:
     if isinstance(value, ExportLoad | JdbcLoad):
         return f"({type(value).__name__})"
@@ -169,6 +197,11 @@ class Table(Section):
     initial_load: InitialLoad | None = Field(
         default=None,
         description="Rows that were there before the stream. Unset: the table starts empty at the beginning.",
+    )
+    prove: ProofSource | None = Field(
+        default=None,
+        description="Where `open-mirroring prove` reads the rows of the source. Unset: where an initial load over JDBC "
+        "does.",
     )
 
     @property

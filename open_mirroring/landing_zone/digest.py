@@ -105,6 +105,29 @@ def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:
         yield _mix(sums)
 
 
+def row_hashes(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """The 128-bit hash of each row in their order, as two rows of 64-bit words; columns may stand in any order.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
+    """
+    found = list(_hashed_rows(rows))
+    return np.concatenate(found, axis=1) if found else np.empty((2, 0), np.uint64)
+
+
+def value_hashes(array: pa.Array, field: pa.Field) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each value of a column in their order; that of NULL is 0.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that no landing-zone file has.
+    """
+    seeds, hashed = _column(field)
+    if not len(array):
+        return np.empty(0, np.uint64)
+    hashes: _Words = hashed(array, seeds)[0]
+    return hashes if array.null_count == 0 else hashes * array.is_valid().to_numpy(zero_copy_only=False)
+
+
 def combine(digests: Iterable[str]) -> str:
     """The digest of all rows together, from the digests of disjoint parts.
 

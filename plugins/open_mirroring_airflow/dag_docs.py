@@ -118,6 +118,22 @@ such a table is CHANGES_RECOVERED now, and `open-mirroring resume` lifts it.
     + _ONE_WRITER
 )
 
+PROVE = Template(
+    """
+Compares the source's tables of the mirror **$mirror** with the mirrored tables, row by row. By hand, or triggered by
+whatever knows when the source may be read: it reads all rows of both sides. It changes nothing at either.
+
+`prove` **fails** with NOT_EQUAL, naming the tables of which a row differs for certain; it is **skipped** when there is
+none and some table could not be proved: changes were on their way whenever it looked, or the table cannot be compared.
+What it returns tells of each table when and at which position it was compared, rows, and how many are equal, missing,
+extra, different, doubled or not decided. `open-mirroring status` shows the last proof, and the log the differing keys.
+
+Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what is read in between.
+
+**Params.** `tables`: compare only these; none chosen means all.
+"""
+)
+
 MAINTAIN = Template(
     """
 Keeps the mirror **$mirror** small, daily, beside whatever runs:

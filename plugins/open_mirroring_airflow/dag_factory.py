@@ -20,7 +20,13 @@ from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
-from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator, ReloadOperator, ReplayOperator
+from open_mirroring_airflow.operators import (
+    ExtractOperator,
+    ProveOperator,
+    PublishingOperator,
+    ReloadOperator,
+    ReplayOperator,
+)
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
     REASON,
@@ -50,8 +56,8 @@ _OWNER = "open-mirroring"
 def build_dags(mirror: Mirror) -> list[DAG]:
     """The DAGs ``<mirror>__<what>``.
 
-    ``initial_load``, ``reload_table`` and ``replay_dead_letters`` run by hand, ``replicate`` by the mirror's schedule,
-    ``reconcile`` and ``maintain`` daily.
+    ``initial_load``, ``reload_table``, ``replay_dead_letters`` and ``prove`` run by hand, ``replicate`` by the mirror's
+    schedule, ``reconcile`` and ``maintain`` daily.
     """
     return [
         _initial_load(mirror),
@@ -59,6 +65,7 @@ def build_dags(mirror: Mirror) -> list[DAG]:
         _reconcile(mirror),
         _reload_table(mirror),
         _replay_dead_letters(mirror),
+        _prove(mirror),
         _maintain(mirror),
     ]
 
@@ -140,6 +147,14 @@ def _replay_dead_letters(mirror: Mirror) -> DAG:
             task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
         )
         replay >> publish >> _leaf(mirror)
+    return dag
+
+
+def _prove(mirror: Mirror) -> DAG:
+    params = {TABLES: tables_param(_sources(mirror), "Compare only these tables; none chosen means all.")}
+    # By hand, or by whoever triggers it: it reads all rows of the source, and only its owner knows when that may be.
+    with _dag(mirror, "prove", dag_docs.PROVE, None, params) as dag:
+        ProveOperator(task_id="prove", job="prove", pool=SPARK_POOL, **_of(mirror))
     return dag
 
 

@@ -16,7 +16,7 @@ from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
-_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD = 1, 2, 3, 4, 5
+_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _NOT_EQUAL = 1, 2, 3, 4, 5, 7
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     _TERMINAL: TerminalError,
     _USAGE: TerminalError,
@@ -31,7 +31,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     go into the submitting process's environment alone: onto no command line, into no file, into no rendered field.
     Every job is idempotent: a retry submits it again.
 
-    Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold.
+    Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold;
+    7 a table is not equal to its source.
 
     Args:
         mirror: name of the mirror; the application is called ``<mirror> <job>``.
@@ -89,6 +90,14 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             way_out="see the runbook's section of each code; `open-mirroring status` shows the evidence",
         )
 
+    def on_hold(self, report: dict[str, Any] | None) -> NoReturn:
+        """What to make of a job that could do nothing now: the task is skipped.
+
+        Raises:
+            AirflowSkipException: always.
+        """
+        raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
+
     def on_kill(self) -> None:
         """End the submitting process, if there is one."""
         if self._hook is not None:
@@ -115,8 +124,15 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
             return self.tables_stopped(short(hook.report))
+        if exit_code == _NOT_EQUAL:
+            raise TerminalError(
+                "NOT_EQUAL",
+                f"not equal to the source: {verdicts_text(hook.report, 'DIFFERENT')}",
+                where=self.job,
+                way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
+            ) from error
         if exit_code == _ON_HOLD:
-            raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
+            self.on_hold(short(hook.report))
         self._fail(hook, exit_code, error)
 
     def _fail(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> NoReturn:
@@ -143,6 +159,12 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
     """What of a job's report other tasks may want: names, numbers, counts and codes; no lists of findings."""
     return None if report is None else {name: value for name, value in report.items() if not isinstance(value, list)}
+
+
+def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
+    """The tables of which a proof says so."""
+    tables = (report or {}).get("tables") or {}
+    return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"
 
 
 def stopped_text(report: dict[str, Any] | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -14,7 +14,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import ledger_url
-from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator, stopped_text
+from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator, stopped_text, verdicts_text
 from open_mirroring_airflow.run_params import (
     REASON,
     TABLE,
@@ -50,6 +50,22 @@ class ReplayOperator(OpenMirroringSparkOperator):
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The letters chosen for the run."""
         return letter_arguments(context)
+
+
+class ProveOperator(OpenMirroringSparkOperator):
+    """Compare the chosen tables with their source; the task fails when one is not equal, skips when none is proved.
+
+    Raises:
+        TerminalError: also ``NOT_EQUAL`` naming the tables.
+    """
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The tables to compare."""
+        return _tables_argument(mirror, chosen_tables(mirror, context))
+
+    def on_hold(self, report: dict[str, Any] | None) -> NoReturn:
+        """Skip, naming what is not proved."""
+        raise AirflowSkipException(f"UNPROVEN: {verdicts_text(report, 'UNPROVEN')}; no table is found to differ")
 
 
 class PublishingOperator(OpenMirroringSparkOperator):

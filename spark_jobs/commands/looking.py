@@ -18,6 +18,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -74,13 +75,16 @@ def status(arguments: argparse.Namespace) -> Exit:
     except MirroringError as error:
         # What the ledger knows is still worth seeing; why the rest is not known stands beside it.
         failed = str(error)
+    reader = LedgerReader(ledger, mirror.name)
+    proofs = ProofLedger(ledger).newest(table.id for table in reader.tables().values())
     state = mirror_status(
         mirror,
-        LedgerReader(ledger, mirror.name),
+        reader,
         open_stops(ledger, mirror.name),
         findings,
         now=datetime.now(UTC),
         inspection_failed=failed,
+        proofs={table_id: recorded.proof for table_id, recorded in proofs.items()},
     )
     metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
     document = {"started": True, **state.document(), "metrics": metrics.document()}

@@ -77,13 +77,18 @@ def maintain(arguments: argparse.Namespace) -> Exit:
 
 def _run(job: Job, arguments: argparse.Namespace) -> Any:
     mirror = load_mirror(arguments.file)
-    only = _chosen(mirror, arguments.tables)
+    only = chosen_tables(mirror, arguments.tables)
     ledger = open_ledger(mirror.ledger_url())
     log.info("starting Spark")
     return job(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), only)
 
 
-def _chosen(mirror: Mirror, text: str | None) -> list[str] | None:
+def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
+    """The tables that an argument names; None when it is not given.
+
+    Raises:
+        UsageError: ``TABLE_UNKNOWN``.
+    """
     if text is None:
         return None
     known = [table.source for table in mirror.tables]

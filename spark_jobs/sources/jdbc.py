@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
@@ -29,6 +29,7 @@ from spark_jobs.sources.sql_server_type_text import INTEGERS, MONEY, landing_typ
 from spark_jobs.sources.sql_server_types import parse_value
 from spark_jobs.typed_rows import Failure, typed_column
 
+Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
@@ -123,18 +124,6 @@ class JdbcTable:
         group: range,
         work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
     ) -> list[bytes]:
-        quote = self._dialect.quote
-        texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
-        if split is not None:
-            texts.append(f"{quote(split.name)} AS split_value")
-        table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
-        where = [
-            condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1"
-            for part in parts[group.start : group.stop]
-        ]
-        names = [f"c{at}" for at in range(len(columns))]
-        url, properties = self._login()
-
         def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
@@ -143,13 +132,47 @@ class JdbcTable:
             yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
 
         def run() -> list[Row]:
-            rows = self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
+            rows = self._texts(columns, split, parts[group.start : group.stop])
             return rows.mapInArrow(answer, "part int, answer binary").collect()
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self._asked("reading its rows", run)}
+        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(len(group))):
             raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(group)} chunks answered", way_out="run again")
         return [answers[part] for part in range(len(group))]
+
+    def frame(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: str,
+        pace: Pace,
+    ) -> DataFrame:
+        """What *work* makes of the texts of all parts, as a DataFrame that is read when it is asked for.
+
+        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches.
+        """
+        cores = self._spark.sparkContext.defaultParallelism
+        rows = self._texts(columns, split, parts)
+        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
+        if pace.connections is not None and len(parts) > at_once:
+            # Several parts one behind the other in one task: no more connections than are allowed.
+            rows = rows.coalesce(at_once)
+        each = pace.share(min(at_once, cores))
+        return rows.mapInArrow(lambda batches: work(paced(batches, each)), schema)
+
+    def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
+        """The columns as texts, one partition for each part."""
+        quote = self._dialect.quote
+        texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
+        if split is not None:
+            texts.append(f"{quote(split.name)} AS split_value")
+        table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
+        where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
+        url, properties = self._login()
+        names = [f"c{at}" for at in range(len(columns))]
+        return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
 
     def _table(self) -> str:
         return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
@@ -167,12 +190,12 @@ class JdbcTable:
             answer = ask(self._connection, query)
             if answer is not None:
                 return answer
-        lines = self._asked(
+        lines = self.asked(
             doing, lambda: self._spark.read.jdbc(url, f"({query}) answer", properties=properties).collect()
         )
         return [line.asDict() for line in lines]
 
-    def _asked(self, doing: str, ask: Callable[[], list[Row]]) -> list[Row]:
+    def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
         """Ask; what Spark and the driver raise becomes our error, without what it may repeat of the login."""
         try:
             return ask()

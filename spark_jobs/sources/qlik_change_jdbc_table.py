@@ -187,7 +187,7 @@ class ChangeTable(JdbcTable):
             ordered = read.sortWithinPartitions("seq", "oper").select(*names)
             return ordered.mapInArrow(answer, "part int, answer binary").collect()
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self._asked("reading its rows", run)}
+        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(len(slices))):
             raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
         return [answers[part] for part in range(len(slices))]

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "mirrors" / "shop.yaml"
 IDS = [
     f"shop__{what}"
-    for what in ("initial_load", "maintain", "reconcile", "reload_table", "replay_dead_letters", "replicate")
+    for what in ("initial_load", "maintain", "prove", "reconcile", "reload_table", "replay_dead_letters", "replicate")
 ]
 SECOND = """
 mirror: depot

@@ -1,0 +1,194 @@
+"""A table of PostgreSQL proved against its mirrored Delta table, beside DuckDB on the same two and a plain JDBC read.
+
+``make bench-prove ROWS=10000000``. The real job (session, ledger, workers, both sides over their real readers) on
+tables that are equal, then on the same with a few rows spoiled. DuckDB reads both sides by its own extensions, if they
+are there, and joins the rows in one process; a plain JDBC read counts the same columns and compares nothing. The memory
+is that of the process tree, without the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import psutil
+import pyarrow as pa
+import yaml
+
+from benchmarks.measure import BUSY, Cost, measured, versions
+
+ROOT = Path(__file__).resolve().parents[1]
+_ROW = (
+    "SELECT i AS id, 'customer ' || i AS name, (i % 1000000)::numeric(12,2) / 100 AS price, "
+    "timestamp '2020-01-01' + i * interval '1 second' AS changed, i % 3 = 0 AS open, i * 7 % 1000003 AS place "
+    "FROM generate_series(1, {rows}) i"
+)
+_COLUMNS = "id bigint PRIMARY KEY, name text, price numeric(12,2), changed timestamp, open boolean, place bigint"
+_SPOILED = 5
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the comparison; prints a table and one JSON line."""
+    parser = argparse.ArgumentParser("benchmarks.prove", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--chunks", type=int, default=16)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-prove")
+    arguments = parser.parse_args(argv)
+    logging.disable(logging.INFO)
+    shutil.rmtree(arguments.folder, ignore_errors=True)
+    arguments.folder.mkdir(parents=True)
+    from tests.postgres import running_postgres
+
+    before = {child.pid for child in psutil.Process().children()}
+    with running_postgres() as server:
+        database = {child.pid for child in psutil.Process().children()} - before
+        _fill(server, arguments.rows)
+        file = _mirror(arguments.folder, server, arguments.chunks)
+        found = _measure(file, arguments.folder, server, arguments.rows, database)
+    print(f"{arguments.rows} rows of 6 columns; {os.cpu_count()} cores; {versions()}")
+    for name, cost, said in found:
+        marked = " (busy machine)" if cost.others > BUSY else ""
+        rate = arguments.rows / cost.wall
+        print(f"{name:28} {cost.wall:8.1f} s {rate:12,.0f} rows/s {cost.peak / 2**20:8,.0f} MB  {said}{marked}")
+    return 0
+
+
+def _fill(server: Any, rows: int) -> None:
+    server.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        f"CREATE TABLE shop.orders ({_COLUMNS})",
+        f"INSERT INTO shop.orders {_ROW.format(rows=rows)}",
+        "ANALYZE shop.orders",
+    )
+
+
+def _mirror(folder: Path, server: Any, chunks: int) -> Path:
+    """A mirror of that one table, with its mirrored table as a service would have written it."""
+    from deltalake import write_deltalake
+
+    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": server.port, "login": server.user}
+    content |= {"password": server.password, "schema": server.database}
+    os.environ["AIRFLOW_CONN_SHOP"] = json.dumps(content)
+    load = {"format": "jdbc", "connection": "shop", "split_column": "id", "chunks": chunks}
+    document = {
+        "mirror": "bench",
+        "source": {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "source"},
+        "landing_zone": {"store": "local", "path": "zone", "tables": "tables"},
+        "ledger": "sqlite:///ledger.db",
+        "change_log": "log",
+        "prove": {"settle_seconds": 0},
+        "tables": [{"source": "shop.orders", "target": "shop/orders", "key": ["id"], "prove": load}],
+    }
+    (folder / "mirrors").mkdir()
+    (folder / "source").mkdir()
+    file = folder / "mirrors" / "bench.yaml"
+    file.write_text(yaml.safe_dump(document))
+    write_deltalake(str(folder / "tables" / "shop" / "orders"), _batches(server))
+    return file
+
+
+def _batches(server: Any) -> pa.RecordBatchReader:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("name", pa.string()),
+            ("price", pa.decimal128(12, 2)),
+            ("changed", pa.timestamp("us", "UTC")),
+            ("open", pa.bool_()),
+            ("place", pa.int64()),
+        ]
+    )
+
+    def rows() -> Any:
+        connection = server.connect()
+        connection.autocommit = False
+        with connection.cursor("rows") as cursor:
+            cursor.itersize = 100_000
+            cursor.execute("SELECT id, name, price, changed AT TIME ZONE 'UTC', open, place FROM shop.orders")
+            while lines := cursor.fetchmany(100_000):
+                columns = zip(*lines, strict=True)
+                arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        connection.close()
+
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int]) -> list[tuple[str, Cost, str]]:
+    from open_mirroring.config import load_mirror
+    from open_mirroring.ledger import open_ledger
+    from spark_jobs.prove import prove
+    from spark_jobs.session import build_session
+
+    mirror = load_mirror(file)
+    ledger = open_ledger(mirror.ledger_url())
+    spark = build_session("bench-prove")
+    spark.range(1).count()
+
+    def proved() -> str:
+        one = prove(mirror, ledger, spark).tables["shop.orders"]
+        return f"{one['verdict']}, {one['rows_source']} rows, {one['looks']} looks, {len(one['keys'])} keys"
+
+    def plain() -> str:
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/{server.database}"
+        login = {"user": server.user, "password": server.password, "driver": "org.postgresql.Driver"}
+        bounds = [rows * at // 16 for at in range(17)]
+        where = [f"id > {low} AND id <= {high}" for low, high in pairwise(bounds)]
+        read = spark.read.jdbc(url, "shop.orders", predicates=where, properties={**login, "fetchsize": "10000"})
+        read.write.format("noop").mode("overwrite").save()
+        return "read, nothing compared"
+
+    found = [_run("prove, equal", proved, database), _run("plain JDBC read of the source", plain, database)]
+    found.append(_run("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows), database))
+    for at in range(_SPOILED):
+        server.execute(f"UPDATE shop.orders SET name = name || ' ' WHERE id = {rows * (at + 1) // (_SPOILED + 1)}")
+    return [*found, _run("prove, 5 rows spoiled", proved, database)]
+
+
+def _run(name: str, work: Callable[[], str], without: set[int]) -> tuple[str, Cost, str]:
+    time.sleep(1)
+    with measured(without) as cost:
+        try:
+            said = work()
+        except Exception as error:  # a reader that cannot be measured is said, and the others are measured
+            said = f"not measured: {type(error).__name__}: {str(error).splitlines()[0][:100]}"
+    return name, cost, said
+
+
+def _duckdb(server: Any, folder: Path, rows: int) -> str:
+    """The rows of both sides by the fastest ways that need no extension: psycopg2's COPY as CSV, and Delta's files."""
+    import duckdb
+    from deltalake import DeltaTable
+
+    copied = folder / "orders.csv"
+    connection = server.connect()
+    with connection.cursor() as cursor, copied.open("wb") as sink:
+        cursor.copy_expert("COPY shop.orders TO STDOUT (FORMAT csv)", sink)
+    connection.close()
+    files = DeltaTable(str(folder / "tables" / "shop" / "orders")).file_uris()
+    types = {"id": "BIGINT", "name": "VARCHAR", "price": "DECIMAL(12,2)", "changed": "TIMESTAMP"}
+    types |= {"open": "BOOLEAN", "place": "BIGINT"}
+    query = (
+        "SELECT count(*) FROM read_csv(?, header = false, columns = "
+        f"{types!r}) s FULL JOIN (SELECT * REPLACE (timezone('UTC', changed) AS changed) FROM read_parquet(?)) t "
+        "ON s.id = t.id WHERE s IS DISTINCT FROM t"
+    )
+    [(differ,)] = duckdb.connect().execute(query, [str(copied), files]).fetchall()
+    return f"{differ} of {rows} differ"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

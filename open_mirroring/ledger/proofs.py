@@ -1,0 +1,86 @@
+"""Proofs in the ledger: what comparing a table with its source came to, when, and at which position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.proving import Kind, Proof
+
+APPROVED = "CORRECTION_APPROVED"
+
+
+class RecordedProof(NamedTuple):
+    """A proof of a table's generation as the ledger keeps it; *ranges* is how its source was cut, for a correction."""
+
+    id: str
+    table_id: str
+    generation: int
+    proof: Proof
+
+
+class ProofLedger:
+    """The proofs of all tables of a ledger."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def record(self, found: RecordedProof) -> None:
+        """Keep a proof, as a whole or not at all."""
+        proof = found.proof
+        row = {
+            "id": found.id,
+            "table_id": found.table_id,
+            "generation": found.generation,
+            "proved_at": proof.proved_at,
+            "verdict": str(proof.verdict),
+            "published_batch": proof.at.batch,
+            "position": proof.at.highest,
+            "rows_source": proof.rows_source,
+            "rows_target": proof.rows_target,
+            **{str(kind): proof.counts.get(kind, 0) for kind in Kind},
+            "unproven": proof.unproven,
+            "document": json.dumps(proof.document(), ensure_ascii=False),
+        }
+        with self._engine.begin() as db:
+            db.execute(t.proof.insert().values(row))
+
+    def newest(self, table_ids: Iterable[str]) -> dict[str, RecordedProof]:
+        """The last proof by table id."""
+        c, m = t.proof.c, t.mirrored_table.c
+        # Of this generation only: what was proved of a table that was dropped since says nothing of the one now.
+        query = (
+            sa.select(t.proof)
+            .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+            .where(c.table_id.in_(list(table_ids)))
+        )
+        newest = query.order_by(c.proved_at)
+        with self._engine.connect() as db:
+            return {row.table_id: _recorded(row) for row in db.execute(newest)}
+
+    def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
+        """Keep in the audit who approved the correction of what a proof found, and why; once for each proof."""
+        c = t.audit.c
+        said = sa.select(c.detail).where(c.mirror == mirror, c.source == source, c.event == APPROVED)
+        detail = {"who": reason.who, "why": reason.why, "proof": found.id, "generation": found.generation}
+        with self._engine.begin() as db:
+            if any(json.loads(text)["proof"] == found.id for text in db.scalars(said)):
+                return
+            audit(db, mirror, source, APPROVED, {**detail, "keys": len(found.proof.keys)})
+
+    def find(self, proof_id: str) -> RecordedProof | None:
+        """The proof of this id."""
+        with self._engine.connect() as db:
+            row = db.execute(sa.select(t.proof).where(t.proof.c.id == proof_id)).one_or_none()
+        return None if row is None else _recorded(row)
+
+
+def _recorded(row: Any) -> RecordedProof:
+    return RecordedProof(row.id, row.table_id, row.generation, Proof.from_document(json.loads(row.document)))

@@ -1,0 +1,253 @@
+"""Proving that a mirrored table equals its source's: which parts differ, what a look decides of a key, the verdict.
+
+Plain values and pure functions; who reads the two sides is elsewhere. Both sides are cut into the same *cells* by what
+a row itself says (its key's hash, and the range of the source's split column), and each cell is summed up as a count
+and a sum of row hashes. Cells that agree hold the same rows. Of the others each key is compared on its own, and what
+differs is a *candidate*: the source may have moved between the two readings, so one look proves equality of a key,
+never a difference.
+
+A key differs for certain when it does so in two looks, everything that the source had told by the end of the first one
+is in the change log by then, and the log has no change of the key above what the target had when it was first looked
+at. For then every change of the key from before the first look was in the target at that look, which held another row
+all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+BUCKETS_OF_RANGE = 64
+"""Buckets of keys in each range of the split column."""
+BUCKETS_OF_TABLE = 1_024
+"""Buckets of keys of a table that is not cut into ranges."""
+SHOWN_KEYS = 1_000
+"""Differing keys that a proof names; all are counted."""
+
+
+class Kind(StrEnum):
+    """How a key differs."""
+
+    MISSING = "missing"
+    """The source has the row, the target has none."""
+    EXTRA = "extra"
+    """The target has a row that the source has not: a ghost."""
+    DIFFERENT = "different"
+    """Both have the row, with other values."""
+    DOUBLED = "doubled"
+    """One side has the key more often than the other."""
+
+
+class ProofVerdict(StrEnum):
+    """What a proof says of a table."""
+
+    EQUAL = "EQUAL"
+    DIFFERENT = "DIFFERENT"
+    UNPROVEN = "UNPROVEN"
+
+
+class CellSum(NamedTuple):
+    """The rows of a cell: how many, and the sums of both halves of their hashes modulo 2⁶⁴."""
+
+    rows: int
+    low: int
+    high: int
+
+
+def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
+    """The cells of a whole side from those of its parts; a cell without rows is not there."""
+    total: dict[int, CellSum] = {}
+    for part in parts:
+        for cell, one in part.items():
+            known = total.get(cell, CellSum(0, 0, 0))
+            total[cell] = CellSum(known.rows + one.rows, (known.low + one.low) % 2**64, (known.high + one.high) % 2**64)
+    return total
+
+
+def differing_cells(source: Mapping[int, CellSum], target: Mapping[int, CellSum]) -> list[int]:
+    """The cells whose rows are not the same on both sides, in order."""
+    return sorted(cell for cell in source.keys() | target.keys() if source.get(cell) != target.get(cell))
+
+
+class DifferingKey(NamedTuple):
+    """A key, or a whole row of a table without key, and how it differs; *columns* of a row that both sides have."""
+
+    key: str
+    kind: Kind
+    columns: tuple[str, ...] = ()
+
+
+class Position(NamedTuple):
+    """Where a table is when it is looked at.
+
+    *batch* is the newest log batch of which the target shows all changes; *highest* the newest change of the table in
+    these batches, as ``epoch ordinal:position``, None where there is none.
+    """
+
+    batch: int
+    highest: str | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What comparing one table came to.
+
+    Attributes:
+        verdict: EQUAL: every row of the source that was read, and every row of the target's version, was seen to have
+            its equal in one look. DIFFERENT: some key differs for certain. UNPROVEN: neither.
+        at: where the table was at the first look: all that is proved is proved of that, or of a later look.
+        source: what the source's rows were read from.
+        target_version: the version of the target's Delta table in the first look; None where there is no table.
+        rows_source: rows of the source in the first look; *rows_target* of the target.
+        cells: parts that were compared; *cells_differing* of them were cut down to keys.
+        looks: how often the table was looked at.
+        counts: keys that differ for certain, by kind. Of a table without key: rows.
+        columns: in how many differing rows each column differs.
+        keys: the first of these keys.
+        unproven: keys of which nothing is decided.
+        reasons: why something is unproven, or that a column is on one side only.
+        code: where the table could not be compared at all: the code; "" else.
+    """
+
+    verdict: ProofVerdict
+    at: Position
+    source: str
+    target_version: int | None = None
+    rows_source: int = 0
+    rows_target: int = 0
+    cells: int = 0
+    cells_differing: int = 0
+    looks: int = 0
+    counts: Mapping[Kind, int] = field(default_factory=dict)
+    columns: Mapping[str, int] = field(default_factory=dict)
+    keys: Sequence[DifferingKey] = ()
+    unproven: int = 0
+    reasons: Sequence[str] = ()
+    code: str = ""
+    proved_at: datetime | None = None
+
+    @property
+    def differing(self) -> int:
+        """Keys that differ for certain."""
+        return sum(self.counts.values())
+
+    @property
+    def equal(self) -> int:
+        """Keys that were seen to be equal."""
+        ours = self.counts.get(Kind.EXTRA, 0)
+        return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
+
+    def document(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "verdict": str(self.verdict),
+            "code": self.code,
+            "proved_at": None if self.proved_at is None else self.proved_at.isoformat(),
+            "published_batch": self.at.batch,
+            "position": self.at.highest,
+            "source": self.source,
+            "target_version": self.target_version,
+            "rows_source": self.rows_source,
+            "rows_target": self.rows_target,
+            "cells": self.cells,
+            "cells_differing": self.cells_differing,
+            "looks": self.looks,
+            "equal": self.equal,
+            **{str(kind): self.counts.get(kind, 0) for kind in Kind},
+            "columns": dict(self.columns),
+            "unproven": self.unproven,
+            "reasons": list(self.reasons),
+            "all_named": len(self.keys) == self.differing,
+            "keys": [{"key": k.key, "kind": str(k.kind), "columns": list(k.columns)} for k in self.keys],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The document without keys, which may be many."""
+        return {name: value for name, value in self.document().items() if name != "keys"}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Proof:
+        """Read back what :meth:`document` gave."""
+        at = document["proved_at"]
+        return cls(
+            verdict=ProofVerdict(document["verdict"]),
+            at=Position(document["published_batch"], document["position"]),
+            source=document["source"],
+            target_version=document["target_version"],
+            rows_source=document["rows_source"],
+            rows_target=document["rows_target"],
+            cells=document["cells"],
+            cells_differing=document["cells_differing"],
+            looks=document["looks"],
+            counts={kind: document[str(kind)] for kind in Kind if document[str(kind)]},
+            columns=document["columns"],
+            keys=[DifferingKey(k["key"], Kind(k["kind"]), tuple(k["columns"])) for k in document["keys"]],
+            unproven=document["unproven"],
+            reasons=document["reasons"],
+            code=document["code"],
+            proved_at=None if at is None else datetime.fromisoformat(at),
+        )
+
+
+def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
+    """A difference for certain outweighs what is not decided, and nothing undecided is ever equal."""
+    if differing:
+        return ProofVerdict.DIFFERENT
+    return ProofVerdict.UNPROVEN if unproven or code else ProofVerdict.EQUAL
+
+
+class Progress(NamedTuple):
+    """What holds of the mirror when a second look is about to be taken; *left* names source ranges never bound.
+
+    *ends* are how far the source reached at the end of the look before.
+    """
+
+    bound: Mapping[str, int]
+    open_batch: int | None
+    open_fragments: int
+
+
+def why_behind(ends: Mapping[str, int], now: Progress) -> str:
+    """Why a change from before a look may not be in the change log yet; "" when every one is."""
+    unread = sorted(name for name, end in ends.items() if now.bound.get(name, 0) < end)
+    if unread:
+        return f"the source had told more than is in the change log: {', '.join(map(repr, unread[:3]))}"
+    if now.open_batch is not None:
+        return f"batch {now.open_batch} is not in the change log yet"
+    if now.open_fragments:
+        return f"{now.open_fragments} messages wait for their pieces, or for a description of their structure"
+    return ""
+
+
+class WideTypes(NamedTuple):
+    """A landing type as a family and what widens it."""
+
+    family: str
+    size: tuple[int, ...]
+
+
+def common_type(one: str, other: str) -> str | None:
+    """The landing type that holds all values of both exactly; None where there is none: nothing can be compared."""
+    if one == other:
+        return one
+    a, b = _wide(one), _wide(other)
+    if a.family != b.family:
+        return None
+    if a.family == "decimal":
+        scale, whole = max(a.size[1], b.size[1]), max(a.size[0] - a.size[1], b.size[0] - b.size[1])
+        return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
+    return f"{a.family}{max(a.size[0], b.size[0])}" if a.size else None
+
+
+def _wide(landing: str) -> WideTypes:
+    name, _, digits = landing.partition("(")
+    if digits:
+        precision, scale = digits.rstrip(")").split(",")
+        return WideTypes(name, (int(precision), int(scale)))
+    for family in ("int", "float"):
+        if name.startswith(family):
+            return WideTypes(family, (int(name.removeprefix(family)),))
+    return WideTypes(name, ())

@@ -1,0 +1,95 @@
+"""Spark job: approve a correction; a proof names the keys, and a batch of the change log carries their rows.
+
+``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
+running session. The next tick publishes what it logged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.tables import JdbcLoad
+from open_mirroring.correcting import CorrectionRange, keys_to_correct
+from open_mirroring.errors import TerminalError
+from open_mirroring.fault_points import reach
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.proofs import ProofLedger
+from open_mirroring.ledger.reading import LedgerReader
+from spark_jobs.correction_rows import place_of_correction
+from spark_jobs.extraction_driver import log_ranges
+from spark_jobs.job import job_main
+from spark_jobs.reset_arguments import stated
+
+
+class Corrected(NamedTuple):
+    """What a correction did: the keys that are in the log by now, and why not, where they are not."""
+
+    keys: int
+    waits: str = ""
+
+
+def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
+    """Log the rows of the keys that a proof found to differ, as the source has them now; the next tick publishes them.
+
+    One proof is corrected once: whoever asks again gets what came of it.
+
+    Raises:
+        TerminalError: ``CORRECTION_REFUSED``; the mirror's reading is stopped.
+        TransientError: ledger or log do not answer.
+    """
+    proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
+    recorded = proofs.find(proof_id)
+    states = {state.id: state for state in reader.tables().values()}
+    state = None if recorded is None else states.get(recorded.table_id)
+    table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
+    if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
+        raise TerminalError(
+            "CORRECTION_REFUSED", f"{proof_id!r} is no proof of a table as it is now", way_out="prove the table again"
+        )
+    keys = keys_to_correct(recorded.proof, bool(table.key))
+    place_of_correction(reader, state, removes=False)  # refused before it is approved
+    if not isinstance(table.prove or table.initial_load, JdbcLoad):
+        raise TerminalError(
+            "CORRECTION_REFUSED",
+            "an export tells what was, not what is: rows of it may be older than what the target has",
+            where=f"table {table.source}",
+            way_out="set `prove` of the table to the source database, and prove again",
+        )
+    proofs.approve(mirror.name, state.source, recorded, reason)
+    reach("correct.approved")
+    wanted = CorrectionRange(state.source, recorded.generation, recorded.id).name
+
+    def find(bound: dict[str, int]) -> Sequence[BoundRange]:
+        return () if wanted in bound else [BoundRange(wanted, 0, 1)]
+
+    manifest = log_ranges(mirror, ledger, spark, find)
+    if manifest is not None and wanted in manifest.given_back:
+        return Corrected(0, manifest.given_back[wanted])
+    return Corrected(len(keys))
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--proof", required=True, metavar="ID", help="the proof, as `prove --json` names it")
+    parser.add_argument("--approved-by", type=stated, required=True, metavar="NAME", help="who; kept in the audit")
+    parser.add_argument("--why", type=stated, required=True, metavar="TEXT", help="why; kept in the audit")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for ``spark-submit``."""
+
+    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Corrected:
+        return correct(mirror, ledger, spark, arguments.proof, Reason(arguments.approved_by, arguments.why))
+
+    return job_main("corrections", argv, work, _add_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
