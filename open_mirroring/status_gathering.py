@@ -9,9 +9,11 @@ from typing import Any
 
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.letter_counts import NO_LETTERS
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
+from open_mirroring.reconciliation.losses import Told, look
 from open_mirroring.reconciliation.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 
@@ -41,6 +43,7 @@ def mirror_status(
         inspection_failed: why there are no findings.
     """
     state, tables = reader.mirror(), reader.tables()
+    told = look(mirror, reader.engine)
     recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
@@ -52,7 +55,7 @@ def mirror_status(
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
     complete = _Complete(reader, state.committed, mirror)
-    gathered = _Tables(reader, tables, state.committed, offsets, complete)
+    gathered = _Tables(reader, tables, state.committed, offsets, complete, told)
     return MirrorStatus(
         mirror=mirror.name,
         taken_at=now,
@@ -64,8 +67,11 @@ def mirror_status(
         open_fragments=reader.open_fragment_count(),
         horizon=None if horizon is None else horizon.at,
         dropped_batch=0 if horizon is None else horizon.dropped,
-        homeless_rejects=state.homeless_rejects,
-        at_risk=state.homeless_rejects > 0,
+        homeless_rejects=told.letters.homeless.count,
+        letters=told.letters.document(),
+        losses=told.lost,
+        ignored=told.document()["ignored"],
+        at_risk=told.letters.homeless.count > 0 or not told.letters.known,
         recent_batches=len(recent),
         recent=dict(counts),
         inspection_failed=inspection_failed,
@@ -106,13 +112,14 @@ class _Tables:
         committed: int,
         bound: BoundOffsets,
         complete: _Complete,
+        told: Told,
     ) -> None:
         ids = [table.id for table in tables.values()]
         self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
-        self._complete = complete
+        self._complete, self._told = complete, told
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
-        self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+        self._epochs = reader.epochs(ids)
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -123,6 +130,7 @@ class _Tables:
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         plan = table.load_plan
+        letters = self._told.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
             folder=table.folder,
@@ -131,7 +139,7 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=() if finding is None else finding.notes,
+            notes=self._told.notes.get(source, ()) if finding is None else finding.notes,
             marks=Marks(
                 self._bound,
                 self._highest(table),
@@ -145,7 +153,9 @@ class _Tables:
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,
-            stale_keys=len({reject["key"] for reject in self._rejected.get(table.id, ())}),
+            stale_keys=letters.keys,
+            letters=letters.document(),
+            losses=tuple(map(str, self._told.losses.get(source, ()))),
             load_state=table.load_state,
             load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),

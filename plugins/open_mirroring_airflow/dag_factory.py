@@ -20,7 +20,13 @@ from open_mirroring.config.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
-from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator, ReloadOperator, ReplayOperator
+from open_mirroring_airflow.operators import (
+    DeepCheckOperator,
+    ExtractOperator,
+    PublishingOperator,
+    ReloadOperator,
+    ReplayOperator,
+)
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
     REASON,
@@ -99,7 +105,7 @@ def _initial_load(mirror: Mirror) -> DAG:
 
 def _reconcile(mirror: Mirror) -> DAG:
     with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
-        OpenMirroringSparkOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+        DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
     return dag
 
 

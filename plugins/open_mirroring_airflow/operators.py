@@ -14,7 +14,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import ledger_url
-from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator, stopped_text
+from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator, done_with_losses, losses_text, stopped_text
 from open_mirroring_airflow.run_params import (
     REASON,
     TABLE,
@@ -50,6 +50,18 @@ class ReplayOperator(OpenMirroringSparkOperator):
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The letters chosen for the run."""
         return letter_arguments(context)
+
+
+class DeepCheckOperator(OpenMirroringSparkOperator):
+    """Compare every file, row and digest; nothing comes after it, so it fails for losses as for stopped tables."""
+
+    def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Fail, naming them.
+
+        Raises:
+            TerminalError: ``DONE_WITH_LOSSES``.
+        """
+        raise done_with_losses(losses_text(report), where=self.job)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):
