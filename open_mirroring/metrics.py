@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.letter_counts import letter_counts
 from open_mirroring.ledger.reading import LedgerReader
 
 _COUNTED = ("superseded", "duplicates", "compacted", "rejected")
@@ -42,6 +43,8 @@ class MirrorMetrics:
         open_batch_age: since the batch under way was bound.
         open_fragments: split messages that wait, the oldest since *oldest_fragment_age*.
         homeless_letters: dead letters without a table that nobody has settled.
+        open_letters: by source table, and by code, the dead letters that nobody has settled.
+        letters_known: False while those of a ledger of an earlier version are not counted.
         settled_letters: dead letters that are settled, by how.
         horizon_age: how far the source may be read again, and the log be compared with.
         partitions: per topic partition how far reading is behind, and ahead of retention.
@@ -53,6 +56,8 @@ class MirrorMetrics:
     open_fragments: int
     oldest_fragment_age: float | None
     homeless_letters: int
+    open_letters: Mapping[str, Mapping[str, int]]
+    letters_known: bool
     settled_letters: Mapping[str, int]
     horizon_age: float | None
     partitions: Mapping[str, PartitionLag]
@@ -81,9 +86,7 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
     offset = t.source_offsets.c
     offsets = sa.select(offset.name, offset.first, offset.end, offset.seen_at).where(offset.mirror == mirror)
     with ledger.connect() as db:
-        row = db.execute(
-            sa.select(t.mirror.c.open_bound_at, t.mirror.c.homeless_rejects).where(of_mirror)
-        ).one_or_none()
+        row = db.execute(sa.select(t.mirror.c.open_bound_at).where(of_mirror)).one_or_none()
         newest = db.scalar(sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror))
         waiting, oldest = db.execute(fragments).one()
         outcomes = {outcome: count for outcome, count in db.execute(settled).tuples()}
@@ -91,12 +94,15 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
             name: PartitionLag(max(0, end - bound.get(name, 0)), max(0, bound.get(name, 0) - first), age(at) or 0.0)
             for name, first, end, at in db.execute(offsets.order_by(offset.name)).tuples()
         }
+    letters = letter_counts(ledger, mirror)
     return MirrorMetrics(
         last_commit_age=age(newest),
         open_batch_age=None if row is None else age(row.open_bound_at),
         open_fragments=waiting,
         oldest_fragment_age=age(oldest),
-        homeless_letters=0 if row is None else row.homeless_rejects,
+        homeless_letters=letters.homeless.count,
+        open_letters={source: dict(found.by_code) for source, found in letters.tables.items()},
+        letters_known=letters.known,
         settled_letters=outcomes,
         horizon_age=None if horizon is None else age(horizon.at),
         partitions=partitions,

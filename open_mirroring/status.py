@@ -57,13 +57,15 @@ class TableStatus:
     """One table.
 
     Attributes:
-        verdict: PASS, HOLD or STOP; None when the landing zone was not inspected and the ledger holds no stop.
+        verdict: PASS, LOSSES, HOLD or STOP; None when the landing zone was not inspected and the ledger holds no stop.
         since: when the ledger's stop was set; None for a verdict of the inspection, which is of now.
         confirmed: K, the highest number that is published for certain; *applied* of these count as applied.
         waiting_batches: log batches with changes of the table above its published batch.
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
-        stale_keys: keys with a change that could not be typed; a later good change may have healed some since.
+        stale_keys: rows that open dead letters are known to leave out of date.
+        letters: its open dead letters, as :meth:`~open_mirroring.ledger.letter_counts.OpenLetters.document` tells them.
+        losses: what it lacks, or may, each as ``CODE: what``, whatever the verdict.
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan: done is
             published, or in the change log where the load goes through it.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
@@ -90,6 +92,8 @@ class TableStatus:
     backlog_bytes: int
     backlog_oldest: datetime | None
     stale_keys: int
+    letters: Mapping[str, Any]
+    losses: tuple[str, ...]
     load_state: str
     load_chunks: tuple[int, int] | None
     open_intent: str
@@ -108,6 +112,10 @@ class MirrorStatus:
         stop: the stop of its extraction; None when it is not stopped.
         horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
         dropped_batch: the change log's rows of batches up to this one may be gone.
+        homeless_rejects: dead letters that tell no table, as *letters* counts them.
+        letters: every open dead letter, as :meth:`~open_mirroring.ledger.letter_counts.LetterCounts.document` tells.
+        losses: what the mirror's tables lack, or may, by table.
+        ignored: tables that are not mirrored, with the messages that were ignored of each.
         at_risk: dead letters whose table is unknown exist, so any table may lack a change.
         recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
         inspection_failed: why the landing zone could not be inspected; empty when it was.
@@ -124,6 +132,9 @@ class MirrorStatus:
     horizon: datetime | None
     dropped_batch: int
     homeless_rejects: int
+    letters: Mapping[str, Any]
+    losses: Mapping[str, str]
+    ignored: Mapping[str, Any]
     at_risk: bool
     recent_batches: int
     recent: Mapping[str, int]

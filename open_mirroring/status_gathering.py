@@ -10,10 +10,12 @@ from typing import Any
 from open_mirroring.config import Mirror
 from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.letter_counts import NO_LETTERS
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
 from open_mirroring.proving import Proof
+from open_mirroring.reconciliation.losses import Told, look
 from open_mirroring.reconciliation.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 
@@ -45,6 +47,7 @@ def mirror_status(
         proofs: the last proof by table id.
     """
     state, tables = reader.mirror(), reader.tables()
+    told = look(mirror, reader.engine)
     recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
@@ -56,7 +59,7 @@ def mirror_status(
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
     complete = _Complete(reader, state.committed, mirror)
-    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {})
+    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {}, told)
     return MirrorStatus(
         mirror=mirror.name,
         taken_at=now,
@@ -68,8 +71,11 @@ def mirror_status(
         open_fragments=reader.open_fragment_count(),
         horizon=None if horizon is None else horizon.at,
         dropped_batch=0 if horizon is None else horizon.dropped,
-        homeless_rejects=state.homeless_rejects,
-        at_risk=state.homeless_rejects > 0,
+        homeless_rejects=told.letters.homeless.count,
+        letters=told.letters.document(),
+        losses=told.lost,
+        ignored=told.document()["ignored"],
+        at_risk=told.letters.homeless.count > 0 or not told.letters.known,
         recent_batches=len(recent),
         recent=dict(counts),
         inspection_failed=inspection_failed,
@@ -111,14 +117,15 @@ class _Tables:
         bound: BoundOffsets,
         complete: _Complete,
         proofs: Mapping[str, Proof],
+        told: Told,
     ) -> None:
         self._proofs = proofs
         ids = [table.id for table in tables.values()]
         self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
-        self._complete = complete
+        self._complete, self._told = complete, told
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
-        self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+        self._epochs = reader.epochs(ids)
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -129,6 +136,7 @@ class _Tables:
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         plan = table.load_plan
+        letters = self._told.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
             folder=table.folder,
@@ -137,7 +145,7 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=() if finding is None else finding.notes,
+            notes=self._told.notes.get(source, ()) if finding is None else finding.notes,
             marks=Marks(
                 self._bound,
                 self._highest(table),
@@ -151,7 +159,9 @@ class _Tables:
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,
-            stale_keys=len({reject["key"] for reject in self._rejected.get(table.id, ())}),
+            stale_keys=letters.keys,
+            letters=letters.document(),
+            losses=tuple(map(str, self._told.losses.get(source, ()))),
             load_state=table.load_state,
             load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),

@@ -26,8 +26,10 @@ from open_mirroring.ledger.extract_ledger import (
     SettledLetter,
 )
 from open_mirroring.ledger.load_ledger import LoadChunk
+from open_mirroring.ledger.manifest import SeenLetter
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
+from spark_jobs.letter_bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
@@ -260,6 +262,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         partitions=partitions,
         told=told,
         foreign=dict(foreign),
+        letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
     )
 
 

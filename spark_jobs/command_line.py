@@ -33,6 +33,7 @@ exit codes:
   0  done                          3  some tables are stopped, the others are done
   1  terminal error: read it       4  transient error: try again
   2  usage or mirror file wrong    5  on hold: the target lags, or something is awaited
+  6  done, with losses: dead letters are open, or changes of a mirrored table were ignored
   7  prove: a table is not equal   130  interrupted: the next run goes on from there
 
 Every run may be killed or repeated at any moment; the ledger decides what is next. The runbook (docs/runbook.md)

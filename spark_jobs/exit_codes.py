@@ -17,7 +17,18 @@ class Exit(IntEnum):
     TABLES_STOPPED = 3
     TRANSIENT = 4
     ON_HOLD = 5
+    DONE_WITH_LOSSES = 6
     NOT_EQUAL = 7
+
+
+def exit_of_report(stopped: object, losses: object) -> Exit:
+    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold.
+
+    A hold passes by itself, a loss does not.
+    """
+    if stopped:
+        return Exit.TABLES_STOPPED
+    return Exit.DONE_WITH_LOSSES if losses else Exit.DONE
 
 
 class UsageError(TerminalError):

@@ -11,7 +11,8 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -22,8 +23,10 @@ from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
+from open_mirroring.reconciliation.losses import look
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
+from spark_jobs.open_letters import ensure_counted
 from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
@@ -41,6 +44,8 @@ class Extracted(NamedTuple):
         waiting_files: source files that are not whole yet.
         batches: all batches that it completed.
         gone: what a backfill was to read again and the source no longer has.
+        losses: what the mirror's tables lack, or may, by table.
+        told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
     """
 
     batch: int | None
@@ -48,6 +53,8 @@ class Extracted(NamedTuple):
     waiting_files: Sequence[str]
     batches: Sequence[int] = ()
     gone: Sequence[str] = ()
+    losses: Mapping[str, str] = MappingProxyType({})
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
@@ -60,8 +67,10 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
-    points = _Points(mirror, ledger, spark)
-    return points.read(backfill)
+    ensure_counted(mirror, ledger)
+    extracted = _Points(mirror, ledger, spark).read(backfill)
+    told = look(mirror, ledger)
+    return extracted._replace(losses=told.lost, told=told.document())
 
 
 class _Points:

@@ -13,6 +13,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -24,12 +25,15 @@ from open_mirroring.ledger.load_ledger import LoadChunk, LoadLedger, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdicts import BACKLOG, LOAD_PENDING, Verdict
 from spark_jobs.extraction_driver import log_ranges
 from spark_jobs.job import job_main
+from spark_jobs.letter_healing import settle_outdated_letters
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
 from spark_jobs.logged_loads import chunks_to_log
+from spark_jobs.open_letters import ensure_counted
 from spark_jobs.publication_driver import PublicationDriver
 
 log = logging.getLogger(__name__)
@@ -39,12 +43,16 @@ _CHUNKS_PER_CORE = 2
 
 
 class Loaded(NamedTuple):
-    """What a run did: rows loaded and new file numbers per table; tables on hold and stopped, with the reason."""
+    """What a run did: rows loaded and new file numbers per table; tables on hold and stopped, with the reason.
+
+    *losses* are what tables of the mirror lack, or may, whichever were loaded.
+    """
 
     rows: Mapping[str, int]
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
+    losses: Mapping[str, str] = MappingProxyType({})
 
 
 def load(
@@ -60,6 +68,7 @@ def load(
             goes on where this one stopped.
     """
     ids = declare_tables(mirror, ledger)
+    ensure_counted(mirror, ledger)
     unknown = sorted(set(only or ()) - ids.keys())
     if unknown:
         raise TerminalError(
@@ -101,7 +110,9 @@ def load(
             raise error
     rows |= {source: sum(file.rows for file in found) for source, found in files.items()}
     held = {source: why for source, why in held.items() if source not in stopped}
-    return Loaded(rows, {s: [file.number for file in found] for s, found in files.items()}, held, stopped)
+    settle_outdated_letters(mirror, ledger)
+    losses = look(mirror, ledger).lost
+    return Loaded(rows, {s: [file.number for file in found] for s, found in files.items()}, held, stopped, losses)
 
 
 def _log(

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
-from spark_jobs.exit_codes import Exit, exit_of
+from spark_jobs.exit_codes import Exit, exit_of, exit_of_report
 from spark_jobs.session import build_session
 
 __all__ = ["Exit", "job_main", "run_job"]
@@ -100,5 +100,4 @@ def job_main(
     print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
     if isinstance(result, Judged):
         return result.exit
-    stopped = getattr(result, "stopped", None)
-    return Exit.TABLES_STOPPED if stopped else Exit.DONE
+    return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

@@ -16,10 +16,13 @@ from open_mirroring.config import Mirror
 from open_mirroring.dead_letters import NO_MESSAGE
 from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.letter_counts import count_anew, is_counted
 from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.manifest import SeenLetter
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.change_log import paths_of
 from spark_jobs.change_log_schema import REJECTED
+from spark_jobs.letter_bounds import LETTERS_SHOWN, REASON, bounded_letters
 
 _COUNTS = ("rejected", "refused", "expired")
 
@@ -35,6 +38,8 @@ class OpenLetter(NamedTuple):
         is_message: the log has the bytes of the very message, so that it can be decoded again; of damaged files and
             of the pieces of a split message it has not.
         rows: how many rows of the log it has.
+        reason: what exactly was found.
+        key: the row that it leaves out of date, where that is known.
     """
 
     at: LetterPlace
@@ -45,6 +50,8 @@ class OpenLetter(NamedTuple):
     position: str | None
     is_message: bool
     rows: int
+    reason: str = ""
+    key: str | None = None
 
 
 class LetterChoice(NamedTuple):
@@ -90,17 +97,18 @@ def open_letters(
     if not files:
         return []
     query = """SELECT batch, origin, place, any_value(tbl), bool_or(key IS NULL), min(code), any_value(epoch), min(pos),
-                      bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*)
+                      bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
+                      CASE WHEN count(*) = 1 THEN any_value(key) END
                FROM read_parquet($files) WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
     with duckdb.connect() as db:
         rows = db.execute(query, {"files": paths_of(root, files), "kind": REJECTED}).fetchall()
     found = []
-    for batch, origin, place, table, no_key, code, epoch, position, has_message, count in rows:
+    for batch, origin, place, table, no_key, code, epoch, position, has_message, count, reason, key in rows:
         at = LetterPlace(batch, origin, place)
         if at not in settled:
             hides = no_key and table in tables_with_key
             is_message = has_message and code not in NO_MESSAGE
-            found.append(OpenLetter(at, table, hides, code, epoch, position, is_message, count))
+            found.append(OpenLetter(at, table, hides, code, epoch, position, is_message, count, reason or "", key))
     return found
 
 
@@ -124,8 +132,28 @@ def untyped_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     for id_, rejects in reader.rejected(tables).items():
         for r in rejects:
             at = LetterPlace(r["batch"], r["origin"], r["place"])
-            found.append(OpenLetter(at, tables[id_], False, r["code"], r["epoch"], r["pos"], False, 1))
+            known = (r["code"], r["epoch"], r["pos"], False, 1, r["reason"], r["key"])
+            found.append(OpenLetter(at, tables[id_], False, *known))
     return [letter for letter in found if letter.at not in settled]
+
+
+def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
+    """Enter the open dead letters of the log into a ledger that does not know them one by one, of an earlier version.
+
+    A ledger that knows them costs one query. When a batch is completed meanwhile, the next run counts.
+
+    Raises:
+        TerminalError: the log cannot be read.
+    """
+    if is_counted(ledger, mirror.name):
+        return
+    committed = LedgerReader(ledger, mirror.name).mirror().committed
+    seen: dict[int, list[SeenLetter]] = {}
+    for x in read_open_letters(mirror, ledger):
+        letter = SeenLetter(x.at.origin, x.at.place, x.table, x.code, x.reason[:REASON], x.key, x.epoch, x.position)
+        seen.setdefault(x.at.batch, []).append(letter)
+    bounded = {batch: bounded_letters(letters, LETTERS_SHOWN) for batch, letters in seen.items()}
+    count_anew(ledger, mirror.name, committed, bounded)
 
 
 def covered_by(

@@ -12,7 +12,8 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -25,7 +26,10 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.unpublished import next_changes
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
+from open_mirroring.reconciliation.losses import look
 from spark_jobs.job import job_main, run_job
+from spark_jobs.letter_healing import settle_outdated_letters
+from spark_jobs.open_letters import ensure_counted
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared
 from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
@@ -37,11 +41,17 @@ _TASKS_PER_CORE = 3
 
 
 class Published(NamedTuple):
-    """What a run did: new file numbers per table, tables on hold and stopped with the reason."""
+    """What a run did: new file numbers per table, tables on hold and stopped with the reason.
+
+    *losses* are what tables of the mirror lack, or may, whichever were published; *told* as for
+    :class:`~spark_jobs.extract_changes.Extracted`.
+    """
 
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
+    losses: Mapping[str, str] = MappingProxyType({})
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
 def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Published:
@@ -68,6 +78,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
             f"mirror {mirror.name!r} is stopped: {stop.stop_what}",
             way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
         )
+    ensure_counted(mirror, ledger)
     before = reader.tables()
     chosen = [source for source in ids if only is None or source in only]
     findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
@@ -84,7 +95,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     published = reader.published_above({t.id: (t.row.generation, before[s].row.confirmed) for s, t in moved.items()})
     files = {source: [file.number for file in published.get(state.id, [])] for source, state in moved.items()}
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
-    return Published(files, verdict.held, {**verdict.stopped, **stopped})
+    settle_outdated_letters(mirror, ledger)
+    told = look(mirror, ledger)
+    return Published(files, verdict.held, {**verdict.stopped, **stopped}, told.lost, told.document())
 
 
 class _ChangesWork:

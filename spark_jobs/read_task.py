@@ -19,7 +19,9 @@ import pyarrow.dataset as ds
 
 from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.manifest import SeenLetter
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
+from spark_jobs.letter_bounds import LETTERS_SHOWN, REASON, bounded_letters
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.capture_gaps import partition_of
 from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
@@ -239,6 +241,7 @@ class Notes:
         self._keyless: dict[str, Mapping[str, Any]] = {}
         self._reloads: dict[str, dict[str, list[int | None]]] = {}
         self._told: dict[str, dict[str, str]] = {}
+        self._letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
         """Look at rows that are about to be written."""
@@ -250,11 +253,23 @@ class Notes:
                 self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
             if row.kind != REJECTED:
                 continue
+            self._see_letter(row)
             if row.tbl is None:
                 self._homeless += 1
-            elif row.key is None and self._has_key[row.tbl]:
+            elif row.key is None and self._has_key.get(row.tbl, False):
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
                 self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
+
+    def _see_letter(self, row: LogRow) -> None:
+        if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
+            # Another row of the same message: no single later row heals both.
+            self._letters[-1] = self._letters[-1]._replace(key=None)
+            return
+        reason = (row.reason or "")[:REASON]
+        letter = SeenLetter(row.origin, row.place, row.tbl, row.code or "", reason, row.key, row.epoch, row.pos)
+        self._letters.append(letter)
+        if len(self._letters) >= 2 * LETTERS_SHOWN:
+            self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
 
     def _see_position(self, origin: str, epoch: str, pos: str) -> None:
         seen = self._told.setdefault(partition_of(origin), {})
@@ -288,6 +303,7 @@ class Notes:
             "keyless_rejects": self._keyless,
             "reloads": self._reloads,
             "told": self._told,
+            "letters": self._letters,
         }
 
 

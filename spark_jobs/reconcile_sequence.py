@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -34,10 +35,12 @@ from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, T
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdicts import Finding, Verdict
 from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.job import job_main, run_job
 from spark_jobs.log_state import read_log_state
+from spark_jobs.open_letters import ensure_counted
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +54,8 @@ _TASKS_PER_CORE = 3
 class Reconciled(NamedTuple):
     """What a check found, by source table.
 
-    *verdicts*: PASS, HOLD or STOP. *files*: how many were read. *findings*: table (None: the change log), code, what,
-    evidence. *held* and *stopped*: ``CODE: what``.
+    *verdicts*: PASS, LOSSES, HOLD or STOP. *files*: how many were read. *findings*: table (None: the change log), code,
+    what, evidence. *held*, *stopped* and *losses*: ``CODE: what``; losses are those of all tables.
     """
 
     verdicts: Mapping[str, str]
@@ -60,6 +63,7 @@ class Reconciled(NamedTuple):
     findings: Sequence[DeepFinding]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
+    losses: Mapping[str, str] = MappingProxyType({})
 
 
 def reconcile_deep(
@@ -80,6 +84,7 @@ def reconcile_deep(
         raise TerminalError(
             "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
         )
+    ensure_counted(mirror, ledger)
     chosen = [source for source in sorted(ids) if only is None or source in only]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
     reader = LedgerReader(ledger, mirror.name)
@@ -103,6 +108,7 @@ def reconcile_deep(
         findings=found,
         held=gated.held,
         stopped={**gated.stopped, **({CHANGE_LOG: of_log[0]} if of_log else {})},
+        losses=look(mirror, ledger).lost,
     )
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.reconciliation.inspection import declaration
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reset_driver import ResetDriver, ResetOutcome, Word
 from spark_jobs.initial_load import load
 from spark_jobs.job import job_main
@@ -38,13 +40,17 @@ log = logging.getLogger(__name__)
 
 
 class Reloaded(NamedTuple):
-    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for."""
+    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for.
+
+    *losses* are what tables of the mirror lack, or may.
+    """
 
     table: str
     generation: int
     stage: str
     waits_for: str
     stopped: dict[str, str]
+    losses: Mapping[str, str] = MappingProxyType({})
 
 
 def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False) -> bool:
@@ -104,7 +110,8 @@ def reload_table(
 
     outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, word=word).drive(wait)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
-    return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped)
+    losses = look(mirror, ledger).lost
+    return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
 
 
 def stage_text(outcome: ResetOutcome) -> str:

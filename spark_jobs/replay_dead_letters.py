@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -19,9 +20,10 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.reconciliation.inspection import declare_tables
+from open_mirroring.reconciliation.losses import look
 from spark_jobs.extraction_driver import ExtractionDriver
 from spark_jobs.job import job_main
-from spark_jobs.open_letters import LetterChoice, OpenLetter, read_open_letters
+from spark_jobs.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 
 
 class Replayed(NamedTuple):
@@ -35,6 +37,7 @@ class Replayed(NamedTuple):
             again, or to deliver again.
         counts: the decoded messages by disposition.
         healed: tables whose stop may be lifted now.
+        losses: what the mirror's tables lack, or may, by table; what was decoded is published by the next run.
     """
 
     batch: int | None
@@ -43,6 +46,7 @@ class Replayed(NamedTuple):
     no_message: Mapping[str, int]
     counts: Mapping[str, int]
     healed: Sequence[str]
+    losses: Mapping[str, str] = MappingProxyType({})
 
 
 def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: LetterChoice | None = None) -> Replayed:
@@ -55,6 +59,7 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
+    ensure_counted(mirror, ledger)
     chosen = LetterChoice() if choice is None else choice
     driver = ExtractionDriver(mirror, ledger, spark)
     bound: list[OpenLetter] = []
@@ -74,6 +79,7 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
         no_message=_by_code(letter for letter in left if not letter.is_message),
         counts=driver.counts if bound else {},
         healed=() if driver.manifest is None or not bound else tuple(driver.manifest.healed),
+        losses=look(mirror, ledger).lost,
     )
 
 
@@ -95,7 +101,7 @@ def choice_of(arguments: argparse.Namespace) -> LetterChoice:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; letters that stay open do not make it fail."""
+    """Entry for ``spark-submit``; letters that stay open are losses, like all others."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Replayed:
         return replay_letters(mirror, ledger, spark, choice_of(arguments))

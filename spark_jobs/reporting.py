@@ -11,11 +11,13 @@ from open_mirroring.proving import Kind
 from open_mirroring.status import BoundOffsets, MirrorStatus, TableStatus
 
 if TYPE_CHECKING:
+    from open_mirroring.ledger.letter_counts import LetterCounts
     from spark_jobs.dead_letters import Listed
     from spark_jobs.tick import Ticked
 
 _MB = 1_000_000
 _SHOWN_KEYS = 10
+_IGNORED_SHOWN = 10
 
 
 def shown(text: object) -> str:
@@ -70,10 +72,9 @@ def status_text(status: MirrorStatus) -> str:
         dropped = f"; batches up to {status.dropped_batch} are dropped from the log" if status.dropped_batch else ""
         lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
     if status.at_risk:
-        lines.append(
-            f"  AT RISK           {status.homeless_rejects} dead letters tell no table: any table may lack a change; "
-            "look at `dead-letters`"
-        )
+        lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
+    if status.ignored:
+        lines.append(f"  ignored           {_ignored(status.ignored)}")
     if status.stop is not None:
         lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
     if status.inspection_failed:
@@ -82,6 +83,22 @@ def status_text(status: MirrorStatus) -> str:
     for table in status.tables:
         lines += _remarks(table, status.taken_at)
     return "\n".join(lines)
+
+
+def _at_risk(status: MirrorStatus) -> str:
+    counted = f"{status.homeless_rejects} dead letters tell no table: any table may lack a change"
+    return counted if status.letters["known"] else f"at least {counted}: the log's were not counted yet"
+
+
+def _ignored(tables: Mapping[str, Any]) -> str:
+    """The tables that are not mirrored, the busiest first; empty when there is none."""
+    busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
+    named = [
+        f"{shown(name)} {told['messages']} messages (since {str(told['since'])[:16].replace('T', ' ')} UTC)"
+        for name, told in busiest[:_IGNORED_SHOWN]
+    ]
+    more = [f"and {len(busiest) - _IGNORED_SHOWN} other tables"] if len(busiest) > _IGNORED_SHOWN else []
+    return ", ".join([*named, *more])
 
 
 _TABLE_HEADINGS = (
@@ -128,6 +145,11 @@ def _remarks(table: TableStatus, now: datetime) -> list[str]:
         lines.append(f"{shown(table.source)}: {table.verdict or '?'} {table.code}{since}: {shown(table.what)}")
         if table.way_out:
             lines.append(f"  way out: {shown(table.way_out)}")
+    lines += [
+        f"{shown(table.source)}: LOSSES {shown(loss)}" for loss in table.losses if not loss.startswith(f"{table.code}:")
+    ]
+    if not table.losses and table.letters["open"]:
+        lines.append(f"{shown(table.source)}: {table.letters['open']} dead letters are open, as many are tolerated")
     if table.open_intent:
         lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
     if table.reset:
@@ -171,7 +193,8 @@ def tick_text(ticked: Ticked) -> str:
     else:
         lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
     lines += _held_and_stopped(ticked.held, ticked.stopped)
-    if ticked.did_nothing and not (ticked.held or ticked.stopped):
+    lines += _losses(ticked.losses) + _told(ticked.told, ticked.losses)
+    if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses):
         lines.append("Nothing to do: the target has all that the source has shown.")
     return "\n".join(lines)
 
@@ -180,14 +203,15 @@ def result_text(result: Mapping[str, Any]) -> str:
     """Any other job's result: one line per value, tables on hold and stopped last."""
     lines = []
     for name, value in result.items():
-        if name in ("held", "stopped"):
+        if name in ("held", "stopped", "losses", "told"):
             continue
         if isinstance(value, Mapping):
             lines += [f"{name}:"] if value else [f"{name}: none"]
             lines += [f"  {shown(key)}: {shown(_short(item))}" for key, item in value.items()]
         else:
             lines.append(f"{name}: {shown(_short(value))}")
-    return "\n".join([*lines, *_held_and_stopped(result.get("held") or {}, result.get("stopped") or {})])
+    lines += _held_and_stopped(result.get("held") or {}, result.get("stopped") or {})
+    return "\n".join([*lines, *_losses(result.get("losses") or {})])
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
@@ -211,23 +235,45 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def dead_letters_text(listed: Listed) -> str:
-    """The dead letters, newest first."""
+def dead_letters_text(listed: Listed, counts: LetterCounts) -> str:
+    """The dead letters, newest first, below how many are open of each table."""
     if not listed.letters:
         return "no dead letters"
+    concerned = [*counts.tables.items(), ("(no table)", counts.homeless)]
+    per_table = [f"{shown(source)} {letters.count}" for source, letters in concerned if letters.count]
+    foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
+    head = f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign
     rows = [
         (letter.batch, letter.kind, letter.table or "?", f"{letter.origin}:{letter.place}", letter.code, letter.reason)
         for letter in listed.letters
     ]
     text = columns(("batch", "kind", "table", "coordinates", "code", "reason"), rows)
     ways_out = {letter.code: letter.way_out for letter in listed.letters}
-    lines = [text, *(f"{code}: {shown(way_out)}" for code, way_out in ways_out.items())]
+    lines = [head, text, *(f"{code}: {shown(way_out)}" for code, way_out in ways_out.items())]
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
 
 
 def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> list[str]:
     lines = [f"on hold: {shown(table)}: {shown(why)}" for table, why in held.items()]
     return lines + [f"STOPPED: {shown(table)}: {shown(why)}" for table, why in stopped.items()]
+
+
+def _losses(losses: Mapping[str, str]) -> list[str]:
+    return [f"LOSSES: {shown(table)}: {shown(what)}" for table, what in losses.items()]
+
+
+def _told(told: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
+    """What a run leaves and is no loss: tolerated dead letters, ignored tables, notes."""
+    letters = told.get("dead_letters", {}).get("tables", {})
+    lines = [
+        f"tolerated: {shown(table)}: {found['open']} dead letters are open"
+        for table, found in letters.items()
+        if table not in losses
+    ]
+    lines += [f"ignored: {text}"] if (text := _ignored(told.get("ignored", {}))) else []
+    return lines + [
+        f"note: {shown(table)}: {shown(n)}" for table, notes in told.get("notes", {}).items() for n in notes
+    ]
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -14,8 +15,9 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdicts import Verdict
-from spark_jobs.exit_codes import Exit, exit_of
+from spark_jobs.exit_codes import Exit, exit_of, exit_of_report
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.publish_changes import publish
 
@@ -32,6 +34,8 @@ class Ticked(NamedTuple):
         files: new file numbers by table.
         held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
         waiting: tables that still have changes in the log, or a load, to be published.
+        losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
+        told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 
@@ -43,6 +47,8 @@ class Ticked(NamedTuple):
     stopped: Mapping[str, str]
     waiting: Sequence[str]
     failed: MirroringError | None = None
+    losses: Mapping[str, str] = MappingProxyType({})
+    told: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def did_nothing(self) -> bool:
@@ -51,11 +57,12 @@ class Ticked(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The failure of reading, then stopped tables, then a hold that let nothing through."""
+        """The failure of reading, then stopped tables, then losses, then a hold that let nothing through."""
         if self.failed is not None:
             return exit_of(self.failed)
-        if self.stopped:
-            return Exit.TABLES_STOPPED
+        done = exit_of_report(self.stopped, self.losses)
+        if done is not Exit.DONE:
+            return done
         if self.waiting and not self.files and all(source in self.held for source in self.waiting):
             return Exit.ON_HOLD
         return Exit.DONE
@@ -63,7 +70,9 @@ class Ticked(NamedTuple):
     def document(self) -> dict[str, Any]:
         """The tick as plain JSON values."""
         failed = None if self.failed is None else str(self.failed)
-        return {**self._asdict(), "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
+        plain = {**self._asdict(), **self.told}
+        del plain["told"]
+        return {**plain, "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
 
 
 def tick(
@@ -98,6 +107,7 @@ def tick(
     published = publish(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
     findings = inspect_mirror(mirror, ledger)
+    told = look(mirror, ledger)
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
@@ -110,4 +120,6 @@ def tick(
         stopped={**stopped, **published.stopped},
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
+        losses=told.lost,
+        told=told.document(),
     )

@@ -68,6 +68,11 @@ class HandMadeMirror:
     def accept(self, source: str, epoch: str, ordinal: int) -> None:
         self.insert(t.stream_epoch, table_id=self.ids[source], epoch=epoch, ordinal=ordinal)
 
+    def letter(self, place: int, source: str | None = None, **values: Any) -> None:
+        """An open dead letter of the log, at a place of ``f``."""
+        known = {"batch": 1, "origin": "f", "code": "JSON_MALFORMED", "reason": "cut", "letters": 1, "looked_to": 0}
+        self.insert(t.open_letter, mirror="shop", place=place, source=source, **{**known, **values})
+
     def commit(
         self,
         number: int,

@@ -26,6 +26,7 @@ from pydantic_core import InitErrorDetails
 
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import resolve as resolve_connection
+from open_mirroring.config.dead_letters import DeadLetters
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
@@ -173,6 +174,15 @@ class Mirror(Section):
         description="For qlik-message: structures of tables, given by hand where no message or registry announces them "
         "(K-61).",
     )
+    ignore: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
+        default=(),
+        description="schema.table of tables at the source that are known not to be mirrored: their messages are "
+        "counted as ignored like all others, but nobody asks whether one is a mirrored table under another name.",
+    )
+    dead_letters: DeadLetters = Field(
+        default=DeadLetters(),
+        description="How many open dead letters of each table, and how many that tell no table, are no loss.",
+    )
     schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
@@ -299,6 +309,11 @@ class Mirror(Section):
     def asks_status(self) -> bool:
         """Whether the target is asked how it is (``gate.status``)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
+
+    def tolerated_letters(self, source: str | None) -> int:
+        """How many open dead letters of a table are no loss; None: of those that tell no table."""
+        own = next((table.dead_letters for table in self.tables if table.source == source), None)
+        return (own or self.dead_letters).tolerate
 
     @property
     def file(self) -> Path:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
 
 from open_mirroring.config import names
+from open_mirroring.config.dead_letters import DeadLetters
 from open_mirroring.config.delimited_text import DelimitedText
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import ColumnName, ConnectionName, PathText, Positive, Section, SqlType
@@ -193,6 +194,9 @@ class Table(Section):
         default=None,
         description="For qlik-change-table: schema and name of the change table. Default: `source` and the suffix.",
         json_schema_extra={"pattern": SOURCE_NAME},
+    )
+    dead_letters: DeadLetters | None = Field(
+        default=None, description="How many of its open dead letters are no loss. Default: as the mirror says."
     )
     initial_load: InitialLoad | None = Field(
         default=None,

@@ -16,6 +16,8 @@ from open_mirroring.dead_letters import HEALED_BY_COPY
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.column_lists import list_digest
 from open_mirroring.ledger.decisions import NEEDS_RESET
+from open_mirroring.ledger.foreign_tables import record_foreign
+from open_mirroring.ledger.letter_counts import enter_letters
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
 from open_mirroring.ledger.manifest import AnnouncedSchema, Manifest, SettledLetter
 from open_mirroring.ledger.upsert import upsert
@@ -30,6 +32,8 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
     _record_tables(db, mirror, manifest)
+    enter_letters(db, mirror, number, manifest)
+    record_foreign(db, mirror, number, bound_at, manifest.foreign)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
     mark_healed(db, mirror, manifest.healed)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.letter_counts import take_out
 from open_mirroring.ledger.manifest import LetterPlace, SettledLetter
 
+Outdated = Literal["healed", "reloaded"]
 HIDDEN_CHANGES = ("KEY_UNKNOWN", "CHANGES_MISSING")
 """Stops of a table that a dead letter causes: it hides which rows were meant."""
 CHANGES_RECOVERED = "CHANGES_RECOVERED"
@@ -20,7 +23,7 @@ CHANGES_RECOVERED = "CHANGES_RECOVERED"
 
 
 def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
-    """Every dead letter of a mirror that is settled, with how: replayed, reread or accepted."""
+    """Every dead letter of a mirror that is settled, with how: replayed, reread, accepted, healed, reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
     with ledger.connect() as db:
@@ -55,6 +58,17 @@ def accept_letters(ledger: Engine, mirror: str, letters: Mapping[LetterPlace, in
     return len(accepted)
 
 
+def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
+    """Settle dead letters that leave no row out of date any more; how many were open until now.
+
+    A later change of the very row is published (*healed*), or the rows were loaded anew (*reloaded*).
+    """
+    if not outcomes:
+        return 0
+    with ledger.begin() as db:
+        return len(_settle(db, mirror, outcomes, None, {}))
+
+
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then."""
     c = t.mirrored_table.c
@@ -68,7 +82,7 @@ def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
 def _settle(
     db: Connection,
     mirror: str,
-    outcomes: Mapping[LetterPlace, str],
+    outcomes: Mapping[LetterPlace, Any],
     batch: int | None,
     homeless: Mapping[LetterPlace, int],
 ) -> list[LetterPlace]:
@@ -89,4 +103,5 @@ def _settle(
         told_none = sum(homeless.get(place, 0) for place in fresh)
         values = {"homeless_rejects": c.homeless_rejects - told_none}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
+        take_out(db, mirror, fresh)
     return fresh

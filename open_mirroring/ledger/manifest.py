@@ -28,6 +28,23 @@ class LetterPlace(NamedTuple):
     place: int
 
 
+class SeenLetter(NamedTuple):
+    """A dead letter of a batch: the coordinates of its message, and what is known of the change in it.
+
+    A *place* of -1 stands for those beyond some, as many as *letters* says.
+    """
+
+    origin: str
+    place: int
+    source: str | None
+    code: str
+    reason: str
+    key: str | None = None
+    epoch: str | None = None
+    pos: str | None = None
+    letters: int = 1
+
+
 class SettledLetter(NamedTuple):
     """A dead letter that a batch settles, being *replayed* or *reread*; *homeless* of its rows told no table."""
 
@@ -118,6 +135,7 @@ class Manifest:
         healed: tables of which no dead letter hides a change any more since then.
         given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
+        letters: its dead letters, each as a :class:`SeenLetter`.
         stops: per table the code and what was found, where reading it came to an end.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
@@ -138,6 +156,7 @@ class Manifest:
     settled: Sequence[Sequence[Any]] = ()
     healed: Sequence[str] = ()
     foreign: Mapping[str, int] = field(default_factory=dict)
+    letters: Sequence[Sequence[Any]] = ()
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

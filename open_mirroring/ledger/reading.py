@@ -137,7 +137,7 @@ class LedgerReader:
     """Read-only view of one mirror."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
-        self._engine = engine
+        self.engine = self._engine = engine
         self._mirror = mirror
 
     def mirror(self) -> MirrorState:

@@ -64,6 +64,8 @@ mirror = Table(
     Column("stop_what", Text),
     # Dead letters whose table is unknown: any table may lack them.
     Column("homeless_rejects", BigInteger, nullable=False, default=0),
+    # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted anew.
+    Column("letters_counted", Boolean, default=True),
 )
 
 log_batch = Table(
@@ -225,6 +227,8 @@ rejected_change = Table(
     Column("reason", Text, nullable=False),
     Column("origin", Text, nullable=False),
     Column("place", BigInteger, nullable=False),
+    # Batches up to this one hold no later change that heals it; null: none was looked at.
+    Column("looked_to", BigInteger),
 )
 
 published_file = Table(
@@ -284,6 +288,42 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
+# Dead letters of the log that nobody has settled. Of a batch with very many a row stands for those beyond some, with
+# the place -1.
+open_letter = Table(
+    "open_letter",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("origin", String(1000), primary_key=True),
+    Column("place", BigInteger, primary_key=True),
+    # Source table; null where the message did not tell.
+    Column("source", String(300)),
+    Column("code", String(64), nullable=False),
+    Column("reason", Text, nullable=False),
+    # The row that it leaves out of date, and its place in the order, as far as they are known.
+    Column("key", Text),
+    Column("epoch", String(200)),
+    Column("pos", String(200)),
+    Column("letters", BigInteger, nullable=False, default=1),
+    # Batches up to this one hold no later change that heals it.
+    Column("looked_to", BigInteger, nullable=False, default=0),
+)
+
+# Messages of tables that are not mirrored, by the table's name at the source; the empty name stands for those beyond
+# some.
+foreign_table = Table(
+    "foreign_table",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("name", String(300), primary_key=True),
+    Column("messages", BigInteger, nullable=False),
+    Column("first_batch", BigInteger, nullable=False),
+    Column("first_seen", Moment, nullable=False),
+    Column("last_batch", BigInteger, nullable=False),
+    Column("last_seen", Moment, nullable=False),
+)
+
 # Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.
 settled_letter = Table(
     "settled_letter",
@@ -292,7 +332,7 @@ settled_letter = Table(
     Column("batch", BigInteger, primary_key=True),
     Column("origin", String(1000), primary_key=True),
     Column("place", BigInteger, primary_key=True),
-    # replayed | reread | accepted
+    # replayed | reread | accepted | healed | reloaded
     Column("outcome", String(10), nullable=False),
     # The batch that holds what came of it; none for an accepted one.
     Column("settled_in", BigInteger),

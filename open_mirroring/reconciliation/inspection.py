@@ -30,6 +30,7 @@ from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 from open_mirroring.reconciliation.verdicts import Finding, Verdict
 
@@ -134,6 +135,7 @@ class _Looking:
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
+        self._told = look(mirror, ledger)
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
@@ -181,6 +183,8 @@ class _Looking:
                 limits=self._limits,
                 stop_what=state.stop_what or "",
                 reset="" if state.reset is None else str(state.reset),
+                losses=self._told.losses.get(source, ()),
+                remarks=self._told.notes.get(source, ()),
             )
             found = reconcile(facts)
             # Nothing of a table in a reset is remembered: the target may still count the one before.

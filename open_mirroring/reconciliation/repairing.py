@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from open_mirroring.errors import TerminalError
 from open_mirroring.reconciliation import verdicts as v
 from open_mirroring.reconciliation.file_sequence import PublishedRecord
+from open_mirroring.reconciliation.losses import WAYS_OUT
 from open_mirroring.reconciliation.verdicts import Finding
 
 MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
@@ -35,7 +36,7 @@ def check_permitted(
     Raises:
         TerminalError: ``REPAIR_REFUSED``, saying why.
     """
-    others = sorted({finding.code, *_also(finding)} - MENDED_BY_REPAIR - v.HOLDS - {v.OK})
+    others = sorted({finding.code, *_also(finding)} - MENDED_BY_REPAIR - v.HOLDS - WAYS_OUT.keys() - {v.OK})
     record = published.get(number)
     if record is None:
         raise _refused(table, number, "the ledger has no confirmed file of this number", "look at `status` for K")

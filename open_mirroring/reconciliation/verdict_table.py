@@ -1,8 +1,8 @@
 """May the next number be intended? Ledger, listing and target status of one table, compared.
 
-A pure and total function: every combination has one verdict, STOP before HOLD before PASS. It repairs nothing; what
-the target's documentation permits to repair, it names (F-40). It is only as true as its facts, so whoever gathers
-them (I21, I22):
+A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS.
+It repairs nothing; what the target's documentation permits to repair, it names (F-40). It is only as true as its facts,
+so whoever gathers them (I21, I22):
 
 * reads the ledger's row before and after the listing, and begins again when its version moved;
 * takes a STOP for real only when a second listing agrees, since a listing is no snapshot.
@@ -24,6 +24,7 @@ from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, Tab
 from open_mirroring.reconciliation import verdicts as v
 from open_mirroring.reconciliation.evidence_text import ranges, shown
 from open_mirroring.reconciliation.file_sequence import FileSequence, PublishedRecord, file_sequence
+from open_mirroring.reconciliation.losses import Loss
 from open_mirroring.reconciliation.verdicts import Backlog, Finding, Repair, Verdict
 from open_mirroring.resetting import RESET_OPEN
 
@@ -74,6 +75,8 @@ class TableFacts:
         marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
         reset: the reset that the table is in, in words; empty when it is in none.
         first_files_pending: the files that the table begins with are not all published.
+        losses: what the table lacks, or may, although nothing is wrong with its folder.
+        remarks: notes that are known of it already.
         counted_before: the most rows that the target ever said it processed of this generation.
     """
 
@@ -93,6 +96,8 @@ class TableFacts:
     reset: str = ""
     first_files_pending: bool = False
     counted_before: int = 0
+    losses: tuple[Loss, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def reconcile(facts: TableFacts) -> Finding:
@@ -101,14 +106,23 @@ def reconcile(facts: TableFacts) -> Finding:
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
     FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING,
     MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN,
-    STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING. The evidence names the others under ``also``. Numbers of an open
-    intent are left to the publisher, who knows what it sealed.
+    STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING; then the code of the first of its losses. The evidence names the
+    others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
 
     A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
     if facts.row.resetting:
         evidence: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed}
-        return Finding(Verdict.HOLD, RESET_OPEN, facts.reset, {**evidence, "also": []}, 0, Backlog())
+        return Finding(
+            Verdict.HOLD,
+            RESET_OPEN,
+            facts.reset,
+            {**evidence, "also": []},
+            0,
+            Backlog(),
+            notes=facts.remarks,
+            losses=facts.losses,
+        )
     sequence = file_sequence(
         facts.items,
         facts.row.confirmed,
@@ -118,7 +132,8 @@ def reconcile(facts: TableFacts) -> Finding:
         processed_rows=facts.target.processed_rows if facts.target else None,
     )
     backlog = _backlog(facts, sequence)
-    found = [*_stops(facts, sequence), *_holds(facts, backlog)]
+    lacking = [_Problem(Verdict.LOSSES, loss.code, loss.what, {}) for loss in facts.losses]
+    found = [*_stops(facts, sequence), *_holds(facts, backlog), *lacking]
     evidence = {
         "generation": facts.row.generation,
         "confirmed": facts.row.confirmed,
@@ -133,9 +148,10 @@ def reconcile(facts: TableFacts) -> Finding:
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
     repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
-    notes, left_over = tuple(_notes(facts, sequence)), any(item.stage is Stage.STAGING for item in facts.items)
+    notes = (*_notes(facts, sequence), *facts.remarks)
+    left_over = any(item.stage is Stage.STAGING for item in facts.items)
     applied, lost = sequence.applied, sequence.lost
-    return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over)
+    return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over, facts.losses)
 
 
 class _Problem(NamedTuple):

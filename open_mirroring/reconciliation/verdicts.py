@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from open_mirroring import table_stops
 from open_mirroring.publishing import AMBIGUOUS, CONFLICT, INCARNATION_CHANGED, METADATA_CHANGED
+from open_mirroring.reconciliation import losses
+from open_mirroring.reconciliation.losses import Loss
 from open_mirroring.resetting import RESET_OPEN
 
 OK = "OK"
@@ -46,7 +48,7 @@ LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
 
 HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING})
-"""The codes that hold a table; every other one but OK stops it."""
+"""The codes that hold a table; every other one but OK, and those of losses, stops it."""
 HOLDS_FOR_SOMEBODY = frozenset({STATUS_REFUSED})
 """Holds that pass as soon as their cause is gone, like all others, but whose cause nothing but an operator removes."""
 
@@ -75,6 +77,7 @@ _BRING_BACK = (
 )
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
+    **losses.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
     FOREIGN_WRITER: "find the other deployment that publishes there: end one of the two, give this one a landing zone "
     f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",
@@ -125,9 +128,13 @@ WAYS_OUT = {
 
 
 class Verdict(Enum):
-    """PASS: the next number may be intended. HOLD: later, by itself. STOP: somebody has to decide."""
+    """PASS: the next number may be intended. HOLD: later, by itself. STOP: somebody has to decide.
+
+    LOSSES: the next number may be intended as with PASS, but some of the table's changes are missing.
+    """
 
     PASS = "PASS"
+    LOSSES = "LOSSES"
     HOLD = "HOLD"
     STOP = "STOP"
 
@@ -153,7 +160,8 @@ class Finding:
 
     *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are the confirmed
     numbers that are nowhere and were not purged; of these *repairs* are proved not to be applied. *notes* are worth a
-    line in a report and change nothing. *left_over* is False when no staged object of an earlier run was seen.
+    line in a report and change nothing. *losses* are told whatever the verdict: they decide it only where nothing holds
+    or stops the table. *left_over* is False when no staged object of an earlier run was seen.
     """
 
     verdict: Verdict
@@ -166,6 +174,7 @@ class Finding:
     lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     left_over: bool = True
+    losses: tuple[Loss, ...] = ()
 
     @property
     def way_out(self) -> str:

@@ -21,6 +21,7 @@ from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
+    DeepCheckOperator,
     ExtractOperator,
     ProveOperator,
     PublishingOperator,
@@ -106,7 +107,7 @@ def _initial_load(mirror: Mirror) -> DAG:
 
 def _reconcile(mirror: Mirror) -> DAG:
     with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
-        OpenMirroringSparkOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+        DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
     return dag
 
 

@@ -16,7 +16,7 @@ from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
-_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _NOT_EQUAL = 1, 2, 3, 4, 5, 7
+_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _LOSSES, _NOT_EQUAL = 1, 2, 3, 4, 5, 6, 7
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     _TERMINAL: TerminalError,
     _USAGE: TerminalError,
@@ -32,7 +32,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     Every job is idempotent: a retry submits it again.
 
     Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold;
-    7 a table is not equal to its source.
+    6 done with losses, of which the run's last task tells; 7 a table is not equal to its source.
 
     Args:
         mirror: name of the mirror; the application is called ``<mirror> <job>``.
@@ -98,6 +98,11 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         """
         raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
 
+    def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What to make of losses: here, say so and go on, for what comes next has to be done all the same."""
+        self.log.warning("Done with losses: %s.", losses_text(report))
+        return report
+
     def on_kill(self) -> None:
         """End the submitting process, if there is one."""
         if self._hook is not None:
@@ -124,6 +129,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
             return self.tables_stopped(short(hook.report))
+        if exit_code == _LOSSES:
+            return self.done_with_losses(short(hook.report))
         if exit_code == _NOT_EQUAL:
             raise TerminalError(
                 "NOT_EQUAL",
@@ -158,7 +165,25 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
     """What of a job's report other tasks may want: names, numbers, counts and codes; no lists of findings."""
-    return None if report is None else {name: value for name, value in report.items() if not isinstance(value, list)}
+    if report is None:
+        return None
+    return {name: value for name, value in report.items() if name != "told" and not isinstance(value, list)}
+
+
+def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> TerminalError:
+    """The failure of a run that did everything, and whose tables lack something all the same."""
+    return TerminalError(
+        "DONE_WITH_LOSSES",
+        f"everything was published, with losses: {losses}",
+        where=where,
+        way_out=ways_out or "`open-mirroring status` says what to do about each",
+    )
+
+
+def losses_text(report: dict[str, Any] | None) -> str:
+    """The losses of a job's report, for a message."""
+    losses = (report or {}).get("losses") or {}
+    return "; ".join(f"{table}: {what}" for table, what in sorted(losses.items())) or "see the task's log"
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:

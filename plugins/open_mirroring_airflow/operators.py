@@ -14,7 +14,13 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import ledger_url
-from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator, stopped_text, verdicts_text
+from open_mirroring_airflow.job_operator import (
+    OpenMirroringSparkOperator,
+    done_with_losses,
+    losses_text,
+    stopped_text,
+    verdicts_text,
+)
 from open_mirroring_airflow.run_params import (
     REASON,
     TABLE,
@@ -66,6 +72,18 @@ class ProveOperator(OpenMirroringSparkOperator):
     def on_hold(self, report: dict[str, Any] | None) -> NoReturn:
         """Skip, naming what is not proved."""
         raise AirflowSkipException(f"UNPROVEN: {verdicts_text(report, 'UNPROVEN')}; no table is found to differ")
+
+
+class DeepCheckOperator(OpenMirroringSparkOperator):
+    """Compare every file, row and digest; nothing comes after it, so it fails for losses as for stopped tables."""
+
+    def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Fail, naming them.
+
+        Raises:
+            TerminalError: ``DONE_WITH_LOSSES``.
+        """
+        raise done_with_losses(losses_text(report), where=self.job)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):

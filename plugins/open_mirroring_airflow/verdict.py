@@ -16,10 +16,11 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.losses import WAYS_OUT, look
 from open_mirroring.reconciliation.verdicts import HOLDS_FOR_SOMEBODY
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
-from open_mirroring_airflow.job_operator import stopped_text
+from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
 
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
@@ -29,18 +30,20 @@ class ReconcileOperator(BaseOperator):
 
     A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
     fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note, but
-    where nothing except an operator would ever end the hold.
+    where nothing except an operator would ever end the hold. It fails for losses, too,
+    after everything was published, until somebody has dealt with them.
 
     Args:
         mirror_file: path of the mirror file.
         kwargs: those of any operator.
 
     Returns:
-        ``{"verdicts": {table: PASS | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
+        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
         :class:`~open_mirroring.metrics.MirrorMetrics` (G-11).
 
     Raises:
-        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks.
+        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks, else
+            ``DONE_WITH_LOSSES``.
         TransientError: ledger or landing zone do not answer.
     """
 
@@ -63,6 +66,8 @@ class ReconcileOperator(BaseOperator):
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
+        told = look(mirror, ledger)
+        losses = losses_text({"losses": told.lost}) if told.lost else ""
         red = self._red_tasks(context)
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""
@@ -70,12 +75,17 @@ class ReconcileOperator(BaseOperator):
             ways = {
                 finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out
             }
+            lacking = f"losses: {losses}" if losses else ""
             raise TerminalError(
                 "TABLES_STOPPED" if stopped else "TASK_FAILED",
-                "; ".join(filter(None, (named, failed))),
+                "; ".join(filter(None, (named, failed, lacking))),
                 where=f"mirror {mirror.name}",
                 way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
+        if losses:
+            codes = dict.fromkeys(loss.code for found in told.losses.values() for loss in found)
+            ways_out = "; ".join(WAYS_OUT[code] for code in codes)
+            raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "metrics": metrics}
 

@@ -17,6 +17,7 @@ from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.letter_counts import NO_LETTERS, LetterCounts, letter_counts
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
@@ -26,7 +27,8 @@ from open_mirroring.reconciliation.verdicts import Finding
 from open_mirroring.status_gathering import mirror_status
 from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
-from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.exit_codes import Exit, UsageError, exit_of_report
+from spark_jobs.open_letters import ensure_counted
 from spark_jobs.reporting import dead_letters_text, json_text, status_text
 from spark_jobs.sources.given_structures import check_structures
 
@@ -61,7 +63,7 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 
 def status(arguments: argparse.Namespace) -> Exit:
-    """How far every table is, what holds or stops it, and the way out; 3 when something is stopped."""
+    """How far every table is, what holds or stops it, and the way out; 3 when something is stopped, 6 with losses."""
     mirror = load_mirror(arguments.file)
     if never_run(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": []}
@@ -71,6 +73,7 @@ def status(arguments: argparse.Namespace) -> Exit:
     findings: Mapping[str, Finding] = {}
     failed = ""
     try:
+        ensure_counted(mirror, ledger)
         findings = inspect_mirror(mirror, ledger, record=False)
     except MirroringError as error:
         # What the ledger knows is still worth seeing; why the rest is not known stands beside it.
@@ -89,26 +92,28 @@ def status(arguments: argparse.Namespace) -> Exit:
     metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
     document = {"started": True, **state.document(), "metrics": metrics.document()}
     print(json_text(document) if arguments.json else status_text(state))
-    return Exit.TABLES_STOPPED if state.stopped else Exit.DONE
+    return exit_of_report(state.stopped, state.losses)
 
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
     mirror = load_mirror(arguments.file)
     log_root = mirror.resolve(mirror.change_log)
-    listed = Listed((), False)
+    listed, counts = Listed((), False), LetterCounts(True, {}, NO_LETTERS)
     if not never_run(mirror):
         ledger = open_ledger(mirror.ledger_url())
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
+        ensure_counted(mirror, ledger)
+        counts = letter_counts(ledger, mirror.name)
         listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)
     if arguments.raw is not None:
         lines = write_raw(arguments.raw, log_root, listed.letters)
         print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
     if arguments.json:
         letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
-        print(json_text({"dead_letters": letters, "more": listed.more}))
+        print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
     else:
-        print(dead_letters_text(listed))
+        print(dead_letters_text(listed, counts))
     return Exit.DONE
 
 

@@ -16,7 +16,7 @@ from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.reset_driver import ResetDriver
 from open_mirroring.resetting import Stage
 from spark_jobs import reload_table as job
-from spark_jobs.exit_codes import Exit
+from spark_jobs.exit_codes import Exit, exit_of_report
 from spark_jobs.reporting import shown
 from spark_jobs.session import build_session
 
@@ -37,7 +37,10 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
     done = job.reload_table(mirror, ledger, session, arguments.table, wait=wait, word=arguments.target_says)
     for table, what in done.stopped.items():
         print(f"STOPPED: {shown(table)}: {shown(what)}")
-    return _said(arguments.table, done.stage, done.waits_for, Exit.TABLES_STOPPED if done.stopped else Exit.ON_HOLD)
+    said = _said(arguments.table, done.stage, done.waits_for, Exit.TABLES_STOPPED if done.stopped else Exit.ON_HOLD)
+    for table, what in done.losses.items():
+        print(f"LOSSES: {shown(table)}: {shown(what)}")
+    return exit_of_report(None, done.losses) if said is Exit.DONE else said
 
 
 def drop_table(arguments: argparse.Namespace) -> Exit:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from open_mirroring.backfilling import Backfill, parse_interval
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.ledger import open_ledger
-from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.exit_codes import Exit, UsageError, exit_of_report
 from spark_jobs.reporting import json_text, result_text, tick_text
 from spark_jobs.session import build_session
 
@@ -102,4 +102,4 @@ def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
 def _reported(result: Any, arguments: argparse.Namespace) -> Exit:
     document = result._asdict()
     print(json_text(document) if arguments.json else result_text(document))
-    return Exit.TABLES_STOPPED if document.get("stopped") else Exit.DONE
+    return exit_of_report(document.get("stopped"), document.get("losses"))

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+
 pytestmark = pytest.mark.airflow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +108,43 @@ def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spa
     report = {"job": "publish_changes", "files": {}, "stopped": {"dbo.orders": "PARTIAL_ROWS: x"}}
     fake_spark.answers(3, json.dumps(report), only="publish_changes")
     assert _run("replicate") == ("failed", GREEN | {"reconcile": "failed"})
+
+
+def _lose(home: Path, **values: Any) -> None:
+    """An open dead letter in the ledger of the mirror, which an earlier run left."""
+    ledger = open_ledger(f"sqlite:///{home}/ledger.db")
+    letter = {"mirror": "shop", "batch": 1, "origin": "t/0", "code": "JSON_MALFORMED", "reason": "cut", "letters": 1}
+    with ledger.begin() as db:
+        db.execute(t.mirror.insert().values(name="shop", committed=1))
+        db.execute(t.open_letter.insert().values(**{**letter, "place": 7, **values}))
+
+
+@pytest.mark.parametrize("source", [None, "dbo.orders"])
+def test_losses_make_only_the_leaf_red_after_everything_was_published_g_20(
+    home: Path, fake_spark: Any, source: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-20: jobs that end with 6 stop nothing; the leaf fails, and says what to do, until the letter is settled."""
+    _lose(home, source=source)
+    fake_spark.answers(6, json.dumps({"job": "x", "losses": {"dbo.orders": "DEAD_LETTERS_OPEN: 1"}}))
+    assert _run("replicate") == ("failed", GREEN | {"reconcile": "failed"})
+    assert fake_spark.jobs() == ["extract_changes", "publish_changes"]
+    assert fake_spark.calls[-1]["argv"][-1].endswith("shop.yaml"), "all tables were published"
+    assert _run("initial_load") == ("failed", {"load": "success", "reconcile": "failed"})
+    assert _run("replay_dead_letters")[1] == {"replay": "success", "publish": "success", "reconcile": "failed"}
+    with open_ledger(f"sqlite:///{home}/ledger.db").begin() as db:
+        db.execute(t.open_letter.delete())
+    fake_spark.answers()
+    assert _run("replicate") == ("success", GREEN)
+
+
+def test_letters_about_a_table_that_is_not_mirrored_leave_the_run_green_g_20(home: Path, fake_spark: Any) -> None:
+    _lose(home, source="dbo.dropped")
+    assert _run("replicate") == ("success", GREEN)
+
+
+def test_the_deep_check_fails_for_losses_g_20(home: Path, fake_spark: Any) -> None:
+    fake_spark.answers(6, json.dumps({"job": "reconcile_sequence", "losses": {"dbo.orders": "DEAD_LETTERS_OPEN: 1"}}))
+    assert _run("reconcile") == ("failed", {"deep_check": "failed"})
 
 
 def test_a_run_with_a_date_that_is_to_read_again_names_its_interval(home: Path, fake_spark: Any) -> None:

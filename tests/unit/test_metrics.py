@@ -47,10 +47,14 @@ def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
     for version, counts in enumerate(({"published": 1, "superseded": 2}, {"duplicates": 4, "superseded": 1})):
         values = {"version": version, "counts": json.dumps(counts), **publication}
         made.insert(t.publication, table_id=made.ids["dbo.orders"], **values)
-    made.set_mirror(homeless_rejects=3, open_number=2, open_bound_at=COMMITTED + timedelta(hours=1))
+    for place in range(3):
+        made.letter(place)
+    made.letter(3, "dbo.orders", code="ROW_MALFORMED")
+    made.set_mirror(open_number=2, open_bound_at=COMMITTED + timedelta(hours=1))
     found = mirror_metrics(made.ledger, "shop", NOW)
     assert (found.last_commit_age, found.open_batch_age, found.oldest_fragment_age) == (7200, 3600, 10_800)
     assert (found.horizon_age, found.open_fragments, found.homeless_letters) == (7200, 1, 3)
+    assert found.open_letters == {"dbo.orders": {"ROW_MALFORMED": 1}} and found.letters_known
     assert found.settled_letters == {"replayed": 2}
     assert {name: lag[:2] for name, lag in found.partitions.items()} == {"cdc/0": (300, 100), "cdc/1": (5, 0)}
     assert found.tables["dbo.orders"] == {"superseded": 3, "duplicates": 4, "compacted": 0, "rejected": 0}

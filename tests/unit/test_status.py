@@ -148,10 +148,15 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
         made.insert(t.rejected_change, **common, **details, reason="no", origin="f", place=place)
     since = {"since_batch": 1, "since": NOW, "files": "[]"}
     made.insert(t.open_fragment, mirror="shop", identity="x", epoch=GUID, pos=LOW, **since)
-    made.set_mirror(homeless_rejects=2)
+    made.letter(10)
+    made.letter(-1, letters=4)
+    made.letter(11, "dbo.orders", code="ROW_MALFORMED", key="[2]")
+    made.letter(12, "dbo.dropped")
     status = status_of(made)
     assert orders(status).stale_keys == 2
-    assert (status.open_fragments, status.homeless_rejects, status.at_risk) == (1, 2, True)
+    assert orders(status).letters["by_code"] == {"ROW_MALFORMED": 1, "VALUE_INVALID": 3}
+    assert status.letters["foreign"] == 1, "of no concern to any mirrored table"
+    assert (status.open_fragments, status.homeless_rejects, status.at_risk) == (1, 5, True)
     assert "AT RISK" in status_text(status)
 
 

@@ -1,0 +1,65 @@
+"""Tables of the source that are not mirrored: what was read of each and ignored, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.upsert import upsert
+
+NAMES_KEPT = 1_000
+"""Of so many tables of a mirror the names are kept; the others are counted together, under the empty name."""
+_NAME = 300
+
+
+class ForeignTable(NamedTuple):
+    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty)."""
+
+    name: str
+    messages: int
+    first_batch: int
+    first_seen: datetime
+    last_batch: int
+    last_seen: datetime
+
+
+def foreign_tables(ledger: Engine, mirror: str) -> list[ForeignTable]:
+    """The tables that messages were read of and that are not mirrored, in the order of their names."""
+    c = t.foreign_table.c
+    query = sa.select(*(c[name] for name in ForeignTable._fields)).where(c.mirror == mirror).order_by(c.name)
+    with ledger.connect() as db:
+        return [ForeignTable(*row) for row in db.execute(query)]
+
+
+def record_foreign(db: Connection, mirror: str, batch: int, seen_at: datetime, messages: Mapping[str, int]) -> None:
+    """Count the ignored messages of batch *batch*, inside the transaction that completes it."""
+    if not messages:
+        return
+    c = t.foreign_table.c
+    known = {row.name: row for row in db.execute(sa.select(t.foreign_table).where(c.mirror == mirror))}
+    counted: dict[str, int] = {}
+    room = NAMES_KEPT - len(known.keys() - {""})
+    for full, count in sorted(messages.items()):
+        name = full[:_NAME]
+        if name and name not in known and name not in counted:
+            name = name if room > 0 else ""
+            room -= bool(name)
+        counted[name] = counted.get(name, 0) + count
+    rows = [
+        {
+            "mirror": mirror,
+            "name": name,
+            "messages": count + (known[name].messages if name in known else 0),
+            "first_batch": known[name].first_batch if name in known else batch,
+            "first_seen": known[name].first_seen if name in known else seen_at,
+            "last_batch": batch,
+            "last_seen": seen_at,
+        }
+        for name, count in counted.items()
+    ]
+    upsert(db, t.foreign_table, rows, keys=["mirror", "name"], update=["messages", "last_batch", "last_seen"])

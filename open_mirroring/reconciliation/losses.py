@@ -1,0 +1,299 @@
+"""What a mirror lacks although its tables go on: open dead letters, and changes that go where nobody looks.
+
+A loss is no stop: the table is published on, and all but some of its rows are right. But a run that leaves one is not
+done like any other: it says so, by its report and by its exit code, until somebody has dealt with it. What only may be
+one is a note. Everybody who tells of losses tells these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.names import split_source_name
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
+from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, letter_counts
+from open_mirroring.reconciliation.evidence_text import shown
+
+ANY_TABLE = "(any table)"
+"""Stands among tables for what concerns all of them."""
+
+DEAD_LETTERS_OPEN = "DEAD_LETTERS_OPEN"
+"""Changes of the table could not be read or typed, more than are tolerated: rows of it are as they were before."""
+DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
+"""Messages of which not even the table can be told: any table may lack a change."""
+DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
+"""The ledger was made by an earlier version, and nobody has counted the dead letters of its log since."""
+TABLE_RENAMED = "TABLE_RENAMED"
+"""Nothing comes of the table any more, while changes come of one with a similar name that is not mirrored."""
+CHANGES_IGNORED = "CHANGES_IGNORED"
+"""Changes of the table were read and ignored before the mirror file named it."""
+
+NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
+"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
+
+WAYS_OUT = {
+    DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
+    "settled by `open-mirroring accept-dead-letters`, or tolerated by `dead_letters` in the mirror file",
+    DEAD_LETTERS_HOMELESS: "look at `open-mirroring dead-letters --raw` for whose they are; replay them once the cause "
+    "is mended, or settle what concerns no mirrored table by `open-mirroring accept-dead-letters`",
+    DEAD_LETTERS_UNCOUNTED: "run `open-mirroring tick`, or `open-mirroring status`: both count them",
+    TABLE_RENAMED: "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an "
+    "initial load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`",
+    CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
+    "again since, or do not matter, list the table under `ignore`",
+}
+"""What to do, by code."""
+
+_NAMES_SHOWN = 3
+_ALIKE = 0.9
+_VERSION = re.compile(r"[\W_]*v?[0-9]+$")
+
+
+class Loss(NamedTuple):
+    """What a table lacks, or may."""
+
+    code: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the ledger tells of a mirror beside its marks.
+
+    Attributes:
+        letters: its open dead letters, tolerated ones included.
+        losses: by source table, and under :data:`ANY_TABLE`.
+        notes: by source table what may be a loss, with its code.
+        ignored: the tables of which messages were ignored, but those that the mirror file names by now.
+        acknowledged: names of them that stand under ``ignore``.
+    """
+
+    letters: LetterCounts
+    losses: Mapping[str, tuple[Loss, ...]] = field(default_factory=dict)
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignored: Sequence[ForeignTable] = ()
+    acknowledged: frozenset[str] = frozenset()
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The losses as a report names them: by table, one text for all of it."""
+        return {source: "; ".join(map(str, losses)) for source, losses in sorted(self.losses.items())}
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values for a report."""
+        return {
+            "losses": self.lost,
+            "dead_letters": self.letters.document(),
+            "ignored": {
+                table.name or "(others)": {
+                    "messages": table.messages,
+                    "since": table.first_seen.isoformat(),
+                    "last": table.last_seen.isoformat(),
+                    "acknowledged": table.name in self.acknowledged,
+                }
+                for table in self.ignored
+            },
+            "notes": {source: list(notes) for source, notes in sorted(self.notes.items())},
+        }
+
+
+class SeenTable(NamedTuple):
+    """How much a mirror has seen of one of its tables.
+
+    Attributes:
+        source: as the mirror file names it.
+        name: as the source does, ``schema.table``.
+        last_batch: the newest batch with rows of it; 0 when there is none.
+        loaded: it has, or will have, an initial load.
+        has_files: something of it was published.
+        tolerated: how many open dead letters are no loss.
+    """
+
+    source: str
+    name: str
+    last_batch: int = 0
+    loaded: bool = False
+    has_files: bool = False
+    tolerated: int = 0
+
+
+def look(mirror: Mirror, ledger: Engine) -> Told:
+    """What the ledger tells of a mirror: a few queries, whose cost grows with what is open and with the tables."""
+    letters = letter_counts(ledger, mirror.name)
+    foreign = foreign_tables(ledger, mirror.name)
+    m, b = t.mirrored_table.c, t.batch_table.c
+    newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
+    declared = {table.source: table for table in mirror.tables}
+    with ledger.connect() as db:
+        has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
+        tables = [
+            SeenTable(
+                source,
+                _name(source),
+                last or 0,
+                load != "none",
+                bool(confirmed or published),
+                mirror.tolerated_letters(source if source in declared else None),
+            )
+            for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
+        ]
+    return judge(tables, letters, foreign, mirror.ignore, mirror.tolerated_letters(None), has_read=bool(has_read))
+
+
+def judge(
+    tables: Sequence[SeenTable],
+    letters: LetterCounts,
+    foreign: Sequence[ForeignTable],
+    ignore: Sequence[str] = (),
+    tolerated: int = 0,
+    *,
+    has_read: bool = True,
+) -> Told:
+    """What of it is a loss, and what a note; a pure function.
+
+    Args:
+        tables: the mirrored tables.
+        letters: the open dead letters.
+        foreign: what was ignored.
+        ignore: names of tables that are known not to be mirrored.
+        tolerated: how many open dead letters without a table are no loss.
+        has_read: some batch was committed.
+    """
+    acknowledged = frozenset(_name(name) for name in ignore)
+    mirrored = {table.name for table in tables}
+    unknown = [other for other in foreign if other.name not in mirrored and other.name not in acknowledged]
+    ignored_before = {other.name: other for other in foreign if other.name in mirrored - acknowledged}
+    losses: dict[str, tuple[Loss, ...]] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    for table in tables:
+        found = [*_letters_of(table, letters), *_ignored_before(table, ignored_before.get(table.name))]
+        likely = _likely_name(table, unknown) if has_read else None
+        if likely is not None:
+            found.append(likely)
+        elif has_read and (note := _quiet(table, letters, unknown)):
+            notes[table.source] = (note,)
+        if found:
+            losses[table.source] = tuple(found)
+    if of_any := [*_uncounted(letters), *_homeless(letters.homeless, tolerated)]:
+        losses[ANY_TABLE] = tuple(of_any)
+    ignored = [other for other in foreign if other.name not in mirrored]
+    return Told(letters, losses, notes, ignored, acknowledged)
+
+
+def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
+    found = letters.tables.get(table.source)
+    if found is None or found.count <= table.tolerated:
+        return []
+    stale = f"; {_counted(found.keys, 'row is', 'rows are')} as it was before the change" if found.keys else ""
+    stale = stale.replace("as it was", "as they were") if found.keys > 1 else stale
+    return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
+
+
+def _homeless(found: OpenLetters, tolerated: int) -> list[Loss]:
+    if found.count <= tolerated:
+        return []
+    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
+
+
+def _uncounted(letters: LetterCounts) -> list[Loss]:
+    what = "the ledger was made by an earlier version: how many dead letters its log holds was not counted yet"
+    return [] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, what)]
+
+
+def _said(found: OpenLetters) -> str:
+    codes = ", ".join(f"{count} {code}" for code, count in found.by_code.items())
+    example = f", the first is {found.example}" if found.example else ""
+    return f"{_counted(found.count, 'dead letter is', 'dead letters are')} open ({codes}{example})"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
+    if other is None or table.loaded:
+        return []
+    batches = f"in batches {other.first_batch} to {other.last_batch}"
+    what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came before it was mirrored"
+    return [Loss(CHANGES_IGNORED, f"{what}, and was ignored" if other.messages == 1 else f"{what}, and were ignored")]
+
+
+def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
+    """The loss of a table of which nothing comes any more, while a similar one came up since."""
+    was_seen = bool(table.last_batch) or table.loaded or table.has_files
+    for other in unknown:
+        if not other.name or other.first_batch <= table.last_batch:
+            continue
+        if _is_renamed(table.name, other.name) if was_seen else _is_misspelt(table.name, other.name):
+            since = f"since batch {table.last_batch}" if table.last_batch else "at all"
+            count = _counted(other.messages, "message", "messages")
+            came = f"{count} of {shown(other.name)}, which is not mirrored, since {other.first_seen:%Y-%m-%d %H:%M} UTC"
+            return Loss(TABLE_RENAMED, f"nothing came of it {since}, but {came}")
+    return None
+
+
+def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable]) -> str:
+    """The note on a table that is suspiciously still; empty where it is not."""
+    if not (table.last_batch or table.loaded or table.has_files or table.source in letters.tables):
+        near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
+        hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
+        return f"{NEVER_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
+    since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
+    if not (since and table.last_batch):
+        return ""
+    names = ", ".join(str(shown(other.name)) for other in since[:_NAMES_SHOWN])
+    more = f" and {len(since) - _NAMES_SHOWN} others" if len(since) > _NAMES_SHOWN else ""
+    return (
+        f"{QUIET_SINCE} {since[0].first_seen:%Y-%m-%d %H:%M} UTC: nothing came of it since batch {table.last_batch}, "
+        f"while {names}{more} came up, not mirrored: was it renamed?"
+    )
+
+
+def _is_renamed(known: str, other: str) -> bool:
+    """Whether a name looks like the other one's successor: moved to another schema, or with something put to it."""
+    (schema, table), (other_schema, other_table) = _parts(known), _parts(other)
+    if table == other_table:
+        return schema != other_schema
+    if schema != other_schema:
+        return False
+    stem, other_stem = _VERSION.sub("", table), _VERSION.sub("", other_table)
+    return _extends(table, other_table) or _extends(other_table, table) or bool(stem and stem == other_stem)
+
+
+def _is_misspelt(known: str, other: str) -> bool:
+    (schema, table), (other_schema, other_table) = _parts(known), _parts(other)
+    if table == other_table or schema != other_schema:
+        return table == other_table and schema != other_schema
+    ratio = SequenceMatcher(None, table, other_table, autojunk=False).ratio()
+    # Tables that differ in a number only are mostly several, not one.
+    return ratio >= _ALIKE and re.sub("[0-9]", "", table) != re.sub("[0-9]", "", other_table)
+
+
+def _extends(short: str, long: str) -> bool:
+    """Whether the longer name is the shorter one with another word before or behind it."""
+    if len(short) < 2 or len(long) <= len(short):
+        return False
+    before, behind = long[: -len(short)], long[len(short) :]
+    return (long.startswith(short) and not behind[0].isalpha()) or (long.endswith(short) and not before[-1].isalpha())
+
+
+def _parts(name: str) -> tuple[str, str]:
+    schema, _, table = name.casefold().rpartition(".")
+    return schema, table
+
+
+def _name(source: str) -> str:
+    return ".".join(split_source_name(source))

@@ -1,0 +1,190 @@
+"""A run that leaves open dead letters says so, by its report and its exit code, until they are settled (G-20 to G-24).
+
+All through the command line, in process: what a scheduler sees is the exit code, what a person sees is the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from open_mirroring.ledger import tables as t
+from spark_jobs.command_line import main
+from spark_jobs.exit_codes import Exit
+from tests.ces_messages import event
+from tests.e2e.test_bad_input import landed, row, wrapped
+from tests.pipeline import Pipeline, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
+CLEAN = {"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]}
+CUT = event("INS", row(99), commit=90)[:-20]
+BAD_VALUE = event("UPD", row(1, price="cheap"), row(1), commit=20)
+UNREADABLE = event("INS", '{"id":"2","name":{}}', commit=21, pkkey={"id": 2})
+
+
+class Told:
+    """What a command printed as JSON, and its exit code."""
+
+    def __init__(self, code: int, out: str) -> None:
+        self.code = code
+        self.document: dict[str, Any] = json.loads(out) if out.startswith("{") else {}
+        self.text = out
+
+
+class Shop:
+    """A mirror driven through the command line."""
+
+    def __init__(self, folder: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], **settings: Any) -> None:
+        tables = settings.pop("tables", [ORDERS, CLEAN])
+        self.pipeline = Pipeline(folder, spark, tables, **settings)
+        self._capsys, self._offset = capsys, 0
+
+    def deliver(self, *bodies: bytes | None) -> None:
+        self.pipeline.deliver(f"{self._offset:06d}.jsonl", wrapped(bodies, self._offset))
+        self._offset += len(bodies)
+
+    def run(self, command: str, *arguments: str, json: bool = True) -> Told:
+        self._capsys.readouterr()
+        code = main([command, str(self.pipeline.file), *arguments, *(["--json"] if json else [])])
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return Told(code, out)
+
+    def tick(self, *bodies: bytes | None) -> Told:
+        if bodies:
+            self.deliver(*bodies)
+        told = self.run("tick")
+        self.pipeline.service.poll()
+        return told
+
+    def orders(self) -> Sequence[dict[str, Any]]:
+        return in_order(self.pipeline.mirrored("dbo", "orders"), ["id"])
+
+
+@pytest.fixture
+def shop(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Shop:
+    return Shop(tmp_path / "shop", spark, capsys)
+
+
+GOOD = (event("INS", row(1), commit=10), event("INS", row(1), commit=11, tbl="clean"))
+
+
+def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: Shop) -> None:
+    """G-20: one bad value and one unreadable row are two dead letters, wherever they are told."""
+    assert shop.tick(*GOOD).code == Exit.DONE
+    told = shop.tick(BAD_VALUE, UNREADABLE, event("INS", row(3), commit=22))
+    assert told.code == Exit.DONE_WITH_LOSSES == 6
+    assert list(told.document["losses"]) == ["dbo.orders"]
+    what = told.document["losses"]["dbo.orders"]
+    assert what.startswith("DEAD_LETTERS_OPEN: 2 dead letters are open (1 ROW_MALFORMED, 1 VALUE_INVALID, the first is")
+    assert "2 rows are as they were" in what
+    letters = told.document["dead_letters"]
+    assert (letters["open"], letters["tables"]["dbo.orders"]["keys"]) == (2, 2)
+    assert shop.orders() == [landed(1), landed(3)], "publishing goes on"
+
+    status = shop.run("status")
+    assert status.code == Exit.DONE_WITH_LOSSES
+    [orders] = [x for x in status.document["tables"] if x["source"] == "dbo.orders"]
+    assert (orders["verdict"], orders["code"], orders["stale_keys"]) == ("LOSSES", "DEAD_LETTERS_OPEN", 2)
+    assert "dead-letters" in orders["way_out"]
+    assert status.document["letters"]["open"] == 2
+    assert status.document["metrics"]["open_letters"] == {"dbo.orders": {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}}
+    listed = shop.run("dead-letters")
+    assert (len(listed.document["dead_letters"]), listed.document["open"]["open"]) == (2, 2)
+    assert shop.run("reconcile").code == Exit.DONE_WITH_LOSSES
+
+    text = shop.run("tick", json=False)
+    assert text.code == Exit.DONE_WITH_LOSSES, "also when there was nothing to do"
+    assert "LOSSES: dbo.orders: DEAD_LETTERS_OPEN: 2 dead letters" in text.text
+    assert "Nothing to do" not in text.text
+
+
+def test_a_letter_without_a_table_puts_every_table_at_risk_g_20(shop: Shop) -> None:
+    """G-20: the run itself says so; accepting it as lost ends that."""
+    told = shop.tick(*GOOD, CUT)
+    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+    assert "AT RISK: 1 dead letter is open (1 JSON_MALFORMED" in told.document["losses"]["(any table)"]
+    assert "AT RISK" in shop.run("status", json=False).text
+    assert shop.run("tick", "--tables", "dbo.clean").code == Exit.DONE_WITH_LOSSES, "whichever tables are published"
+    accepted = shop.run("accept-dead-letters", "--code", "JSON_MALFORMED", "--why", "a test message", json=False)
+    assert accepted.code == Exit.DONE
+    assert (shop.tick().code, shop.run("status").code) == (Exit.DONE, Exit.DONE)
+
+
+def test_a_later_row_of_the_key_heals_both_kinds_g_22(shop: Shop) -> None:
+    """G-22: what the target shows is right again, so nothing is stale, and nothing is held back."""
+    shop.tick(*GOOD)
+    assert shop.tick(BAD_VALUE, UNREADABLE).code == Exit.DONE_WITH_LOSSES
+    told = shop.tick(event("UPD", row(1, "new"), row(1), commit=30))
+    assert told.code == Exit.DONE_WITH_LOSSES
+    assert told.document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {"ROW_MALFORMED": 1}
+    told = shop.tick(event("DEL", None, row(2), commit=31))
+    assert (told.code, told.document["losses"]) == (Exit.DONE, {})
+    status = shop.run("status")
+    assert (status.code, status.document["metrics"]["settled_letters"]) == (Exit.DONE, {"healed": 2})
+    assert shop.run("dead-letters", json=False).text == "no dead letters\n"
+
+
+def test_an_older_row_and_another_bad_one_heal_nothing_g_22(shop: Shop) -> None:
+    """G-22: only what is proved: a row above the letter that could be read itself."""
+    shop.tick(*GOOD)
+    shop.tick(event("INS", '{"id":"2","name":{}}', commit=40, pkkey={"id": 2}))
+    assert shop.tick(event("INS", row(2), commit=39)).code == Exit.DONE_WITH_LOSSES
+    told = shop.tick(event("UPD", row(2, price="cheap"), row(2), commit=41))
+    assert told.document["dead_letters"]["open"] == 2
+    assert shop.tick(event("UPD", row(2, "whole"), row(2), commit=42)).code == Exit.DONE
+
+
+def test_a_later_row_that_came_before_the_letter_heals_it_at_once_g_22(shop: Shop) -> None:
+    """G-22: order of arrival decides nothing."""
+    shop.tick(*GOOD, event("INS", row(2, "newest"), commit=50))
+    assert shop.tick(event("INS", '{"id":"2","name":{}}', commit=45, pkkey={"id": 2})).code == Exit.DONE
+
+
+def test_letters_up_to_a_number_are_tolerated_and_still_told_g_21(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-21: of each table, and of those without one; a table's own number goes before the mirror's."""
+    tables = [{**ORDERS, "dead_letters": {"tolerate": 2}}, CLEAN]
+    shop = Shop(tmp_path / "shop", spark, capsys, tables=tables, dead_letters={"tolerate": 1})
+    shop.tick(*GOOD)
+    assert shop.tick(BAD_VALUE, UNREADABLE, CUT).code == Exit.DONE
+    text = shop.run("tick", json=False).text
+    assert "tolerated: dbo.orders: 2 dead letters are open" in text
+    assert shop.run("status").document["letters"]["open"] == 3
+    told = shop.tick(CUT)
+    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+
+
+def test_a_ledger_of_an_earlier_version_counts_the_letters_of_its_log_g_23(shop: Shop) -> None:
+    """G-23: it must not begin with none; a look is enough to count them."""
+    shop.tick(*GOOD, UNREADABLE, CUT)
+    with shop.pipeline.ledger.begin() as db:
+        db.execute(t.open_letter.delete())
+        db.execute(t.mirror.update().values(letters_counted=None))
+    status = shop.run("status")
+    assert (status.code, status.document["letters"]["known"]) == (Exit.DONE_WITH_LOSSES, True)
+    assert (status.document["letters"]["open"], status.document["homeless_rejects"]) == (2, 1)
+    assert shop.tick().code == Exit.DONE_WITH_LOSSES
+
+
+def test_a_table_that_is_built_anew_from_the_log_lacks_what_its_letters_hide_g_23(shop: Shop) -> None:
+    """G-23: unreadable messages are missing in every generation; what could not be typed is tried again."""
+    shop.tick(*GOOD, BAD_VALUE, UNREADABLE)
+    reset = ["--table", "dbo.orders", "--reason", "a test", "--approved-by", "Ada", "--wait", "0"]
+    for word in ([], ["--target-says", "gone"]):
+        shop.run("reload-table", *reset, *word, json=False)
+        shop.pipeline.service.poll()
+    told = shop.run("reload-table", *reset, "--target-says", "back", json=False)
+    assert (told.code, "done" in told.text) == (Exit.DONE_WITH_LOSSES, True), told.text
+    assert shop.tick().document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {
+        "ROW_MALFORMED": 1,
+        "VALUE_INVALID": 1,
+    }
