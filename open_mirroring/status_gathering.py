@@ -11,6 +11,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.ledger.unverified_columns import UnverifiedColumn
 from open_mirroring.log_position import LogPosition
 from open_mirroring.reconciliation.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
@@ -113,6 +114,7 @@ class _Tables:
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs, self._rejected = reader.epochs(ids), reader.rejected(ids)
+        self._unverified = reader.unverified_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -122,7 +124,7 @@ class _Tables:
         table = self._tables[source]
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
-        plan = table.load_plan
+        plan, unverified = table.load_plan, self._unverified.get(table.id, ())
         return TableStatus(
             source=source,
             folder=table.folder,
@@ -131,7 +133,7 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=() if finding is None else finding.notes,
+            notes=(*(() if finding is None else finding.notes), *map(_unverified_note, unverified)),
             marks=Marks(
                 self._bound,
                 self._highest(table),
@@ -150,6 +152,7 @@ class _Tables:
             load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
+            unverified_columns=tuple((column.column, column.since) for column in unverified),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
         )
 
@@ -173,6 +176,13 @@ def _verdict(
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
     return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+
+
+def _unverified_note(column: UnverifiedColumn) -> str:
+    return (
+        f"column {column.column!r} unverified since position {column.since}: rows that did not change since may have a "
+        "default at the source, and have NULL at the target"
+    )
 
 
 def _intent(table: TableState) -> str:

@@ -140,6 +140,11 @@ class Table(Section):
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
         "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
+    require_reload_on_add: StrictBool | None = Field(
+        default=None,
+        description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
+        "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
+    )
     history: Literal["latest", "full"] = Field(
         default="latest",
         description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
