@@ -70,6 +70,8 @@ class TableStatus:
             published, or in the change log where the load goes through it.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
+        unverified_columns: columns that came behind rows which were there, each with the first position that has it;
+            whether those rows have a default at the source, no change tells (G-07).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
         proof: what comparing it with its source came to the last time, without the keys; None when nobody did.
@@ -99,6 +101,7 @@ class TableStatus:
     open_intent: str
     reset: str
     horizon: str | None
+    unverified_columns: tuple[tuple[str, str], ...] = ()
     proof: Mapping[str, Any] | None = None
 
 

@@ -13,6 +13,7 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letter_counts import NO_LETTERS
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.ledger.unverified_columns import UnverifiedColumn
 from open_mirroring.log_position import LogPosition
 from open_mirroring.proving import Proof
 from open_mirroring.reconciliation.losses import Told, look
@@ -126,6 +127,7 @@ class _Tables:
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs = reader.epochs(ids)
+        self._unverified = reader.unverified_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -135,7 +137,7 @@ class _Tables:
         table = self._tables[source]
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
-        plan = table.load_plan
+        plan, unverified = table.load_plan, self._unverified.get(table.id, ())
         letters = self._told.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
@@ -145,7 +147,10 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=self._told.notes.get(source, ()) if finding is None else finding.notes,
+            notes=(
+                *(self._told.notes.get(source, ()) if finding is None else finding.notes),
+                *map(_unverified_note, unverified),
+            ),
             marks=Marks(
                 self._bound,
                 self._highest(table),
@@ -166,6 +171,7 @@ class _Tables:
             load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
+            unverified_columns=tuple((column.column, column.since) for column in unverified),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
             proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
         )
@@ -190,6 +196,13 @@ def _verdict(
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
     return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+
+
+def _unverified_note(column: UnverifiedColumn) -> str:
+    return (
+        f"column {column.column!r} unverified since position {column.since}: rows that did not change since may have a "
+        "default at the source, and have NULL at the target"
+    )
 
 
 def _intent(table: TableState) -> str:

@@ -14,6 +14,11 @@ LOAD_NEEDED = "LOAD_NEEDED"
 
 WAYS_OUT = {
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
+    "COLUMN_NOT_STREAMED": "the source leaves columns of some types out of its changes (C-77), or the column was "
+    f"dropped there: list `columns` without it in the mirror file, and {RESET}",
+    "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
+    f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
+    "stop",
     "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
     "lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "

@@ -19,6 +19,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, above
 from open_mirroring.log_position import LogPosition
+from open_mirroring.streamed_types import refuse_unstreamed
 from spark_jobs.load_task import duplicate_key
 from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc import JdbcTable, SplitColumn
@@ -50,15 +51,25 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
-        return _plan_export(mirror, table, load, hand_over)
+        bound = _plan_export(mirror, table, load, hand_over)
+        _refuse_unstreamed(mirror, table, bound.plan)
+        return bound
     if isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
         # be as the task's own load left it, or behind, and what is told twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_written_by_task(mirror, load)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
-        return Bound(_plan_jdbc(table, load, batch, spark), hand_over.above)
+        plan = _plan_jdbc(table, load, batch, spark)
+        _refuse_unstreamed(mirror, table, plan)
+        return Bound(plan, hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
+
+
+def _refuse_unstreamed(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
+    """Refuse columns that the load would bring and no event would (C-77); nothing is bound yet."""
+    if mirror.source.format == "sqlserver-ces":
+        refuse_unstreamed([(column.name, column.sql_type) for column in plan.columns], f"table {table.source}")
 
 
 def _is_written_by_task(mirror: Mirror, load: JdbcLoad) -> bool:

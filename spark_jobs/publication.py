@@ -6,8 +6,9 @@ only where its positions reach up to the new ones, before any file is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -36,12 +37,14 @@ class Prepared(NamedTuple):
     """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
 
     *rows* is how many log rows it reads; of new batches *waiting* more are not read, for their transactions go on.
+    *appeared* are columns that rows which were there before did not have, each with the first position that has it.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
     schema: TableSchema
     rows: int
     waiting: int = 0
+    appeared: Mapping[str, str] = MappingProxyType({})
 
 
 class Preparation:
@@ -77,7 +80,8 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             cut = self._cut(plan, state, intent, schema, rows)
-            prepared[state.id] = cut._replace(waiting=sum(part.rows for part in new.waiting))
+            appeared = _appeared(lists.get(state.id, []), self._declared[state.source], _loaded(state))
+            prepared[state.id] = cut._replace(waiting=sum(part.rows for part in new.waiting), appeared=appeared)
         return prepared
 
     def schema_from_log(self, state: TableState) -> TableSchema:
@@ -94,7 +98,9 @@ class Preparation:
         """The union of all columns, and each one's newest source type.
 
         Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_RESERVED``, ``COLUMN_CASE``, ``TYPE_UNKNOWN``, ``PARTIAL_ROWS``.
+            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``,
+                ``COLUMN_RESERVED``, ``COLUMN_CASE``, ``TYPE_UNKNOWN``,
+                ``PARTIAL_ROWS``.
         """
         schema, types = state.columns, dict[str, str]()
         declared = self._declared[state.source]
@@ -107,11 +113,19 @@ class Preparation:
         except TerminalError as error:
             raise PlanStop(error.code, error.what) from error
         if not (declared.full_rows or declared.complete_rows):
-            _refuse_partial_rows(lists, schema, selected=wanted is not None)
-        _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows))
+            _refuse_partial_rows(lists, schema, wanted)
+        _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows), loaded=_loaded(state))
+        if self._requires_reload(declared):
+            published = {column.name for column in state.columns.columns}
+            appeared = _appeared(lists, declared, _loaded(state))
+            _refuse_added_columns({name: at for name, at in appeared.items() if name not in published})
         if state.text is not None:
             return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
+
+    def _requires_reload(self, declared: Table) -> bool:
+        chosen = declared.require_reload_on_add
+        return self._settings.require_reload_on_add if chosen is None else chosen
 
     def _plan(
         self,
@@ -217,6 +231,36 @@ class Preparation:
         return Prepared(plans, schema, rows)
 
 
+def _loaded(state: TableState) -> list[str]:
+    """The columns that the table's initial load brought."""
+    return [name for name, *_ in (state.load_plan or {}).get("columns", ())]
+
+
+def _appeared(lists: Sequence[ColumnList], declared: Table, loaded: Sequence[str]) -> dict[str, str]:
+    """The columns that some row before them did not have, each with the first position that has it (G-07).
+
+    *lists* come in the order of their first position. Of a list that may be a part of its row nobody can tell what the
+    row lacks; where rows are completed, that is every list which no row proved to be whole.
+    """
+    known, has_rows, found = set(loaded), bool(loaded), dict[str, str]()
+    for one in lists:
+        carried = {name for name, _, _ in msgspec.json.decode(one.cols)}
+        if declared.columns is not None:
+            carried &= {*declared.columns, *declared.key}
+        if has_rows:
+            found |= {name: one.first_pos for name in sorted(carried - known)}
+        known |= carried
+        has_rows = has_rows or one.whole or not declared.complete_rows
+    return found
+
+
+def _refuse_added_columns(added: Mapping[str, str]) -> None:
+    if added:
+        column, position = next(iter(added.items()))
+        more = f", and {len(added) - 1} more" if len(added) > 1 else ""
+        raise PlanStop("COLUMN_ADDED", f"the column {column!r} is there from position {position} on{more}")
+
+
 def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None) -> Iterator[str]:
     """Where the first new transaction of each part begins."""
     for part in new.arrived:
@@ -252,18 +296,19 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
     return declared
 
 
-def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, selected: bool) -> None:
+def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wanted: set[str] | None) -> None:
     """Stop at updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
 
     A list is whole if a row proved it. Without proof it must lack no column that is known, nor (unless the mirror
-    file *selected* columns) a place in the table.
+    file selects the *wanted* ones) a place in the table.
     """
     names = [column.name for column in schema.columns]
+    names += sorted(name for name in wanted or () if name not in names)
     for found in lists:
         columns = msgspec.json.decode(found.cols)
         carried = {name for name, _, _ in columns}
         absent = [name for name in names if name not in carried]
-        has_gap = not selected and sorted(index for _, _, index in columns) != list(range(len(columns)))
+        has_gap = wanted is None and sorted(index for _, _, index in columns) != list(range(len(columns)))
         if (absent or has_gap) and not found.whole:
             lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
             raise PlanStop(
@@ -273,17 +318,28 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, *, se
             )
 
 
-def _refuse_dropped_columns(lists: Sequence[ColumnList], wanted: set[str] | None, *, full_rows: bool) -> None:
+def _refuse_dropped_columns(
+    lists: Sequence[ColumnList], wanted: set[str] | None, *, full_rows: bool, loaded: Iterable[str] = ()
+) -> None:
     """Stop at a column (of *wanted*, if given) that whole rows had and newer ones lack: dropped, renamed (G-07, C-75).
 
-    *lists* come in the order of their first position, so that a late row with an old list is no newer one.
+    *lists* come in the order of their first position, so that a late row with an old list is no newer one. What was
+    *loaded* comes before all of them: a change without it would set NULL over the loaded value (C-77).
     """
-    before: set[str] = set()
+    never = {name for name in loaded if wanted is None or name in wanted}
+    never -= {name for found in lists for name, _, _ in msgspec.json.decode(found.cols)}
+    before = {name for name in loaded if wanted is None or name in wanted} - never
     for found in lists:
         if not (found.whole or full_rows):
             continue
         carried = {name for name, _, _ in msgspec.json.decode(found.cols) if wanted is None or name in wanted}
         gone = sorted(before - carried)
+        if never:
+            raise PlanStop(
+                "COLUMN_NOT_STREAMED",
+                f"the initial load brought {sorted(never)[:5]}, and no change carries them: changed rows would lose "
+                "them",
+            )
         if gone:
             raise PlanStop(
                 "SCHEMA_CHANGED", f"from position {found.first_pos} on, rows lack {gone[:5]}: dropped or renamed"

@@ -24,6 +24,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.unpublished import next_changes
+from open_mirroring.ledger.unverified_columns import note_columns
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
@@ -86,7 +87,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     # An open intent is finished on hold too: its numbers are sealed or will be abandoned by nobody.
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
     clean = [source for source, finding in findings.items() if not finding.left_over]
-    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, reader, spark, verdict.passing), clean)
+    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, ledger, spark, verdict.passing), clean)
     driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
     for error in driver.postponed.values():
         raise error  # every other table is done
@@ -105,10 +106,11 @@ class _ChangesWork:
 
     kind: Literal["changes"] = "changes"
 
-    def __init__(self, mirror: Mirror, reader: LedgerReader, spark: SparkSession, passing: Sequence[str]) -> None:
+    def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession, passing: Sequence[str]) -> None:
         self._mirror = mirror
         self._spark = spark
-        self._reader = reader
+        self._ledger = ledger
+        self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
         self._preparation = Preparation(mirror.name, reader, declared, mirror.publish)
         self._zone = zone_address(mirror)
@@ -131,6 +133,10 @@ class _ChangesWork:
         """Plan, type and stage the changes of the intents in the workers."""
         fresh = {state.id: state for state in self._reader.tables().values()}
         prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
+        for t, one in prepared.items():
+            if isinstance(one, Prepared) and one.appeared:
+                # Before anything of it is published, so that no column is ever there untold.
+                note_columns(self._ledger, t, fresh[t].row.generation, one.appeared, intents[t].work.batch_to)
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}

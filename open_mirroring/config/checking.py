@@ -17,6 +17,7 @@ from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
+from open_mirroring.streamed_types import refuse_unstreamed
 
 _CONNECT_SECONDS = 5
 
@@ -25,7 +26,8 @@ def check_mirror(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the mirror's first run: missing inputs, places not writable, connections not set.
 
     Codes: ``SOURCE_MISSING``, ``NOT_WRITABLE``, ``LEDGER_UNREACHABLE``, ``EXPORT_MISSING``,
-    ``STREAM_FROM_UNREADABLE``, ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. The connection to Spark belongs to the
+    ``STREAM_FROM_UNREADABLE``, ``COLUMN_NOT_STREAMED``,
+    ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. The connection to Spark belongs to the
     scheduler, which checks it itself.
     """
     return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror)]
@@ -99,6 +101,10 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                     yield _problem(mirror, (*setting, "path"), "EXPORT_MISSING", what, way_out)
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
+                setting = ("tables", index, "initial_load", "types")
+                if mirror.source.format == "sqlserver-ces":
+                    wanted = [n for n in load.types if table.columns is None or n in table.columns]
+                    refuse_unstreamed([(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")
                 connections.resolve(load.connection)

@@ -15,6 +15,7 @@ from pydantic import (
     Discriminator,
     Field,
     PrivateAttr,
+    StrictBool,
     StrictInt,
     StringConstraints,
     Tag,
@@ -83,6 +84,11 @@ class Publish(Section):
     compression: Compression = Field(
         default=DEFAULT_COMPRESSION,
         description="How published files are compressed (F-30). zstd gives the smallest, snappy costs the least time.",
+    )
+    require_reload_on_add: StrictBool = Field(
+        default=False,
+        description="Whether a column that is added at the source stops its table until that is loaded anew; a table "
+        "may say otherwise. Else `status` tells that the column is unverified (G-07).",
     )
 
 

@@ -175,6 +175,11 @@ class Table(Section):
         "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
         "for ever (T-60, K-70).",
     )
+    require_reload_on_add: StrictBool | None = Field(
+        default=None,
+        description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
+        "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
+    )
     history: Literal["latest", "full"] = Field(
         default="latest",
         description="What is published of the changes of a key. latest: the newest that arrived since the last time. "

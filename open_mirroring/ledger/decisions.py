@@ -23,6 +23,7 @@ from open_mirroring.table_stops import LOAD_NEEDED, RESET
 
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
+    "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
     "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
     "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
     "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",

@@ -20,6 +20,7 @@ from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.ledger.reset_record import ResetRecord
+from open_mirroring.ledger.unverified_columns import UnverifiedColumn, unverified_columns
 from open_mirroring.publishing import TableRow
 
 _TABLES_PER_QUERY = 200
@@ -239,6 +240,10 @@ class LedgerReader:
             for row in db.execute(query):
                 found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos))
         return found
+
+    def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
+        """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
+        return unverified_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""

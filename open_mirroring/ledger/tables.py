@@ -206,6 +206,21 @@ column_list = Table(
     Column("first_pos", String(200), nullable=False),
 )
 
+# Columns that came into being behind rows which were there, each with the first position that has it: whether those
+# rows have a default at the source, no change tells.
+unverified_column = Table(
+    "unverified_column",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("column", String(300), primary_key=True),
+    Column("since", String(200), nullable=False),
+    # The publication up to this batch brought it.
+    Column("batch", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("verified", Boolean, nullable=False),
+)
+
 stream_epoch = Table(
     "stream_epoch",
     metadata,

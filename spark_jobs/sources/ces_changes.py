@@ -163,9 +163,9 @@ def _old_key(
     if not table.key_names <= old.keys():
         if not _announces(data, table, columns, image, texts):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
-        if all(name not in old or old[name] == image[name] for name in table.key):
+        if table.key_names.isdisjoint(old):
             return texts
-        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and they changed")
+        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only")
     if all([old[name] == image[name] for name in table.key]):
         return texts
     try:

@@ -122,7 +122,7 @@ def test_an_update_without_old_values_is_of_its_row_if_pkkey_names_the_current_k
     decoded = decode(*bodies, event("UPD", ROW, json.dumps({}), pkkey={"id": 7, "other": "1"}))
     assert [(row.op, row.key) for row in decoded.rows] == [("U", '["7"]')] * 4
     assert decoded.notices == Notices()
-    (row,) = decode(event("UPD", ROW, {"id": "7"}, pkkey={"id": "7", "name": "Ada"}), tables=[TWO_KEYS]).rows
+    (row,) = decode(event("UPD", ROW, {"price": "1"}, pkkey={"id": "7", "name": "Ada"}), tables=[TWO_KEYS]).rows
     assert (row.op, row.key) == ("U", '["7","Ada"]')
 
 
@@ -138,6 +138,7 @@ def test_an_update_without_old_values_is_of_its_row_if_pkkey_names_the_current_k
         (event("UPD", ROW, {}, pkkey={"id": "7"}), TWO_KEYS),
         (event("UPD", ROW, {"id": "6"}, pkkey={"id": "7", "name": "Ada"}), TWO_KEYS),
         (event("UPD", ROW, {"id": "7"}, pkkey={"id": "7", "name": "Bo"}), TWO_KEYS),
+        (event("UPD", ROW, {"id": "7"}, pkkey={"id": "7", "name": "Ada"}), TWO_KEYS),
         (event("DEL", None, {"id": "6"}, pkkey={"id": "7", "name": "Ada"}), TWO_KEYS),
     ],
 )
