@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.pools import pools_document
+from open_mirroring.config.problems import Problem
 from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
@@ -55,11 +56,25 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")
+        told, warnings = _surveyed(mirror)
+        if told:
+            print(f"  key changes   {told}")
         if mirror.consistency == "key":
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
             print("  consistency   transaction: changes wait until every partition has shown a later commit (C-34)")
+        for warning in warnings:
+            print(f"warning: {warning}")
     return Exit.DONE
+
+
+def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
+    """How changes of keys are told, and what is worth a look at the source; a Qlik task leaves both open."""
+    if not mirror.source.format.startswith("qlik-"):
+        return "", []
+    from spark_jobs.sources import source_survey  # brings Spark's Python, which other looks do not wait for
+
+    return source_survey.key_changes(mirror), source_survey.warnings(mirror)
 
 
 def status(arguments: argparse.Namespace) -> Exit:

@@ -54,7 +54,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
     tables = {".".join(t.source_name): _mirrored(t) for t in by_period}
     registry = mirror.source.schema_registry
     schemas = None if registry is None else SchemaRegistry(resolve(registry))
-    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas, given_structures(mirror))
+    return MirrorSource(place_of_mirror(mirror), _reading(mirror), tables, schemas, given_structures(mirror))
 
 
 def _mirrored(table: Table) -> MirroredTable:
@@ -69,7 +69,12 @@ def _reading(mirror: Mirror) -> Reading:
     return Reading(source.format, topics=topics, partitions=partitions, **chosen)
 
 
-def _place(mirror: Mirror) -> Place | ChangeTablePlace:
+def place_of_mirror(mirror: Mirror) -> Place | ChangeTablePlace:
+    """Where a mirror's changes are.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
     source = mirror.source
     suffix = source.table_suffix or "__ct"
     prefix = "header__" if source.header_prefix is None else source.header_prefix

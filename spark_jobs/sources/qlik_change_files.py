@@ -45,8 +45,8 @@ def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tu
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
     """
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
-    sizes = {file.name: file.size for file in listed.files if _change_folder(root, file.name, suffix) is not None}
-    waiting = [name for name in listed.waiting if _change_folder(root, name, suffix) is not None]
+    sizes = {file.name: file.size for file in listed.files if change_folder(root, file.name, suffix) is not None}
+    waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
     data = {name: size for name, size in sizes.items() if not name.lower().endswith(SUFFIX)}
     ranges: list[BoundRange] = []
@@ -80,7 +80,7 @@ def read_file(
     """
     path = root / bound.name
     names = TableNames(mirrored)
-    table, is_sure = _table_of_folder(root, bound.name, suffix), False
+    table, is_sure = table_of_folder(root, bound.name, suffix), False
     place = 0
     try:
         if path.is_file() and path.stat().st_size < bound.end:
@@ -135,23 +135,24 @@ def _spelled(dfm: Dfm, column: str) -> str:
     return next((name for name in dfm.names if name.lower() == column.lower()), column)
 
 
-def _change_folder(root: Path, name: str, suffix: str) -> str | None:
+def change_folder(root: Path, name: str, suffix: str) -> str | None:
     """The folder of the change table that a file lies in: its own, or the one around its partition (T-40)."""
     folders = [root.name, *PurePosixPath(name).parts[:-1]]
     return next((folder for folder in reversed(folders) if folder.lower().endswith(suffix.lower())), None)
 
 
-def _table_of_folder(root: Path, name: str, suffix: str) -> str:
-    return (_change_folder(root, name, suffix) or suffix)[: -len(suffix)]
+def table_of_folder(root: Path, name: str, suffix: str) -> str:
+    """The table that the folder of a change table is named for; empty outside of one."""
+    return (change_folder(root, name, suffix) or suffix)[: -len(suffix)]
 
 
 def _check(dfm: Dfm, root: Path, name: str, suffix: str) -> None:
     """The metadata file must speak of this file and of the table whose folder this is."""
     check_file(dfm, PurePosixPath(name).name)
-    folder = _change_folder(root, name, suffix)
+    folder = change_folder(root, name, suffix)
     if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
         raise Refusal("DFM_CONTRADICTS", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
-    if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), _table_of_folder(root, name, suffix).lower()):
+    if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), table_of_folder(root, name, suffix).lower()):
         what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
         raise Refusal("DFM_CONTRADICTS", what)
 

@@ -442,7 +442,7 @@ def test_a_tick_that_did_nothing_says_so() -> None:
     assert "on hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
     failed = NOTHING._replace(failed=TerminalError("SOURCE_GONE", "it is gone"))
     assert "read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
-    assert "1 source files are empty" in tick_text(NOTHING._replace(waiting_files=["a"]))
+    assert "1 of the source are not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
 
 
 def test_what_a_tick_published_is_shown_by_table() -> None:
