@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 
 from demo.failures import DemoFailed
-from demo.place import Place
+from demo.place import MIRROR, Place
 from demo.shop import run_python
 from demo.source_formats import LATE_ACROSS_RUNS, SourceFormat
 
@@ -42,6 +42,22 @@ def judge(place: Place) -> list[dict[str, Any]]:
     if answer.returncode not in (0, 1):
         raise DemoFailed(f"the judge could not judge: {answer.stderr.strip()}")
     return list(json.loads(answer.stdout)["tables"])
+
+
+def proofs(place: Place, connections: Mapping[str, str]) -> dict[str, str]:
+    """By table the verdict of the product's own proof against an export of the source at its end.
+
+    Raises:
+        DemoFailed: when it could not prove.
+    """
+    file = str(place.mirrors / f"{MIRROR}.yaml")
+    command = ["-m", "spark_jobs.command_line", "prove", file, "--export", str(place.last_export), "--settle", "0"]
+    variables = {f"AIRFLOW_CONN_{name.upper()}": content for name, content in connections.items()}
+    answer = run_python([*command, "--json"], **variables)
+    if answer.returncode not in (0, 5, 7):
+        raise DemoFailed(f"`open-mirroring prove` failed: {answer.stderr.strip()}")
+    found = json.loads(answer.stdout)["tables"]
+    return {table: " ".join([one["verdict"], *one["reasons"]]) for table, one in found.items()}
 
 
 def lags(place: Place, tables: Iterable[str], last_delivery: float) -> dict[str, float | None]:
@@ -95,6 +111,7 @@ def assess(
     lag: Mapping[str, float | None],
     report: Mapping[str, Any],
     late: Mapping[str, int],
+    proved: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Put together the table to print and what speaks against success.
 
@@ -104,9 +121,10 @@ def assess(
         lag: from :func:`lags`.
         report: from the workload generator.
         late: from :func:`late_across_batches`.
+        proved: from :func:`proofs`; None where nobody asked.
     """
     objections = []
-    equality = [("table", "rows at source", "rows mirrored", "equal", "files", "lag")]
+    equality = [("table", "rows at source", "rows mirrored", "equal", "proved", "files", "lag")]
     for one in verdicts:
         name, mirrored, seconds = one["table"], one["mirrored_rows"], lag.get(one["table"])
         equality.append(
@@ -115,12 +133,15 @@ def assess(
                 str(one["source_rows"]),
                 "missing" if mirrored is None else str(mirrored),
                 "yes" if one["equal"] else "NO",
+                "-" if proved is None else proved.get(name, "NO").partition(" ")[0],
                 str(one["files"]),
                 "-" if seconds is None else f"{seconds:.0f} s",
             )
         )
         if not one["equal"]:
             objections.append(f"{name} is not equal: {'; '.join(one['differences'])}")
+        if proved is not None and proved.get(name) != "EQUAL":
+            objections.append(f"`open-mirroring prove` says of {name}: {proved.get(name, 'nothing')}")
     columns = source_format.columns
     events = [("table", *(column.replace("_", " ") for column in columns))]
     for name, counts in report["tables"].items():

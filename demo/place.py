@@ -25,6 +25,7 @@ class Place:
         self.source = root / "source.db"
         self.capture = root / "capture"
         self.export = root / "export"
+        self.last_export = root / "last_export"
         self.target = root / "target"
         self.broker = root / "broker"
         self.mirrors = root / "mirrors"

@@ -65,6 +65,10 @@ class Shop:
         self._delivered = time.time()
         return done
 
+    def export_at_the_end(self) -> None:
+        """All tables as they are now, which is what the mirrored ones have to be."""
+        self._command("export", "--out", str(self._place.last_export), "--format", "parquet")
+
     def report(self) -> dict[str, Any]:
         """Rows and events of every table so far."""
         return self._command("report")
@@ -140,13 +144,13 @@ def last_applied(log: str) -> dict[str, int]:
     return highest
 
 
-def run_python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a Python program of the repository to its end."""
+def run_python(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program of the repository to its end, with these variables beside the demo's own."""
     try:
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT,
-            env=clean_environment(),
+            env=clean_environment(**environment),
             capture_output=True,
             text=True,
             timeout=_COMMAND_LIMIT,

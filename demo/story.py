@@ -12,7 +12,7 @@ from demo.airflow_api import AirflowApi
 from demo.airflow_server import USER, AirflowServer
 from demo.broker import Broker
 from demo.failures import DemoFailed
-from demo.outcome import Outcome, assess, judge, lags, late_across_batches, read_changes
+from demo.outcome import Outcome, assess, judge, lags, late_across_batches, proofs, read_changes
 from demo.place import MIRROR, Place
 from demo.processes import Service
 from demo.shop import TOPIC, MirroringService, Shop
@@ -102,7 +102,10 @@ class Story:
         say("judging: source and mirrored tables, cell by cell")
         lag = lags(self._place, rows, shop.last_delivery())
         late = late_across_batches(read_changes(self._place))
-        return assess(source_format, judge(self._place), lag, shop.report(), late)
+        verdicts = judge(self._place)
+        say("proving: the product's own `open-mirroring prove`, against an export of the source")
+        shop.export_at_the_end()
+        return assess(source_format, verdicts, lag, shop.report(), late, proofs(self._place, connections))
 
     def go_on(self) -> None:
         """Leave it running until it is interrupted; the shop trades and a run starts every two minutes.

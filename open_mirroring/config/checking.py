@@ -15,7 +15,7 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
-from open_mirroring.config.tables import ExportLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.streamed_types import refuse_unstreamed
 
@@ -30,7 +30,7 @@ def check_mirror(mirror: Mirror) -> list[Problem]:
     ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. The connection to Spark belongs to the
     scheduler, which checks it itself.
     """
-    return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror)]
+    return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror), *_proofs(mirror)]
 
 
 def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
@@ -110,6 +110,16 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 connections.resolve(load.connection)
         except TerminalError as error:
             yield _from_error(mirror, setting, error)
+
+
+def _proofs(mirror: Mirror) -> Iterator[Problem]:
+    for index, table in enumerate(mirror.tables):
+        # An export that a proof is to read may be made just before.
+        if isinstance(table.prove, JdbcLoad):
+            try:
+                connections.resolve(table.prove.connection)
+            except TerminalError as error:
+                yield _from_error(mirror, ("tables", index, "prove", "connection"), error)
 
 
 def _readable(path: Path) -> bool:

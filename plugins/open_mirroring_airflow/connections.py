@@ -27,7 +27,8 @@ def named_connections(mirror: Mirror) -> list[str]:
     """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
     names = {mirror.source.connection, mirror.source.schema_registry, mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
-    names |= {getattr(table.initial_load, "connection", None) for table in mirror.tables}
+    sources = [source for table in mirror.tables for source in (table.initial_load, table.prove)]
+    names |= {getattr(source, "connection", None) for source in sources}
     return sorted(name for name in names if name is not None)
 
 

@@ -184,6 +184,17 @@ def test_the_deep_check_fails_naming_what_does_not_agree(home: Path, fake_spark:
     assert _run("reconcile") == ("failed", {"deep_check": "failed"})
 
 
+def test_a_proof_is_green_when_equal_red_when_not_and_skipped_when_it_is_not_told(home: Path, fake_spark: Any) -> None:
+    """G-40, G-42: exit codes 0, 7 and 5 of the job; the message names the tables."""
+    assert _run("prove", tables=["dbo.orders"]) == ("success", {"prove": "success"})
+    assert fake_spark.jobs() == ["prove"] and fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.orders"]
+    tables = {"dbo.orders": {"verdict": "DIFFERENT"}, "dbo.customers": {"verdict": "EQUAL"}}
+    fake_spark.answers(7, json.dumps({"job": "prove", "tables": tables}))
+    assert _run("prove") == ("failed", {"prove": "failed"})
+    fake_spark.answers(5, json.dumps({"job": "prove", "tables": {"dbo.orders": {"verdict": "UNPROVEN"}}}))
+    assert _run("prove") == ("success", {"prove": "skipped"})
+
+
 ASKED = {"table": "dbo.orders", "reason": "the key changed"}
 
 

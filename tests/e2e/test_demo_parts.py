@@ -388,9 +388,16 @@ def late(source_format: SourceFormat) -> dict[str, int]:
 
 @pytest.mark.parametrize("source_format", FORMATS.values(), ids=list(FORMATS))
 def test_equal_tables_that_have_seen_everything_are_proved(source_format: SourceFormat) -> None:
-    outcome = assess(source_format, [VERDICT], {"dbo.orders": 12.4}, report(source_format), late(source_format))
+    seen = (report(source_format), late(source_format), {"dbo.orders": "EQUAL"})
+    outcome = assess(source_format, [VERDICT], {"dbo.orders": 12.4}, *seen)
     assert outcome.objections == []
-    assert outcome.text.splitlines()[1].split() == ["dbo.orders", "9", "9", "yes", "4", "12", "s"]
+    assert outcome.text.splitlines()[1].split() == ["dbo.orders", "9", "9", "yes", "EQUAL", "4", "12", "s"]
+
+
+@pytest.mark.parametrize("proved", [{"dbo.orders": "DIFFERENT"}, {"dbo.orders": "UNPROVEN because"}, {}])
+def test_a_proof_that_does_not_say_equal_is_an_objection(proved: dict[str, str]) -> None:
+    (objection,) = assess(CES, [VERDICT], {}, report(CES), late(CES), proved).objections
+    assert "open-mirroring prove" in objection and proved.get("dbo.orders", "nothing") in objection
 
 
 @pytest.mark.parametrize(
