@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+import traceback
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -76,6 +77,8 @@ class Source:
         self.files: list[dict[str, bytes | None]] = [{}]
         self.table: dict[str, Any] = {}
         self.load_files: dict[str, bytes] = {}
+        self.acts: dict[int, list[Callable[[Pipeline], None]]] = {}
+        self.settings: dict[str, Any] = {}
         self.must_tell = False
         self.alone = False
         self.not_mirrored = False
@@ -87,6 +90,10 @@ class Source:
         """What comes now is delivered in the next tick."""
         self.steps.append([])
         self.files.append({})
+
+    def act(self, what: Callable[[Pipeline], None]) -> None:
+        """What somebody does just before this step's tick."""
+        self.acts.setdefault(len(self.steps) - 1, []).append(what)
 
     def put(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         key = tuple(true(row[name], self.columns[name]) for name in self.key)
@@ -374,7 +381,12 @@ def call(*argv: object) -> tuple[int, str]:
 
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = main([str(argument) for argument in argv])
+        try:
+            code = int(main([str(argument) for argument in argv]))
+        except Exception:
+            # What Python itself would do with it: the trace, and exit code 1.
+            traceback.print_exc()
+            code = 1
     return code, out.getvalue() + err.getvalue()
 
 
@@ -440,10 +452,13 @@ def run(
         said += text
         pipeline.service.poll()
     ticks = max(len(s.steps) for s in sources)
-    for at in range(ticks + overdue):
+    for at in range(ticks):
         (deliver or deliver_lines(pipeline))(pipeline, at, sources)
-        if at == ticks:
-            _overdue(pipeline)
+        for s in sources:
+            for act in s.acts.get(at, []):
+                act(pipeline)
+        if overdue and at == ticks - 1:
+            make_overdue(pipeline)
         code, text = call("tick", pipeline.file)
         exits.append(code)
         said += text
@@ -477,7 +492,7 @@ def concerns(letter: Mapping[str, Any], source: Source) -> bool:
     """Whether the dead letter is of what was sent for this table: by its table, its topic or its file."""
     origin = str(letter["origin"])
     files = {name for step in source.files for name in step}
-    return letter.get("tbl") == f"dbo.{source.name}" or source.name in origin.split("/") or origin in files
+    return letter.get("tbl") == f"dbo.{source.name}" or source.name in origin.split("/") or origin in files or source.alone
 
 
 def deliver_lines(first: Pipeline) -> Callable[[Pipeline, int, Sequence[Source]], None]:
@@ -499,8 +514,7 @@ def deliver_lines(first: Pipeline) -> Callable[[Pipeline, int, Sequence[Source]]
     return deliver
 
 
-def _overdue(pipeline: Pipeline) -> None:
-    try:
+def make_overdue(pipeline: Pipeline) -> None:
+    """Let what waits have waited too long, if anything does."""
+    with suppress(AssertionError):
         pipeline.make_overdue()
-    except AssertionError:
-        pass
