@@ -20,16 +20,23 @@ _FILES = "deliver both together under a new name, then resume the table: what wa
 
 HEALED_BY_COPY = frozenset(
     {
-        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING"),
+        *("AVRO_MALFORMED", "AVRO_SCHEMA_INVALID", "METADATA_MISSING", "METADATA_INVALID", "MESSAGE_FORMAT_CUSTOM"),
+        *("BODY_NOT_UTF8", "JSON_MALFORMED", "FRAMING_UNKNOWN", "ENVELOPE_INVALID", "TYPE_VERSION_UNKNOWN"),
+        *("MESSAGE_TYPE_UNKNOWN", "CONTENT_TYPE_UNKNOWN", "DATA_MISSING", "DATA_MALFORMED", "LOGICALID_INVALID"),
+        *("OPERATION_UNKNOWN", "POSITION_MISMATCH", "TABLE_CASE", "TOO_LARGE"),
+        *("FRAGMENT_CONFLICT", "FRAGMENTS_INCOMPLETE", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
-"""Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later."""
+"""Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later, or a
+replay by a decoder that knows more."""
 
 NO_MESSAGE = frozenset(
     {
-        *("CAPTURE_DAMAGED", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
+        *("CAPTURE_DAMAGED", "FILE_UNKNOWN", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
+        "NULL_AMBIGUOUS",
     }
 )
 """Dead letters of files, not of messages: no decoder can make anything of their bytes, only reading the file again."""
@@ -40,6 +47,8 @@ WAYS_OUT = {
     "longer file is read anew as a whole, and what was read already is dropped",
     "LINES_DAMAGED": "look whether the file is complete at the source, and deliver it again under a new name: what was "
     "read already is dropped",
+    "FILE_UNKNOWN": "deliver the file again under a name with the ending of what it holds, unpacked if it is packed "
+    "otherwise than by gzip; or, if it does not belong to the source, keep it elsewhere and accept the dead letter",
     "WRAPPER_MALFORMED": "see that every line is a JSON object with topic, partition, offset and value, or say "
     "`layout: bare` in the mirror file if lines are messages; then deliver the lines again in a new file",
     # The message is none of the format.
@@ -67,6 +76,8 @@ WAYS_OUT = {
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "
     "prefix; then reload the table",
+    "HEADER_AMBIGUOUS": "name the `columns` that shall be mirrored, without this one, and replay the dead letters; or "
+    "give the task's header columns another prefix, and `header_prefix` with it",
     "TABLE_TRUNCATED": "reset the table and load it anew: the rows that were truncated are still at the target",
     "OPERATION_MISMATCH": "find out what wrote the row: change_oper and operation have to say the same; "
     "touching the row at the source sends a new change",
@@ -78,15 +89,22 @@ WAYS_OUT = {
     "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
     "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
+    "NULL_AMBIGUOUS": "set a quote character, or a text of its own for NULL, at the file target: an empty field may be "
+    f"NULL or an empty text; {_FILES}",
     # The message of a Qlik task does not say what it is, or where it belongs.
     "MESSAGE_TYPE_UNKNOWN": f"{_FORMAT}update this product and deliver the messages again",
     "METADATA_INVALID": f"{_FORMAT}update this product; else find out what altered the metadata message, and let the "
     "task send it again: changes that follow it wait",
-    "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give it the "
-    "schema; then deliver the changes again, and resume the table if it is stopped; raise `fragment_timeout_hours` if "
-    "metadata only comes late",
+    "METADATA_MISSING": "let the Qlik task publish its metadata messages to a topic of this mirror, or give the "
+    "structure under `structures` in the mirror file; then replay the dead letters, and resume the table if it is "
+    "stopped; raise `fragment_timeout_hours` if metadata only comes late",
+    "MESSAGE_FORMAT_CUSTOM": "take the custom *Message Format* out of the settings of the Qlik task and of its tables, "
+    "so that messages have the sections data, beforeData and headers; then let the task send the changes again, or "
+    "reload the table, and resume it",
+    "TABLE_UNTOLD": "set *Message key* of the task's target to *Schema and table name*, or include schema and table in "
+    "the headers; or, if a topic holds one table alone, name it as `topic` of that table; then replay the dead letters",
     "AVRO_SCHEMA_INVALID": "let the Qlik task publish metadata messages with the Avro schema of its data messages, or "
-    "give the mirror that schema; then deliver the changes again",
+    "give the mirror that schema under `structures`; then replay the dead letters",
     "SCHEMA_AMBIGUOUS": "let each task publish to topics of its own, with an envelope or a schema registry, so that "
     "each message tells its schema; then deliver the changes again",
     "TABLE_CASE": "spell `source` in the mirror file as the source does, then replay the dead letters; if both names "
@@ -100,8 +118,10 @@ WAYS_OUT = {
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
-    "OLD_KEY_MISSING": "let the Qlik task send before images (`beforeData`): a key changed, and the row of the old key "
-    "cannot be removed; the table is stopped until it is reloaded",
+    "OLD_KEY_MISSING": "have the source send what was before: @include_old_values = 1 for change events, before images "
+    "(`beforeData`) in a Qlik task; a key changed, or may have, and the row of the old key cannot be removed; if keys of "
+    "this table never change, say `keys_never_change: true` and replay the dead letters; else the table is stopped until "
+    "it is reloaded",
     # Its pieces do not come together.
     "BEFORE_IMAGE_MISSING": "have the task store before and after images, or look for rows and files that are missing; "
     "which row the update left is not known, so reset the table and load it anew",

@@ -32,6 +32,13 @@ WAYS_OUT = {
     "`complete_rows: true` in the mirror file, and lift the stop",
     "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
     f"1 for the table at the source, and {RESET}",
+    "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
+    "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
+    "`header_prefix`; then lift the stop",
+    "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "
+    "stop",
+    "CHANGES_WENT_BACK": "see whether the change table was made anew or restored: changes may be lost, and new ones "
+    f"count from a lower place; give `load` a new name in the mirror file, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {RESET}",
     "CHANGE_LATE": f"{RESET}: changes behind it are published and cannot be taken back; or say `history: latest` and "

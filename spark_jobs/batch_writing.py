@@ -57,6 +57,7 @@ class BatchWriting:
     reading: Reading
     tables: Mapping[str, MirroredTable]
     registry: SchemaRegistry | None
+    given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
     loads: LoggedLoads
@@ -71,8 +72,8 @@ class BatchWriting:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
-        known = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        open_before = [] if scope.purpose == "new" else self.letters()
+        known = [*self.given, *(SourceSchema(*schema) for schema in self.ledger.schemas())]
+        open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
             parts, used = self._replay(batch, attempt, scope, known)
             announced = self._new_schemas(parts, known)
@@ -81,7 +82,7 @@ class BatchWriting:
             parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
         schemas = [*known, *announced]
-        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced))
+        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or self.given))
         manifest = merge(parts, announced, self.reading.partitions)
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
@@ -124,7 +125,7 @@ class BatchWriting:
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
     ) -> Manifest:
         """The manifest with the dead letters that the batch settles, and the tables that this heals."""
-        if scope.purpose == "new":
+        if scope.purpose in ("new", "overdue"):
             return manifest
         if scope.purpose == "replay":
             replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}

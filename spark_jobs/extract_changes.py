@@ -93,6 +93,8 @@ class _Points:
         self._waiting = found.waiting
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
+        if not found.ranges and self._driver.has_overdue:
+            return Scope("overdue")
         return Scope("new", sorted(found.ranges))
 
     def _new_within(self, backfill: Backfill) -> Scope:

@@ -23,6 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Mani
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.batch_writing import BatchWriting
 from spark_jobs.change_log import ChangeLog
+from spark_jobs.fragment_joining import is_overdue
 from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import read_open_letters
 from spark_jobs.sources.opening import source_of
@@ -51,7 +52,7 @@ class ExtractionDriver:
         self.spark = spark
         self._name = mirror.name
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
-        timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
+        self._timeout = timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         letters = partial(read_open_letters, mirror, ledger)
         loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
         self._writing = BatchWriting(spark, self.ledger, self._log.root, *self.source, timeout, letters, loads)
@@ -65,6 +66,11 @@ class ExtractionDriver:
     def counts(self) -> Mapping[str, int]:
         """The messages of the newest completed batch by disposition."""
         return {} if self.manifest is None else self.manifest.counts
+
+    @property
+    def has_overdue(self) -> bool:
+        """Whether a message has waited for others longer than it may."""
+        return any(is_overdue(fragment, self._timeout) for fragment in self.ledger.open_fragments())
 
     def drive(self, agenda: Sequence[Point]) -> None:
         """Run the protocol to its end.
@@ -134,7 +140,7 @@ class ExtractionDriver:
     def _find(self) -> protocol.RangesFound:
         while self._agenda:
             scope = self._agenda[0]()
-            if scope.ranges or scope.letters:
+            if not scope.is_empty:
                 self._asked = scope.to_json()
                 return protocol.RangesFound(self._asked)
             self._agenda.pop(0)

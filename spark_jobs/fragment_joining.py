@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import duckdb
 from pyspark.sql import SparkSession
 
-from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
 from spark_jobs.change_log import paths_of
 from spark_jobs.change_log_schema import CHANGE
 from spark_jobs.job import run_job
@@ -24,6 +24,11 @@ from spark_jobs.sources.decoded import MirroredTable, SourceSchema, ToldHalf
 from spark_jobs.sources.formats import Reading, decoder_of
 
 _IDENTITIES_PER_TASK = 5_000
+
+
+def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
+    """Whether a message has waited for others longer than *timeout*."""
+    return fragment.since < datetime.now(UTC) - timeout
 
 
 class _Split(NamedTuple):
@@ -85,7 +90,7 @@ class FragmentJoining:
         for part in parts:
             for identity, (epoch, pos, files) in part["fragments"].items():
                 fresh[identity] = _Split(epoch or "", pos or "", files).with_others(fresh.get(identity))
-        overdue = {i for i, f in known.items() if f.since < datetime.now(UTC) - self.timeout}
+        overdue = {identity for identity, fragment in known.items() if is_overdue(fragment, self.timeout)}
         tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
         for identity in tried:
             fragment = known[identity]

@@ -189,6 +189,7 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
     decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
     notes, counts = Notes(task.tables, task.reading), Counter[str]()
     outcomes: dict[str, str] = {}
+    foreign = Counter[str]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -201,10 +202,12 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         else:
             rows, refused = outcome.rows, outcome.counts.rejected
             counts.update(outcome.notices._asdict())
+            foreign.update(outcome.foreign)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    return {**writer.finish(), "outcomes": outcomes, "counts": dict(counts), **notes.to_dict()}
+    told = {"counts": dict(counts), "foreign": dict(foreign)}
+    return {**writer.finish(), "outcomes": outcomes, **told, **notes.to_dict()}
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:

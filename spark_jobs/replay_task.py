@@ -33,8 +33,8 @@ def replay(task: ReplayTask) -> dict[str, Any]:
 
     As :meth:`Decoding.finish`, and ``replayed``: the letters that were decoded.
     """
-    messages = _messages(task)
     decoder = decoder_of(task.read.reading, task.read.tables, task.read.schemas)
+    messages = _messages(task, decoder)
     sound = decodable(decoder, [message for message, _ in messages])
     decoding = Decoding(task.read.reading, task.read.tables, task.read.schemas, task.read.target)
     decoding.take(sound)
@@ -57,18 +57,18 @@ def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:
     return left
 
 
-def _messages(task: ReplayTask) -> list[tuple[Any, list[LetterPlace]]]:
+def _messages(task: ReplayTask, decoder: Decoder) -> list[tuple[Any, list[LetterPlace]]]:
     """Each message once, in the order of its coordinates, with the letters that hold it."""
     wanted = set(task.letters)
     dataset = ds.dataset(paths_of(task.read.target.root, task.files), format="parquet", schema=LOG_SCHEMA)
-    columns = ["batch", "origin", "place", "raw"]
+    columns = ["batch", "origin", "place", "tbl", "raw"]
     found: dict[tuple[str, int], tuple[Any, list[LetterPlace]]] = {}
     for part in dataset.to_batches(columns=columns, filter=pc.field("kind") == REJECTED, batch_size=_LETTERS_AT_ONCE):
         for line in part.to_pylist():
             at = LetterPlace(line["batch"], line["origin"], line["place"])
             if at not in wanted or line["raw"] is None:
                 continue
-            message = message_of_letter(task.read.reading, at.origin, at.place, line["raw"])
+            message = message_of_letter(decoder, at.origin, at.place, line["raw"], line["tbl"])
             _, places = found.setdefault((at.origin, at.place), (message, []))
             if at not in places:
                 places.append(at)

@@ -146,7 +146,10 @@ def tick_text(ticked: Ticked) -> str:
     else:
         lines.append(f"read: FAILED, {shown(ticked.failed)}")
     if ticked.waiting_files:
-        lines.append(f"      {len(ticked.waiting_files)} source files are empty yet; they are read once they are not")
+        named = ", ".join(map(shown, ticked.waiting_files[:3])) + (" …" if len(ticked.waiting_files) > 3 else "")
+        lines.append(
+            f"      {len(ticked.waiting_files)} of the source are not ready yet, and read once they are: {named}"
+        )
     if ticked.files:
         files = sum(map(len, ticked.files.values()))
         lines.append(f"published: {files} files for {len(ticked.files)} tables")

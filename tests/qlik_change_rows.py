@@ -68,9 +68,13 @@ def row(
 
 
 def decoder(
-    key: tuple[str, ...] = ("id",), columns: tuple[str, ...] | None = None, **settings: object
+    key: tuple[str, ...] = ("id",),
+    columns: tuple[str, ...] | None = None,
+    *,
+    keys_never_change: bool = False,
+    **settings: object,
 ) -> QlikChangeTableDecoder:
     return QlikChangeTableDecoder(
-        {TABLE: MirroredTable(TABLE, key, columns)},
+        {TABLE: MirroredTable(TABLE, key, columns, keys_never_change)},
         ChangeTableSettings(**settings),  # type: ignore[arg-type]
     )

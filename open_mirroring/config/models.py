@@ -30,10 +30,19 @@ from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
 from open_mirroring.config.source import Source, check_complete_position
+from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
+
+
+_FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "topic": ("qlik-message",),
+    "change_table": ("qlik-change-table",),
+    "keys_never_change": ("qlik-change-table", "qlik-message"),
+}
+"""Settings of a table that only some formats have: change events always tell a change of the key."""
 
 
 class LedgerConnection(Section):
@@ -145,6 +154,11 @@ class Mirror(Section):
         "that has a complete position.",
     )
     tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
+    structures: tuple[GivenStructure, ...] = Field(
+        default=(),
+        description="For qlik-message: structures of tables, given by hand where no message or registry announces them "
+        "(K-61).",
+    )
     schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
@@ -197,12 +211,51 @@ class Mirror(Section):
                 input=None,
             )
             for index, table in enumerate(tables)
-            for setting, chosen in (("topic", "qlik-message"), ("change_table", "qlik-change-table"))
-            if isinstance(source, Source) and source.format != chosen and getattr(table, setting) is not None
+            for setting, formats in _FORMATS_OF_SETTINGS.items()
+            if isinstance(source, Source) and source.format not in formats and getattr(table, setting) is not None
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
         return tables
+
+    @field_validator("tables")
+    @classmethod
+    def _promises(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+        """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
+        source, first = info.data.get("source"), dict[str, int]()
+        errors = []
+        for index, table in enumerate(tables):
+            if table.topic is None:
+                continue
+            twin = first.setdefault(table.topic, index)
+            if twin != index:
+                what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
+                errors.append((index, what, "promise a topic to one table; of others their messages have to tell"))
+            elif isinstance(source, Source) and source.topics is not None and table.topic not in source.topics:
+                what = f"the topic {table.topic!r} is not among `source.topics`"
+                errors.append((index, what, "add it there, or mend its name"))
+        if errors:
+            details = [
+                InitErrorDetails(
+                    type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(at, "topic"), input=None
+                )
+                for at, what, way_out in errors
+            ]
+            raise ValidationError.from_exception_data("tables", details, hide_input=True)
+        return tables
+
+    @field_validator("structures")
+    @classmethod
+    def _structures(cls, given: tuple[GivenStructure, ...], info: ValidationInfo) -> tuple[GivenStructure, ...]:
+        source = info.data.get("source")
+        if given and isinstance(source, Source) and source.format != "qlik-message":
+            what = f"{source.format} describes its tables itself"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `structures` out")
+        sources = [table.source_name for table in info.data.get("tables", ())]
+        for at in structures_of_others(given, sources) if sources else ():
+            what = f"{given[at].table!r} is no mirrored table"
+            raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
+        return given
 
     @field_validator("tables")
     @classmethod

@@ -32,7 +32,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "gap_timeout_minutes": ((_CES,), ("capture",)),
     "partition_key_scheme": ((_CES,), ("capture", "files", "kafka")),
     "partition_count": ((_CES,), ("capture", "files", "kafka")),
-    "binary": ((_MESSAGE,), ("files", "kafka")),
+    "binary": ((_CES, _MESSAGE), ("capture", "files", "kafka")),
     "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
     "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
@@ -41,6 +41,7 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
     "before_images": ((_CHANGE_TABLE,), ("files", "jdbc")),
+    "unframed_avro": ((_MESSAGE,), ("files", "kafka")),
     "partitions": ((_CHANGE_TABLE,), ("jdbc",)),
     "overlap_minutes": ((_CHANGE_TABLE,), ("jdbc",)),
 }
@@ -105,7 +106,8 @@ class Source(Section):
     )
     binary: Literal["hex", "base64"] | None = Field(
         default=None,
-        description="For qlik-message in JSON: how binary values are spelled (K-35). Default: hex, with or without 0x.",
+        description="For sqlserver-ces, and qlik-message in JSON: how binary values are spelled (C-84, K-35). "
+        "Default: hex, with or without 0x.",
     )
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
         default=None,
@@ -126,9 +128,15 @@ class Source(Section):
         description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
         "only a schema's number (K-04).",
     )
-    header_prefix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+    unframed_avro: StrictBool | None = Field(
         default=None,
-        description="For change tables: what the names of header columns begin with (T-02). Default: header__.",
+        description="For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
+        "schema of their table that fits; the table is told by `topic` or by the message's key (K-60). Default: false.",
+    )
+    header_prefix: Annotated[str, StringConstraints(max_length=60)] | None = Field(
+        default=None,
+        description="For change tables: what the names of header columns begin with (T-02); an empty text where the "
+        "task writes them without a prefix. Default: header__.",
     )
     table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
         default=None, description="For change tables: what their names end with (T-01). Default: __ct."

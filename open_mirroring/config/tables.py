@@ -140,6 +140,12 @@ class Table(Section):
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
         "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
+    keys_never_change: StrictBool | None = Field(
+        default=None,
+        description="For Qlik: a promise that no update of this table changes its key. Without it, an update that "
+        "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
+        "for ever (T-60, K-70).",
+    )
     history: Literal["latest", "full"] = Field(
         default="latest",
         description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
@@ -214,6 +220,13 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", what, "leave out `full_rows` or `complete_rows`")
         if value and info.data.get("key") == ():
             raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
+        return value
+
+    @field_validator("keys_never_change")
+    @classmethod
+    def _keys_never_change(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value is not None and info.data.get("key") == ():
+            raise names.refusal("COMBINATION_INVALID", "a table without key has none that could change", "leave it out")
         return value
 
     @field_validator("history")

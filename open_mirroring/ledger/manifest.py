@@ -38,14 +38,15 @@ class SettledLetter(NamedTuple):
     homeless: int
 
 
-Purpose = Literal["new", "reread", "replay"]
+Purpose = Literal["new", "reread", "replay", "overdue"]
 
 
 @dataclass(frozen=True)
 class Scope:
     """What a batch is of: source ranges never bound before, ranges bound before, or dead letters of the log.
 
-    Only new ranges move the mark up to which a source is bound.
+    Only new ranges move the mark up to which a source is bound. One that is *overdue* reads nothing: it gives up the
+    messages that waited too long for others, for at a source that fell silent no other batch would.
     """
 
     purpose: Purpose = "new"
@@ -56,6 +57,11 @@ class Scope:
     def new(self) -> Sequence[BoundRange]:
         """The ranges that are bound for the first time."""
         return self.ranges if self.purpose == "new" else ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do for a batch."""
+        return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
         """The scope as the ledger stores it: of new ranges they alone, as ever."""

@@ -27,12 +27,17 @@ from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.reporting import dead_letters_text, json_text, status_text
+from spark_jobs.sources.given_structures import check_structures
 
 
 def check(arguments: argparse.Namespace) -> Exit:
     """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
     mirrors = _mirrors([arguments.file])
-    problems = [problem for mirror in mirrors for problem in (*check_mirror(mirror), *check_landing_zone(mirror))]
+    problems = [
+        problem
+        for mirror in mirrors
+        for problem in (*check_mirror(mirror), *check_landing_zone(mirror), *check_structures(mirror))
+    ]
     for problem in problems:
         print(problem)
     if problems:

@@ -20,20 +20,19 @@ from spark_jobs.sources.source_files import MAX_RAW, Listing, list_source_files,
 
 __all__ = ["Damage", "list_capture", "read_capture"]
 
+SUFFIXES = (".avro",)
+
 # What reading a damaged container raises, from the container's own checks to those of its compression.
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def list_capture(root: Path) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones.
-
-    A name with a part that begins with a dot or an underscore is hidden; what does not end in ``.avro`` is not a
-    finished capture file.
+    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``.
     """
-    return list_source_files(root, (".avro",))
+    return list_source_files(root, SUFFIXES)
 
 
 def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Damage]:

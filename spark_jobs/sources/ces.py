@@ -9,12 +9,14 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming* (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_jobs.change_log_schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces_changes import NOTHING_NOTICED, Outcome, SourceTable, bucket, change, stale_key
-from spark_jobs.sources.ces_envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
+from spark_jobs.sources.ces_envelope import UNSPLIT, Data, Event, is_complete, read_data_leniently, read_event
+from spark_jobs.sources.ces_told_tables import Told, told_by_data, told_by_line, told_table
 from spark_jobs.sources.decoded import (
     Damage,
     Decoded,
@@ -69,38 +71,42 @@ class CesDecoder:
         Damaged bytes that a transport reports count as one rejected message each.
         """
         rows: list[LogRow] = []
-        total = changes = fragments = ignored = rejected = cut = mismatch = 0
+        foreign = Counter[str]()
+        total = changes = fragments = ignored = rejected = 0
+        notices = NOTHING_NOTICED
         for message in messages:
             total += 1
-            if isinstance(message, Damage):
-                rejected += 1
-                rows.append(damaged_row(message))
-                continue
-            outcome = self._message(message)
+            outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
             found = outcome.rows
+            if outcome.notices is not NOTHING_NOTICED:
+                notices = notices.plus(outcome.notices)
             if not found:
                 ignored += 1
+                foreign[outcome.foreign] += 1
                 continue
             rows += found
             kind = found[0].kind
             if kind == CHANGE:
                 changes += 1
-                if outcome.notices is not NOTHING_NOTICED:
-                    cut += outcome.notices.suspected_cut
-                    mismatch += outcome.notices.key_mismatch
             elif kind == FRAGMENT:
                 fragments += 1
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        return Decoded(rows, counts, Notices(cut, mismatch))
+        return Decoded(rows, counts, notices, foreign=foreign)
+
+    def _damage(self, damage: Damage) -> Outcome:
+        """Bytes without a message; a line of its own may still tell its table, bytes of many messages never do."""
+        if damage.code != "WRAPPER_MALFORMED":
+            return Outcome((damaged_row(damage),))
+        return self.placed(damaged_row(damage), told_by_line(damage.raw))
 
     def _message(self, message: RawMessage) -> Outcome:
         body = message.body
         try:
             event = self.read(body)
         except Refusal as refusal:
-            return Outcome((_rejected(message.origin, message.place, refusal, body),))
+            return self.placed(_rejected(message.origin, message.place, refusal, body), told_table(body))
         if event.split is not UNSPLIT:
             whole = event.split.whole
             if whole is False or (whole is None and not is_complete(event.data)):
@@ -124,20 +130,49 @@ class CesDecoder:
         table: SourceTable | None = None
         data: Data | None = None
         try:
-            data = read_data(event.data)
+            data, is_prose = read_data_leniently(event.data)
             table = self.table_of(data)
             if table is None:
-                return Outcome(())
+                return Outcome((), foreign=self.foreign_name(data))
             _check_position(event, data)
-            return change(event, data, table, origin, place)
+            outcome = change(event, data, table, origin, place)
+            if is_prose or event.notices != NOTHING_NOTICED:
+                notices = outcome.notices.plus(event.notices).plus(Notices(prose_names=int(is_prose)))
+                return outcome._replace(notices=notices)
+            return outcome
         except Refusal as refusal:
             row = _rejected(origin, place, refusal, raw)
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
-                key = stale_key(event, data, table, refusal.key)
+                # A key that is not told is no reason to take another one.
+                key = None if refusal.code == "OLD_KEY_MISSING" else stale_key(event, data, table, refusal.key)
                 row = row._replace(tbl=table.source, key=key, bucket=bucket(key))
-            return Outcome((row,))
+                return Outcome((row,))
+            source = None if data is None else data.eventsource
+            told = told_by_data(event.data) if source is None else Told(source.db, source.schema, source.tbl)
+            return self.placed(row, told)
+
+    def placed(self, letter: LogRow, told: Told | None) -> Outcome:
+        """A dead letter of the table that its bytes still tell; nothing where that table is not mirrored (C-95).
+
+        Without a key it stops its table, for any row of that may be out of date.
+        """
+        if told is None:
+            return Outcome((letter,))
+        if self.settings.database is not None and told.db not in (None, self.settings.database):
+            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}")
+        name = f"{told.schema}.{told.tbl}"
+        meant = self._names.meant_by(name) if name not in self._tables else name
+        if meant is None:
+            return Outcome((), foreign=name)
+        return Outcome((letter._replace(tbl=self._tables[meant].source),))
+
+    def foreign_name(self, data: Data) -> str:
+        """The name of a table that is not mirrored; with its database where only another one is read."""
+        source = data.eventsource
+        name = f"{source.schema}.{source.tbl}"
+        return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
         """The mirrored table of an event; None when it is not mirrored.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import islice
 from typing import Any
 
 import fastavro
@@ -94,9 +95,23 @@ def unframed(body: bytes) -> bytes:
             if body.startswith(DATUM_START, header):
                 return body[header:]
             raise Refusal("FRAMING_UNKNOWN", f"an Avro {name} frame without a change event behind it")
-    if body.startswith(CONTAINER):
-        raise Refusal("FRAMING_UNKNOWN", "an Avro container file inside a message; events are bare Avro records")
     raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
+
+
+def read_container(body: bytes) -> dict[str, Any]:
+    """The fields of the one record of a container file, by the schema that the file itself brings (C-63).
+
+    Raises:
+        Refusal: ``AVRO_MALFORMED`` when it cannot be read, ``FRAMING_UNKNOWN`` when it holds not one record.
+    """
+    try:
+        records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
+    except Exception as error:  # the file brings its own schema, which may be anything
+        raise Refusal("AVRO_MALFORMED", f"an Avro container file that cannot be read: {_said(error)}") from error
+    if len(records) != 1 or not isinstance(records[0], dict):
+        many = "more than one record" if records else "no record"
+        raise Refusal("FRAMING_UNKNOWN", f"an Avro container file with {many}; one message is one event")
+    return records[0]
 
 
 def read_envelope(datum: bytes) -> dict[str, Any]:

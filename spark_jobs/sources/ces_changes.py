@@ -24,10 +24,11 @@ NOTHING_NOTICED = Notices()
 
 
 class Outcome(NamedTuple):
-    """What one message became: no rows where its table is not mirrored, else the rows of one disposition."""
+    """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored."""
 
     rows: tuple[LogRow, ...]
     notices: Notices = NOTHING_NOTICED
+    foreign: str = ""
 
 
 class SourceTable:
@@ -63,8 +64,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
             ``KEY_INVALID``.
     """
     images = data.eventrow or data.eventdata
-    if images is None:
-        raise Refusal("DATA_MALFORMED", "data has no eventrow")
+    if images is None or (data.eventrow and data.eventdata):
+        raise Refusal("DATA_MALFORMED", "data has no eventrow, or has eventdata beside it")
     columns = table.columns(bytes(data.eventsource.cols))
     if event.operation == "DEL":
         if not _is_empty(images.current):
@@ -74,6 +75,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         raise Refusal("ROW_MALFORMED", f"an {event.operation} without a current row")
     image, text = columns.read(images.current)
     row = text or columns.write(image)
+    absent = () if text or event.operation == "INS" else columns.absent_from(image)
     cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
     texts = columns.key_texts(image)
     key = key_json(texts) if texts else None
@@ -86,8 +88,12 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         return Outcome((row_set,), _noticed(cut, mismatch))
     old = _old_image(columns, images.old, key)
     whole = _is_whole(data, table, columns, old, image)
-    row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)
-    old_texts = texts if key is None else _old_key(columns, table, old, image, texts, key)
+    untold = [name for name in absent if not _is_null(name, columns, old, whole)]
+    listed = columns.text
+    if untold:
+        whole, listed, row = False, *columns.written_without(image, untold)
+    row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
+    old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         return Outcome((row_set,), _noticed(cut, mismatch))
@@ -124,7 +130,10 @@ def _delete(
     cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
     # A source may leave old values out; the primary key is always announced (C-71).
     known = table.key_names <= image.keys()
-    texts = columns.key_texts(image if known else _announced(data))
+    announced = {} if known else _announced(data, columns)
+    if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
+        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
+    texts = columns.key_texts(image if known else announced)
     key = key_json(texts) if texts else None
     mismatch = _differs(data, table, columns, image, texts) if known else 0
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
@@ -141,10 +150,23 @@ def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
 
 
 def _old_key(
-    columns: ColumnList, table: SourceTable, old: Image, image: Image, texts: list[str], key: str
+    data: Data, columns: ColumnList, table: SourceTable, old: Image, image: Image, texts: list[str], key: str
 ) -> list[str]:
-    """The key before an update; without old key values the current row is trusted (C-73)."""
-    if not table.key_names <= old.keys() or all([old[name] == image[name] for name in table.key]):
+    """The key before an update (C-73).
+
+    Without old key values only ``pkkey`` can tell that the key did not change: whether it names the old key or the new
+    one is documented nowhere, so one that differs tells that the key changed, and not which one went.
+
+    Raises:
+        Refusal: ``OLD_KEY_MISSING``, or ``ROW_MALFORMED`` or ``KEY_INVALID`` of the old image.
+    """
+    if not table.key_names <= old.keys():
+        if not _announces(data, table, columns, image, texts):
+            raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
+        if all(name not in old or old[name] == image[name] for name in table.key):
+            return texts
+        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and they changed")
+    if all([old[name] == image[name] for name in table.key]):
         return texts
     try:
         return columns.key_texts(old)
@@ -165,9 +187,32 @@ def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, c
     return False
 
 
-def _announced(data: Data) -> Image:
-    """The primary key as ``pkkey`` spells it out."""
-    return {part.columnname: _key_text(part) for part in data.eventsource.pkkey or ()}
+def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
+    """Whether an update without a value for a column says that it is NULL now (C-84).
+
+    It is, if it was NULL before: then either it was left as it was, or left out for being NULL. And it is, if the old
+    row lacks it likewise and another column proves that those come which did not change. Old large objects tell
+    neither (C-71).
+    """
+    if name in columns.large:
+        return False
+    return old[name] is None if name in old else whole
+
+
+def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
+    """Whether ``pkkey`` names every key column, and says the key *texts*, which *image* spells out."""
+    announced = {part.columnname for part in data.eventsource.pkkey or ()}
+    return table.key_names <= announced and not _differs(data, table, columns, image, texts)
+
+
+def _announced(data: Data, columns: ColumnList) -> Image:
+    """The primary key as ``pkkey`` spells it out.
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``.
+    """
+    parts = data.eventsource.pkkey or ()
+    return {part.columnname: columns.spelled(part.columnname, _key_text(part)) for part in parts}
 
 
 def _key_text(part: KeyPart) -> str | None:
@@ -184,10 +229,10 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
         return 0
     if len(parts) == 1 and table.key == (parts[0].columnname,) and parts[0].value == image.get(table.key[0]):
         return 0
-    announced = _announced(data)
-    if not table.key_names <= announced.keys():
+    if not table.key_names <= {part.columnname for part in parts}:
         return 0
     try:
+        announced = _announced(data, columns)
         return int(columns.key_texts(announced) != texts)
     except Refusal:
         return 1
@@ -213,9 +258,8 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
         return None
     try:
         columns = table.columns(bytes(data.eventsource.cols))
-        old = _key_alone(columns, table, images.old)
-        if old is None:
-            return key  # without old key values the current row is trusted here as elsewhere
+        # Without old key values pkkey alone can tell that the key did not change, here as elsewhere.
+        old = _key_alone(columns, table, images.old) or _announced_key(data, table)
         return old if old == _key_alone(columns, table, images.current) else None
     except Refusal:
         return None
@@ -238,15 +282,16 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
     values = [(name, value) for name, value in pairs if name in table.key_names]
     if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
         raise Refusal("ROW_MALFORMED", "the key of a row is not told once, by plain values")
-    if len(values) < len(table.key_names):
+    if not values:
         return None
-    return key_json(columns.key_texts(dict(values)))
+    return key_json(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
     """The key of a change as ``pkkey`` tells it, if it does."""
     try:
-        texts = table.columns(bytes(data.eventsource.cols)).key_texts(_announced(data))
+        columns = table.columns(bytes(data.eventsource.cols))
+        texts = columns.key_texts(_announced(data, columns))
     except Refusal:
         return None
     return key_json(texts) if texts else None

@@ -8,6 +8,8 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming*, 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ import msgspec
 
 from open_mirroring.log_position import position_text
 from spark_jobs.sources import ces_avro
-from spark_jobs.sources.decoded import Refusal, shown
+from spark_jobs.sources.decoded import Notices, Refusal, shown
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
@@ -26,6 +28,15 @@ _JSON_CONTENT = {"application/json", "application/avro-json"}
 
 _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
+)
+_MEMBER = re.compile(
+    rb'"(specversion|type|logicalid|operation|datacontenttype|data|data_base64|segmentindex|finalsegment|splitindex'
+    rb'|splittotalcnt)"[ \t\r\n]*:'
+)
+_DATA_MEMBER = re.compile(
+    r'"(eventsource|eventrow|eventdata|db|schema|tbl|cols|pkkey|transaction|commitlsn|sequencenumber|old|current)"'
+    r"[ \t\r\n]*:",
+    re.IGNORECASE,
 )
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _BLANKS = b" \t\r\n"
@@ -89,6 +100,7 @@ class _Envelope(msgspec.Struct, gc=False):
     operation: str
     datacontenttype: str | None = None
     data: str | Data | None = None
+    data_base64: str | None = None
     segmentindex: int | None = None
     finalsegment: bool | None = None
     splitindex: int | None = None
@@ -137,6 +149,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation: str
     split: Split
     data: str | bytes | Data
+    notices: Notices = Notices()
 
     @property
     def logical_id(self) -> str:
@@ -167,6 +180,9 @@ def read_event(body: bytes) -> Event:
     is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
     if is_text:
         return _event(_read_json(body), is_avro=False)
+    if body.startswith(ces_avro.CONTAINER):
+        event = _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
+        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
     return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
 
 
@@ -177,14 +193,36 @@ def _read_json(body: bytes) -> _Envelope:
         except UnicodeDecodeError as error:
             raise Refusal("BODY_NOT_UTF8", str(error)) from error
     try:
-        return _decode_envelope(body)
+        envelope = _decode_envelope(body)
     except msgspec.ValidationError as error:
         raise _why_invalid(body, error) from error
     except (msgspec.DecodeError, RecursionError) as error:
         piece = _with_half_a_character(body)
         if piece is None:
             raise Refusal("JSON_MALFORMED", str(error)) from error
-        return piece
+        envelope = piece
+    names = _MEMBER.findall(body)
+    if len(names) != len(set(names)):
+        _refuse_twice(body)
+    return envelope
+
+
+def _refuse_twice(body: bytes) -> None:
+    """Refuse an object that has a name twice: which of both counts, no standard says (C-98)."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            raise Refusal(
+                "ENVELOPE_INVALID", f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice"
+            )
+        return found
+
+    try:
+        json.loads(body, object_pairs_hook=unique)
+    except RecursionError as error:
+        raise Refusal("ENVELOPE_INVALID", str(error)) from error
 
 
 def _with_half_a_character(body: bytes) -> _Envelope | None:
@@ -220,6 +258,21 @@ def _read_avro(datum: bytes) -> _Envelope:
     return _Envelope(**fields)
 
 
+def _of_fields(fields: dict[str, Any]) -> _Envelope:
+    """The envelope of a record that came with a schema of its own, which may have other types."""
+    data = fields.pop("data", None)
+    try:
+        envelope = msgspec.convert(fields, _Envelope)
+    except msgspec.ValidationError as error:
+        if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
+            raise _unknown_type(fields["type"]) from error
+        raise Refusal("ENVELOPE_INVALID", str(error)) from error
+    if not isinstance(data, str | bytes | None):
+        raise Refusal("DATA_MALFORMED", "data is neither text nor bytes")
+    envelope.data = data  # type: ignore[assignment]  # bytes, as of any Avro message
+    return envelope
+
+
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
     if envelope.specversion != "1.0":
         raise Refusal("ENVELOPE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
@@ -231,9 +284,9 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
     if envelope.operation not in OPERATIONS:
         raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
-    return Event(
-        epoch.lower(), lsn.upper(), sequence, envelope.operation, _split(envelope), _payload(envelope, is_avro)
-    )
+    split, data = _split(envelope), _payload(envelope, is_avro)
+    notices = Notices(data_base64=1) if envelope.data is None else Notices()
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices)
 
 
 def _unknown_type(found: str) -> Refusal:
@@ -262,6 +315,13 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
         bare = content.split(";")[0].strip().lower()
         if bare not in _JSON_CONTENT and not (is_avro and bare.startswith("application/avro")):
             raise Refusal("CONTENT_TYPE_UNKNOWN", f"datacontenttype is {shown(content)}")
+    if envelope.data_base64 is not None:
+        if data is not None:
+            raise Refusal("DATA_MALFORMED", "the event has both data and data_base64")
+        try:
+            return base64.b64decode(envelope.data_base64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refusal("DATA_MALFORMED", f"data_base64: {error}") from error
     if data is None:
         raise Refusal("DATA_MISSING", "the event has no data")
     if isinstance(data, Data) and _split(envelope).whole is False:
@@ -270,7 +330,12 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a whole event.
+    """The payload of a whole event; as :func:`read_data_leniently`, without saying how it was spelled."""
+    return read_data_leniently(payload)[0]
+
+
+def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
+    """The payload of a whole event, and whether its names had another case than the published samples (C-97).
 
     Bytes of an Avro message hold JSON text or a record, whatever their announced content type: what begins with a
     brace would be a negative length in Avro, and a record proves itself (C-62).
@@ -279,13 +344,46 @@ def read_data(payload: str | bytes | Data) -> Data:
         Refusal: ``DATA_MALFORMED`` when the payload is not what it should be.
     """
     if isinstance(payload, Data):
-        return payload
+        return payload, False
+    if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
+        try:
+            return _decode_data(msgspec.json.encode(ces_avro.read_container(payload))), False
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise Refusal("DATA_MALFORMED", f"a container file that holds no Data record: {error}") from error
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _data_of(ces_avro.read_data(payload))
+        return _data_of(ces_avro.read_data(payload)), False
     try:
-        return _decode_data(payload if isinstance(payload, str) else payload.decode())
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        text = payload if isinstance(payload, str) else payload.decode()
+        try:
+            data, is_prose = _decode_data(text), False
+        except msgspec.ValidationError:
+            data, is_prose = _decode_data(_in_lower_case(text)), True
+        names = [name.lower() for name in _DATA_MEMBER.findall(text)]
+        if len(names) != len(set(names)):
+            _in_lower_case(text)
+        if "eventrow" in names and "eventdata" in names:
+            raise ValueError("the event has both eventrow and eventdata")
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("DATA_MALFORMED", str(error)) from error
+    return data, is_prose
+
+
+def _in_lower_case(text: str) -> str:
+    """The payload with the names of its members as the samples spell them; the prose of one page has `eventSource`.
+
+    Images are texts of their own, so no column's name is touched.
+
+    Raises:
+        ValueError: the text is no JSON, or two names of one object differ at most in case.
+    """
+
+    def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = {name.lower(): value for name, value in pairs}
+        if len(found) != len(pairs):
+            raise ValueError("a name stands twice in one object, perhaps in another case")
+        return found
+
+    return json.dumps(json.loads(text, object_pairs_hook=lower))
 
 
 def _data_of(record: dict[str, Any]) -> Data:

@@ -17,18 +17,20 @@ import msgspec
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.sources.ces import CesDecoder
 from spark_jobs.sources.ces_envelope import UNSPLIT, Event, is_complete
+from spark_jobs.sources.ces_told_tables import Told, told_by_data
 from spark_jobs.sources.decoded import Notices, Refusal
 
 
 class Joined(NamedTuple):
     """All pieces were there: what the event became, at the coordinates of its last piece.
 
-    Without rows its table is not mirrored. A dead letter holds the joined payload as ``raw`` and names its pieces by
-    ``fragment_of``.
+    Without rows its table, *foreign*, is not mirrored. A dead letter holds the joined payload as ``raw`` and names its
+    pieces by ``fragment_of``.
     """
 
     rows: list[LogRow]
     notices: Notices
+    foreign: str = ""
 
 
 class Waiting(NamedTuple):
@@ -54,19 +56,20 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Re
         by_index = _by_index(pieces, decoder)
         run, is_proven = _run(by_index)
     except Refusal as refusal:
-        return Refused(_dead_letter(pieces, refusal))
+        return _refused(pieces, refusal, decoder)
     if isinstance(run, str):
         return Waiting(run)
     size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
     if size > limit:
-        return Refused(_dead_letter(pieces, Refusal("TOO_LARGE", f"{size} bytes in {len(run)} pieces exceed {limit}")))
+        reason = f"{size} bytes in {len(run)} pieces exceed {limit}"
+        return _refused(pieces, Refusal("TOO_LARGE", reason), decoder)
     last = run[-1]
     try:
         data = _concatenated(run)
     except UnicodeError as error:
         if not is_proven:
             return Waiting("piece 0")
-        return Refused(_dead_letter(pieces, Refusal("DATA_MALFORMED", f"half a character is missing: {error}")))
+        return _refused(pieces, Refusal("DATA_MALFORMED", f"half a character is missing: {error}"), decoder)
     if not is_proven and not is_complete(data):
         return Waiting("piece 0")
     whole = msgspec.structs.replace(last.event, data=data, split=UNSPLIT)
@@ -74,12 +77,31 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Re
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), outcome.notices)
+    return Joined(list(outcome.rows), outcome.notices, outcome.foreign)
 
 
-def incomplete(pieces: Sequence[LogRow], reason: str) -> LogRow:
-    """The dead letter of an event whose other pieces did not come in time; *reason* says what was waited for."""
-    return _dead_letter(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason))
+def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
+    """The dead letter of an event whose other pieces did not come in time; *reason* says what was waited for.
+
+    None, where its first piece tells that its table is not mirrored (C-95).
+    """
+    outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
+    return [outcome.row] if isinstance(outcome, Refused) else outcome.rows
+
+
+def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Refused | Joined:
+    """The dead letter of pieces that never will be one event, of the table that one of them tells (C-95)."""
+    told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
+    outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
+    return Refused(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
+
+
+def _told(piece: LogRow, decoder: CesDecoder) -> Told | None:
+    """The table that a piece tells; the first one does."""
+    try:
+        return told_by_data(decoder.read(piece.raw).data)
+    except Refusal:
+        return None
 
 
 def _by_index(pieces: Sequence[LogRow], decoder: CesDecoder) -> dict[int, _Piece]:

@@ -9,6 +9,7 @@ events, key changes, other spellings and everything damaged are left.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from zlib import crc32
@@ -59,8 +60,9 @@ class _KnownList(NamedTuple):
     proofs: list[tuple[int, int, bool]]
 
 
-_Taker = _KnownList | re.Pattern[bytes] | None
-"""What is known of a list of columns: how it is taken, :data:`FOREIGN`, or None if its messages are left."""
+_Taker = _KnownList | str | None
+"""What is known of a list of columns: how it is taken, the name of its table if that is not mirrored, or None if its
+messages are left."""
 
 
 class OrdinaryCes:
@@ -82,6 +84,7 @@ class OrdinaryCes:
         rows: list[RowFields] = []
         epochs: list[bytes] = []
         foreign: list[int] = []
+        names_of_foreign = Counter[str]()
         content, lists, read_head = block.content, self._lists, HEAD.match
         lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
         starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
@@ -108,12 +111,14 @@ class OrdinaryCes:
                 if row is not None:
                     rows.append(row)
                     epochs.append(head[1])
-            elif known is not None and known.fullmatch(content, at, end):
+            elif known is not None and FOREIGN.fullmatch(content, at, end):
                 foreign.append(line)
+                names_of_foreign[known] += 1
         taken = [row[0] for row in rows]
         names = pc.utf8_lower(texts(epochs)).dictionary_encode()
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
-        return Ordinary(rows_table(block, rows, columns, names), np.array(taken + foreign, np.int64))
+        numbers = np.array(taken + foreign, np.int64)
+        return Ordinary(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """As :meth:`OrdinaryReader.learn`: no change event announces a structure."""
@@ -142,13 +147,18 @@ class OrdinaryCes:
         if _encode(spelled).decode() != head + "]}}":
             return None  # other members, the same one twice, white space: whatever it is, it is not ordinary
         if table is None:
-            return FOREIGN
+            return self._decoder.foreign_name(data)
         columns = table.columns(bytes(source.cols))
-        if not table.key or columns.kept != columns.names or not table.key_names < set(columns.names):
+        if (
+            columns.is_respelled
+            or not table.key
+            or columns.kept != columns.names
+            or not table.key_names < set(columns.names)
+        ):
             return None
         types = [columns.types[name] for name in table.key]
         digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
-        convert = tuple(key_converter(sql_type, self._decoder.settings.binary) for sql_type in types)
+        convert = tuple(key_converter(sql_type) for sql_type in types)
         pattern = change_pattern(columns.names, table.key, digits)
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]

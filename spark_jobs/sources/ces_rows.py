@@ -6,9 +6,11 @@ if writing the result again proves that no name stood there twice; everything el
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -17,6 +19,7 @@ import msgspec
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.ces_envelope import Column
 from spark_jobs.sources.decoded import Refusal, shown
+from spark_jobs.sources.sql_server_type_text import BINARY, read_type
 from spark_jobs.sources.sql_server_types import BinaryText, is_large, key_converter
 
 MAX_COLUMNS = 1024
@@ -49,6 +52,7 @@ class ColumnList:
 
     def __init__(self, raw: bytes, key: tuple[str, ...], allowed: frozenset[str] | None, binary: BinaryText) -> None:
         columns = _read_columns(raw)
+        self._columns = columns
         self.types = {column.name: column.type for column in columns}
         self.names = tuple(self.types)
         kept = [c for c in columns if allowed is None or c.name in allowed or c.name in key]
@@ -56,6 +60,7 @@ class ColumnList:
         self.kept = tuple(c.name for c in kept)
         self._all_kept = len(kept) == len(columns)
         self.large = frozenset(c.name for c in columns if is_large(c.type))
+        self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
         self._key = [(name, self._converter(name, binary)) for name in key]
 
     def _converter(self, name: str, binary: BinaryText) -> Callable[[str], str] | str:
@@ -63,7 +68,7 @@ class ColumnList:
         if name not in self.types:
             return f"the key column {shown(name)} is not in cols"
         try:
-            return key_converter(self.types[name], binary)
+            return key_converter(self.types[name])  # images are in hexadecimal by then
         except (TerminalError, ValueError) as error:
             return f"the key column {shown(name)}: {error}"
 
@@ -84,12 +89,47 @@ class ColumnList:
             if proven != text and len(_NAME.findall(text)) != len(image):
                 image = _exact_image(text)
                 proven = None
+        if self._base64:
+            image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
         if tuple(image) == self.names:
             return image, proven if self._all_kept else None
         for name in image:
             if name not in self.types:
                 raise Refusal("ROW_MALFORMED", f"the row has a value for {shown(name)}, which is not in cols")
         return image, None
+
+    def absent_from(self, image: Image) -> tuple[str, ...]:
+        """The columns that an image has no value for, not even NULL."""
+        return tuple(name for name in self.kept if name not in image)
+
+    def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
+        """The columns of an update that tells nothing of some, and its row (G-04, C-96).
+
+        That a column is missing is seen by the gap between the places of the others. Where the last ones are missing
+        there is none, so the places begin with 1 then.
+        """
+        told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
+        shift = int(sorted(c.index for c in told) == list(range(len(told))))
+        text = _encode([[c.name, c.type, c.index + shift] for c in told]).decode()
+        return text, self._written(image, tuple(c.name for c in told))
+
+    @property
+    def is_respelled(self) -> bool:
+        """Whether the log spells values otherwise than the source does."""
+        return bool(self._base64)
+
+    def spelled(self, name: str, value: str | None) -> str | None:
+        """A value as the log spells it, which is as the source does but for binary ones in base64.
+
+        Raises:
+            Refusal: ``ROW_MALFORMED``.
+        """
+        if value is None or name not in self._base64:
+            return value
+        try:
+            return "0x" + base64.b64decode(value, validate=True).hex().upper()
+        except (binascii.Error, ValueError):
+            raise Refusal("ROW_MALFORMED", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:
         """A current row in the order of the columns. A value that is absent is NULL (C-84)."""
@@ -99,9 +139,9 @@ class ColumnList:
         """An old row in the order of the columns, only what the image tells for certain.
 
         The source leaves out old large objects unless asked (C-71); whether as NULL or not at all is documented
-        nowhere. So a large object of which an old image has no value is not told.
+        nowhere. So a large object of which an old image has no value is not told, nor is what is absent.
         """
-        told = tuple(name for name in self.kept if image.get(name) is not None or name not in self.large)
+        told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
 
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
@@ -161,6 +201,13 @@ def _read_columns(raw: bytes) -> list[Column]:
         names.add(column.name)
         indexes.add(column.index)
     return columns
+
+
+def _is_binary(sql_type: str) -> bool:
+    try:
+        return read_type(sql_type).name in BINARY
+    except (TerminalError, ValueError):
+        return False
 
 
 def _exact_image(text: str) -> Image:

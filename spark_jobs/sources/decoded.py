@@ -20,11 +20,13 @@ class MirroredTable(NamedTuple):
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
+        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
     """
 
     source: str
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
+    keys_never_change: bool = False
 
 
 class Damage(NamedTuple):
@@ -60,10 +62,22 @@ class Notices(NamedTuple):
     Args:
         suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
         key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
+        data_base64: events whose payload came as ``data_base64`` (C-97).
+        prose_names: events whose members are spelled as the prose of the specification has them (C-97).
+        avro_containers: events that came as an Avro container file of their own (C-63).
     """
 
     suspected_cut: int = 0
     key_mismatch: int = 0
+    tombstones: int = 0
+    data_base64: int = 0
+    prose_names: int = 0
+    avro_containers: int = 0
+
+    def plus(self, other: Notices) -> Notices:
+        """Both together."""
+        return Notices(*map(int.__add__, self, other))
 
 
 class SourceSchema(NamedTuple):

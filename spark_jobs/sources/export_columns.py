@@ -158,6 +158,8 @@ def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
         _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
     elif family == "binary" and parsed.length not in (None, -1):
         _note_where(pc.greater(pc.binary_length(landed), parsed.length), column, "has too many bytes", bad)
+        if parsed.name == "binary":
+            _note_where(pc.less(pc.binary_length(landed), parsed.length), column, "has too few bytes", bad)
     elif family == "timestamp" and parsed.name in SECOND_DIGITS and parsed.second_digits < 6:
         step = 10 ** (6 - parsed.second_digits)
         count = landed.view(pa.int64())

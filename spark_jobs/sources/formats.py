@@ -14,7 +14,6 @@ from spark_jobs.sources.decoded import (
     Decoder,
     Dispositions,
     MirroredTable,
-    Notices,
     Refused,
     SourceSchema,
     ToldHalf,
@@ -49,6 +48,7 @@ class Reading(NamedTuple):
     sequence_digits: int = 35
     topics: tuple[tuple[str, str], ...] = ()
     partitions: int = 0
+    unframed_avro: bool = False
 
     @property
     def has_loads(self) -> bool:
@@ -67,7 +67,7 @@ def decoder_of(reading: Reading, tables: Mapping[str, MirroredTable], schemas: S
         return _change_tables(reading, tables)
     if reading.format == "qlik-message":
         return _QlikMessages(tables, schemas, _qlik_settings(reading))
-    return _Ces(tables, CesSettings(database=reading.database))
+    return _Ces(tables, _ces_settings(reading))
 
 
 def ordinary_of(
@@ -75,15 +75,24 @@ def ordinary_of(
 ) -> OrdinaryReader | None:
     """What takes ordinary messages from blocks, much faster than the decoder; None where nothing does."""
     if reading.format == "sqlserver-ces":
-        return OrdinaryCes(CesDecoder(tables, CesSettings(database=reading.database)))
+        return OrdinaryCes(CesDecoder(tables, _ces_settings(reading)))
     if reading.format == "qlik-message":
         return OrdinaryQlik(tables, schemas, _qlik_settings(reading))
     return None
 
 
+def _ces_settings(reading: Reading) -> CesSettings:
+    return CesSettings(database=reading.database, binary=reading.binary)
+
+
 def _qlik_settings(reading: Reading) -> QlikMessageSettings:
     return QlikMessageSettings(
-        reading.load, reading.mask_order, dict(reading.topics), reading.binary, reading.sequence_digits
+        reading.load,
+        reading.mask_order,
+        dict(reading.topics),
+        reading.binary,
+        reading.sequence_digits,
+        reading.unframed_avro,
     )
 
 
@@ -99,10 +108,12 @@ def _change_tables(reading: Reading, tables: Mapping[str, MirroredTable]) -> Qli
     return QlikChangeTableDecoder(tables, settings)
 
 
-def message_of_letter(reading: Reading, origin: str, place: int, raw: bytes) -> Any:
-    """The message that a dead letter of the log holds, as the format's decoder takes it."""
-    if reading.format == "qlik-change-table":
+def message_of_letter(decoder: Decoder, origin: str, place: int, raw: bytes, source: str | None) -> Any:
+    """The message that a dead letter of the log holds, as the format's decoder takes it; *source* is its table."""
+    if isinstance(decoder, QlikChangeTableDecoder):
         return read_row(origin, place, raw)
+    if isinstance(decoder, QlikMessageDecoder):
+        return decoder.again(origin, place, raw, source)
     return RawMessage(origin, place, raw)
 
 
@@ -135,8 +146,9 @@ class _Ces(_Anywhere, CesDecoder):
         count = len(pieces)
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
-        return Decoded(outcome.rows, counts, Notices())
+        foreign = {outcome.foreign: count} if outcome.foreign else {}
+        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """As :meth:`Decoder.incomplete`."""
-        return [ces_fragments.incomplete(pieces, reason)]
+        return ces_fragments.incomplete(pieces, reason, self)

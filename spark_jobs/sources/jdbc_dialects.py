@@ -41,6 +41,10 @@ class Dialect(Protocol):
         """A query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
         ...
 
+    def alike_query(self, schema: str, table: str) -> str:
+        """A query of the catalog: schema and name of all tables and views that differ from this one in case only."""
+        ...
+
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type of a line of :meth:`columns_query`."""
         ...
@@ -116,6 +120,13 @@ class PostgreSql:
             f"WHERE table_schema = {_literal(schema)} AND table_name = {_literal(table)}"
         )
 
+    def alike_query(self, schema: str, table: str) -> str:
+        """From ``information_schema``."""
+        return (
+            "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables "
+            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) = lower({_literal(table)})"
+        )
+
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type that holds every value; infinity, NaN and years beyond 9999 fail when they are read."""
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
@@ -174,6 +185,13 @@ class SqlServer:
             "NUMERIC_PRECISION AS digits, NUMERIC_SCALE AS scale, DATETIME_PRECISION AS second_digits, "
             "ORDINAL_POSITION AS place FROM INFORMATION_SCHEMA.COLUMNS "
             f"WHERE TABLE_SCHEMA = N{_literal(schema)} AND TABLE_NAME = N{_literal(table)}"
+        )
+
+    def alike_query(self, schema: str, table: str) -> str:
+        """From ``INFORMATION_SCHEMA``."""
+        return (
+            "SELECT TABLE_SCHEMA AS [schema], TABLE_NAME AS name FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) = LOWER(N{_literal(table)})"
         )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ A byte order mark at the beginning of a file is no part of its first message (RF
 ignore it).
 
 A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
-``value`` (text or null); further members are allowed.
+``value`` (text or null); ``key``, the message's own key, is base64, text, or the key's members. Further members are
+allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -45,6 +46,7 @@ class _Wrapper(msgspec.Struct, gc=False):
     offset: int
     value: str | None
     encoding: Literal["utf8", "base64"] = "utf8"
+    key: Any = None
 
 
 _decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
@@ -159,7 +161,7 @@ def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> I
 
 def is_gzip(name: str) -> bool:
     """Whether a file is packed, as its name says: it can be read as a whole only."""
-    return name.endswith(".gz")
+    return name.casefold().endswith(".gz")
 
 
 def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
@@ -216,4 +218,19 @@ def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
             body = value.encode()
     except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, RecursionError) as error:
         return Damage(line.origin, line.place, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", line.body)
-    return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body)
+    return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
+
+
+def _key(key: Any) -> bytes | None:
+    """A message's key. Text is base64 where that gives text, an Avro record or a number; else it stands for itself."""
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        return msgspec.json.encode(key)
+    try:
+        found = base64.b64decode(key, validate=True)
+        if not found.startswith((b"Obj\x01", b"\x00")):
+            found.decode()
+    except (binascii.Error, ValueError):
+        return key.encode("utf-8", "surrogatepass")
+    return found

@@ -43,6 +43,7 @@ class SourcePlace(NamedTuple):
 def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
     """Everything at the source beyond what is bound.
 
+    A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
     A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
     drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
     its complete new lines.
@@ -60,6 +61,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
             ranges.extend(json_lines.ranges(source.folder, name, start, size))
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
+    ranges += [BoundRange(name, 0, size) for name, size in listed.unknown if size and name not in bound]
     return Found(ranges, sorted([*listed.waiting, *held_back]))
 
 
@@ -84,9 +86,21 @@ def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -
 
 def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
     """The messages of one bound range in the order in which they stand there."""
+    if not is_known(source, bound.name):
+        reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
+        return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
     if source.transport == "capture":
         return capture.read_capture(source.folder, bound.name, bound.end)
     return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
+
+
+def is_known(source: SourcePlace, name: str) -> bool:
+    """Whether the ending of a file's name says how it is read; a single file that the mirror file names is read."""
+    return source.path.is_file() or name.casefold().endswith(_suffixes(source))
+
+
+def _suffixes(source: SourcePlace) -> tuple[str, ...]:
+    return capture.SUFFIXES if source.transport == "capture" else json_lines.SUFFIXES
 
 
 def _listed(source: SourcePlace) -> Listing:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import split_source_name
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.given_structures import given_structures
 from spark_jobs.sources.kafka_place import place_of
 from spark_jobs.sources.message_files import SourcePlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
@@ -24,31 +25,40 @@ _SETTINGS = (
     "sparse_updates",
     "before_images",
     "sequence_digits",
+    "unframed_avro",
 )
 
 
 class MirrorSource(NamedTuple):
-    """The source of a mirror; *tables* by their names in messages, where nothing is quoted."""
+    """The source of a mirror; *tables* by their names in messages, where nothing is quoted.
+
+    *given* are the structures that the mirror file gives by hand.
+    """
 
     place: Place | ChangeTablePlace
     reading: Reading
     tables: dict[str, MirroredTable]
     registry: SchemaRegistry | None
+    given: tuple[SourceSchema, ...] = ()
 
 
 def source_of(mirror: Mirror) -> MirrorSource:
     """The source that a mirror file describes; nothing is looked at yet.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``SOURCE_SCHEMA_INVALID``.
     """
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
-    tables = {".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns) for t in by_period}
+    tables = {".".join(t.source_name): _mirrored(t) for t in by_period}
     registry = mirror.source.schema_registry
     schemas = None if registry is None else SchemaRegistry(resolve(registry))
-    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas)
+    return MirrorSource(_place(mirror), _reading(mirror), tables, schemas, given_structures(mirror))
+
+
+def _mirrored(table: Table) -> MirroredTable:
+    return MirroredTable(table.source, tuple(table.key), table.columns, bool(table.keys_never_change))
 
 
 def _reading(mirror: Mirror) -> Reading:
@@ -61,7 +71,8 @@ def _reading(mirror: Mirror) -> Reading:
 
 def _place(mirror: Mirror) -> Place | ChangeTablePlace:
     source = mirror.source
-    suffix, prefix = source.table_suffix or "__ct", source.header_prefix or "header__"
+    suffix = source.table_suffix or "__ct"
+    prefix = "header__" if source.header_prefix is None else source.header_prefix
     match source.transport:
         case "kafka":
             place = place_of(resolve(source.connection or ""), source.topics or ())
@@ -77,7 +88,8 @@ def _place(mirror: Mirror) -> Place | ChangeTablePlace:
                 source.overlap_minutes or 10,
             )
         case "files" if source.format == "qlik-change-table":
-            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix)
+            mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
+            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix, mirrored)
         case transport:
             layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
             return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)

@@ -9,7 +9,7 @@ Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.sources.qlik_change_jdbc_table import ChangeTable, ControlTable, Slice, sequence_text
 
-_OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED")
+_OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABLE_CASE", "CHANGES_WENT_BACK")
 
 
 class NamedChangeTable(NamedTuple):
@@ -41,8 +41,6 @@ class ChangeTablePlace(NamedTuple):
         prefix: what the names of header columns begin with (T-02).
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
-        recheck_partitions: how many of the newest closed partitions of a table are looked at again, for rows that
-            arrived after closing; None: all of them.
     """
 
     connection: str
@@ -51,7 +49,6 @@ class ChangeTablePlace(NamedTuple):
     prefix: str = "header__"
     control: SourceName | None = None
     overlap_minutes: int = 10
-    recheck_partitions: int | None = None
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
@@ -86,8 +83,9 @@ def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str
     twice. Rows without a partition, from before partitioning, are one without a name. An interval is
     ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers.
 
-    A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits, ``HEADER_MISSING``,
-    or ``TYPE_UNSUPPORTED``; the others go on.
+    A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
+    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
+    case is there or has closed partitions, ``HEADER_MISSING``, or ``TYPE_UNSUPPORTED``; the others go on.
 
     Raises:
         TerminalError: ``TABLE_NOT_FOUND`` for the control table, ``CONNECTION_MISSING``, ``CONNECTION_INVALID``,
@@ -95,18 +93,24 @@ def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str
         TransientError: ``SOURCE_UNREACHABLE``.
     """
     found = Found([], [], {})
-    closed = None if place.control is None else _closed_partitions(spark, place, place.control)
+    closed: dict[str, list[str]] = {}
+    misspelled: dict[str, str] = {}
+    if place.control is not None:
+        listed = ControlTable(spark, place.connection, place.control).partitions()
+        closed, misspelled = closed_partitions(place, listed)
     for source in place.tables:
         table = place.open(spark, source)
-        if not table.exists:
-            found.waiting.append(table.name)
-            continue
         try:
+            if not table.exists:
+                _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
+                found.waiting.append(table.name)
+                continue
+            _refuse_another_case(table.name, misspelled.get(source), "the control table lists partitions of")
             table.structure()
-            if closed is None:
+            if place.control is None:
                 ranges = _new_interval(table, bound.get(table.name), place.overlap_minutes)
             else:
-                ranges = _new_partitions(table, closed.get(source, []), bound, place.recheck_partitions)
+                ranges = _new_partitions(table, closed.get(source, []), bound)
         except TerminalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
@@ -148,21 +152,25 @@ def overlapping_start(end: int, minutes: int) -> int:
 
 def _new_interval(table: ChangeTable, end: int | None, minutes: int) -> list[BoundRange]:
     highest = table.highest_sequence()
-    if highest is None or (end is not None and highest < end):
+    if highest is None:
+        return []
+    if end is not None and highest + 1 < end:
+        raise TerminalError(
+            "CHANGES_WENT_BACK",
+            f"the highest change_seq is {sequence_text(highest)}, and {sequence_text(end - 1)} was read",
+            where=f"table {table.name}",
+            way_out="see whether the change table was made anew or restored; then give `load` a new name and reset it",
+        )
+    if highest + 1 == end:
         return []
     return [BoundRange(table.name, 0 if end is None else overlapping_start(end, minutes), highest + 1)]
 
 
-def _new_partitions(
-    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], recheck: int | None
-) -> list[BoundRange]:
+def _new_partitions(table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int]) -> list[BoundRange]:
     names = {name: f"{table.name}/{name}" for name in ("", *sorted(closed))}
-    known = [name for name in names if names[name] in bound]
-    again = known if recheck is None else known[-recheck:] if recheck else []
-    wanted = sorted({*names} - {*known} | {"", *again})
-    rows = table.rows_of_partitions(None if recheck is None else wanted)
+    rows = table.rows_of_partitions()
     found = []
-    for name in wanted:
+    for name in sorted(names):
         # A partition without rows is bound too; only the one without a name need not exist.
         end = rows.get(name, 0) + 1 if name or name in rows else 0
         if end > bound.get(names[name], 0):
@@ -170,16 +178,39 @@ def _new_partitions(
     return found
 
 
-def _closed_partitions(spark: SparkSession, place: ChangeTablePlace, control: SourceName) -> dict[str, list[str]]:
-    """The closed partitions of each source table; the control table may name it with the suffix or without."""
-    table = ControlTable(spark, place.connection, control)
+def closed_partitions(
+    place: ChangeTablePlace, listed: Iterable[tuple[str, str, str]]
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The closed partitions of each source table, and the tables that are listed in another case alone (T-62).
+
+    Args:
+        place: the source.
+        listed: owner, table and partition, as the control table has them; it may name a table with the suffix or
+            without.
+    """
     by_name: dict[tuple[str, str], str] = {}
     for source, named in place.tables.items():
         by_name[named.schema, named.table] = source
         by_name[named.schema, named.table.removesuffix(place.suffix)] = source
-    closed: dict[str, list[str]] = {}
-    for owner, name, partition in table.partitions():
+    folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
+    closed: dict[str, set[str]] = {}
+    misspelled: dict[str, str] = {}
+    for owner, name, partition in listed:
         source = by_name.get((owner, name), "")
+        meant = folded.get((owner.casefold(), name.casefold()), "")
         if source:
-            closed.setdefault(source, []).append(partition)
-    return {source: sorted(set(partitions)) for source, partitions in closed.items()}
+            closed.setdefault(source, set()).add(partition)
+        elif meant:
+            misspelled[meant] = f"{owner}.{name}"
+    alone = {source: name for source, name in misspelled.items() if source not in closed}
+    return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+
+
+def _refuse_another_case(name: str, other: str | None, what: str) -> None:
+    if other is not None:
+        raise TerminalError(
+            "TABLE_CASE",
+            f"{what} {other!r}, which differs from {name!r} in case only",
+            where=f"table {name}",
+            way_out="spell `source` or `change_table` in the mirror file as the database and its control table do",
+        )

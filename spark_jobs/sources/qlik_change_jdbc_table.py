@@ -23,6 +23,7 @@ from spark_jobs.sources.qlik_change_table_rows import (
     SEQUENCE,
     ChangeColumn,
     Structure,
+    header_name,
     header_places,
 )
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
@@ -80,6 +81,11 @@ class ChangeTable(JdbcTable):
         """Whether the login sees the table: it comes into being with the task, perhaps with the first change."""
         return bool(self._columns)
 
+    def in_another_case(self) -> str | None:
+        """A table that differs from this one, which does not exist, in the case of its name only (T-62)."""
+        lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
+        return next((f"{line['schema']}.{line['name']}" for line in lines), None)
+
     def structure(self) -> Structure:
         """Its columns now. A column that was added later is NULL in older rows.
 
@@ -96,8 +102,9 @@ class ChangeTable(JdbcTable):
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
-            header = str(column["name"]).lower().startswith(self._prefix.lower())
-            if header or (self._allowed is not None and column["name"] not in self._allowed):
+            if header_name(str(column["name"]), self._prefix) is not None or (
+                self._allowed is not None and column["name"] not in self._allowed
+            ):
                 return ""
             raise
 
@@ -121,18 +128,14 @@ class ChangeTable(JdbcTable):
             )
         return int(text)
 
-    def rows_of_partitions(self, wanted: Sequence[str] | None) -> dict[str, int]:
-        """How many rows each wanted partition has (None: every one); the empty name stands for rows without one.
+    def rows_of_partitions(self) -> dict[str, int]:
+        """How many rows each partition has; the empty name stands for rows without one.
 
         Raises:
             TerminalError: ``HEADER_MISSING``.
         """
         name = self._header(PARTITION)
-        query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()}"
-        if wanted is not None:
-            listed = ", ".join(_literal(one) for one in wanted) or "''"
-            query += f" WHERE {name} IN ({listed}) OR {name} IS NULL"
-        query += f" GROUP BY {name}"
+        query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()} GROUP BY {name}"
         lines = self._query("counting the rows of its partitions", query)
         return {line["name"] or "": int(line["number"]) for line in lines}
 

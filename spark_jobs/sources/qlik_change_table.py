@@ -9,6 +9,7 @@ Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -49,11 +50,13 @@ from spark_jobs.sources.qlik_change_table_rows import (
 from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_positions import qlik_position
+from spark_jobs.sources.table_names import TableNames
 
 __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
+OLD_KEY_MISSING = "OLD_KEY_MISSING"
 
 
 class ChangeTableSettings(NamedTuple):
@@ -89,6 +92,7 @@ class QlikChangeTableDecoder:
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
         self.tables = dict(tables)
+        self._names = TableNames(self.tables)
         self._layouts: dict[Structure, RowLayout | Refusal] = {}
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
 
@@ -100,10 +104,11 @@ class QlikChangeTableDecoder:
         entries = [self._read(message) for message in messages]
         together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
         rows: list[LogRow] = []
-        changes = fragments = metadata = ignored = rejected = 0
+        foreign = Counter[str]()
+        changes = fragments = metadata = rejected = 0
         for entry in entries:
-            if entry is None:
-                ignored += 1
+            if isinstance(entry, str):
+                foreign[entry] += 1
                 continue
             found = (entry,) if isinstance(entry, LogRow) else self._rows(entry, together)
             rows += found
@@ -115,7 +120,8 @@ class QlikChangeTableDecoder:
                 fragments += 1
             else:
                 rejected += 1
-        return Decoded(rows, Dispositions(len(entries), changes, fragments, metadata, ignored, rejected), Notices())
+        counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
+        return Decoded(rows, counts, Notices(), foreign=dict(foreign))
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
         """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
@@ -169,16 +175,19 @@ class QlikChangeTableDecoder:
         """
         return [letter_of_pieces(pieces, missing_half(pieces, reason))]
 
-    def _read(self, message: _Message) -> ReadRow | LogRow | None:
-        """A row with its header understood, the dead letter it is, or None where its table is not mirrored."""
+    def _read(self, message: _Message) -> ReadRow | LogRow | str:
+        """A row with its header understood, the dead letter it is, or the name of its table, which is not mirrored."""
         if isinstance(message, Damage):
             return damaged_row(message)
         if isinstance(message, TableDamage):
-            table = self.tables.get(message.table)
-            return damaged_row(message.damage)._replace(tbl=None if table is None else table.source)
+            name = message.table
+            meant = name if name in self.tables else self._names.meant_by(name)
+            if meant is None and message.is_sure:
+                return name
+            return damaged_row(message.damage)._replace(tbl=None if meant is None else self.tables[meant].source)
         layout = self.layout(message.structure)
         if layout is None:
-            return None
+            return self._foreign(message)
         if isinstance(layout, Refusal):
             table = self.tables[message.structure.table]
             return rejected_row(message, layout)._replace(tbl=table.source)
@@ -187,12 +196,24 @@ class QlikChangeTableDecoder:
         except Refusal as refusal:
             return refused_row(message, layout, refusal)
         mask: Readings | Refusal | None = None
-        if operation == UPDATE:
+        if operation != BEFORE:
             try:
                 mask = read_mask(layout, message.values, self.settings.mask_order)
             except Refusal as refusal:
                 mask = refusal
         return ReadRow(message, layout, operation, sequence, mask)
+
+    def _foreign(self, row: ChangeRow) -> LogRow | str:
+        """A row of a table that is not mirrored: its name, or the dead letter where another spelling of it is (G-13).
+
+        Its key is not told: which row of the mirrored table it would be, if of any, is not known.
+        """
+        name = row.structure.table
+        try:
+            self._names.refuse_other_case(name)
+        except Refusal as refusal:
+            return rejected_row(row, refusal)._replace(tbl=self.tables[self._names.meant_by(name) or name].source)
+        return name
 
     def _is_before(self, row: ChangeRow) -> bool:
         layout = self.layout(row.structure)
@@ -223,6 +244,8 @@ class QlikChangeTableDecoder:
         try:
             if entry.operation == BEFORE:
                 return () if together.has_update(entry) else (self._fragment(entry, 0),)
+            if isinstance(entry.mask, Refusal):
+                raise entry.mask
             if entry.operation == UPDATE:
                 return self._update(entry, together)
             key = layout.key(values)
@@ -233,15 +256,14 @@ class QlikChangeTableDecoder:
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
-            if together.tell_another_key(entry, letter.key):
+            if refusal.code == OLD_KEY_MISSING or together.tell_another_key(entry, letter.key):
                 letter = letter._replace(key=None, bucket=bucket(None))
             return (letter,)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values
-        if isinstance(entry.mask, Refusal):
-            raise entry.mask
-        changed = None if entry.mask is None else entry.mask.get(together.reading(layout))
+        masks = entry.mask if isinstance(entry.mask, Mapping) else None
+        changed = None if masks is None else masks.get(together.reading(layout))
         befores = together.befores(entry)
         if len(befores) > 1:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
@@ -262,12 +284,20 @@ class QlikChangeTableDecoder:
         return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
-        """Whether an UPDATE without before image has to wait for one."""
+        """Whether an UPDATE without before image has to wait for one.
+
+        Raises:
+            Refusal: ``OLD_KEY_MISSING`` where nothing tells whether its key changed, and nothing that will come.
+        """
         keys = entry.layout.key_places
         stored = self.settings.before_images
         has_images = together.has_images(entry.layout.source) if stored is None else stored
         if changed is None:
-            return bool(keys) and has_images
+            if not keys or has_images:
+                return bool(keys)
+            if entry.layout.keys_never_change:
+                return False
+            raise Refusal(OLD_KEY_MISSING, "neither a change mask nor a before image tells whether the key changed")
         if has_images and isinstance(entry.mask, Mapping):
             # It will come: better wait than trust one of two readings.
             return any(keys & places for places in entry.mask.values())

@@ -25,7 +25,7 @@ from spark_jobs.sources.qlik_change_table_blocks import Places, TextBlock
 from spark_jobs.sources.qlik_change_table_keys import canonical_texts
 from spark_jobs.sources.qlik_change_table_pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik_change_table_rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
-from spark_jobs.sources.qlik_change_table_updates import Readings, choose_reading, mask_readings
+from spark_jobs.sources.qlik_change_table_updates import Readings, choose_reading, is_no_mask, mask_readings
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS, qlik_position
 
 Booleans = npt.NDArray[np.bool_]
@@ -99,6 +99,7 @@ class _Look:
         is_proven[sets] &= has_key
         images = np.bincount(group[does == _B], minlength=group[-1] + 1)
         updates = np.bincount(group[does == _U], minlength=group[-1] + 1)
+        is_proven &= self._have_masks(does)
         is_alone = (does == _U) & (images[group] == 0)
         is_proven &= ~is_alone | self._stay_in_place(does, is_alone)
         is_proven &= (does != _U) | is_alone | self._keep_their_key(does, group)
@@ -126,11 +127,20 @@ class _Look:
         codes = [_code(says[one // len(names)], names[one % len(names)]) for one in spellings.tolist()]
         return np.array(codes, np.int8)[of_row]
 
+    def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
+        """Which rows have a mask that can be read, or none, or need none: before images (T-13)."""
+        masks = self._header(MASK).dictionary_encode()
+        told = [*(not isinstance(self._readings(text), Refusal) for text in masks.dictionary.to_pylist()), True]
+        sound: Booleans = np.array(told)[masks.indices.fill_null(len(told) - 1).to_numpy()]
+        sound |= does == _B
+        return sound
+
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
         """Which of the UPDATEs without before image surely keep their key, as their masks say (T-19)."""
         keys, stay = self._layout.key_places, np.zeros(self._size, bool)
         if not is_alone.any():
             return stay
+        untold = not keys or self._layout.keys_never_change
         masks = self._header(MASK).dictionary_encode()
         told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
         of_row = masks.indices.fill_null(len(told) - 1).to_numpy()
@@ -146,7 +156,7 @@ class _Look:
 
         def stays(mask: Readings | Refusal | None) -> bool:
             if mask is None or isinstance(mask, Refusal):
-                return mask is None
+                return mask is None and untold
             if reading is not None:
                 return not keys & mask.get(reading, frozenset())
             return not any(keys & places for places in mask.values())
@@ -154,14 +164,16 @@ class _Look:
         kept: Booleans = np.array([stays(one) for one in told])[of_row]
         return kept
 
-    def _readings(self, text: str) -> Readings | Refusal:
+    def _readings(self, text: str) -> Readings | Refusal | None:
+        if is_no_mask(text):
+            return None
         try:
             return mask_readings(self._layout, text, self._settings.mask_order)
         except Refusal as refusal:
             return refusal
 
     def _keep_their_key(self, does: npt.NDArray[np.int8], group: Places) -> Booleans:
-        """Which UPDATEs have a mask that can be read and spell their key as a before image of their group does."""
+        """Which UPDATEs spell their key as a before image of their group does."""
         updates = np.flatnonzero(does == _U)
         images = np.zeros(group[-1] + 1, np.int64)
         befores = np.flatnonzero(does == _B)
@@ -171,9 +183,6 @@ class _Look:
             column = self._texts.column(at)
             after, before = column.take(pa.array(updates)), column.take(pa.array(images[group[updates]]))
             same &= pc.equal(after, before).fill_null(False).to_numpy(zero_copy_only=False)
-        masks = self._header(MASK).dictionary_encode()
-        told = [*(isinstance(self._readings(text), dict) for text in masks.dictionary.to_pylist()), True]
-        same &= np.array(told)[masks.indices.fill_null(len(told) - 1).to_numpy()[updates]]
         kept = np.zeros(self._size, bool)
         kept[updates] = same
         return kept

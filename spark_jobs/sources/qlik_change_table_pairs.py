@@ -27,7 +27,7 @@ _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": B
 
 
 class ReadRow(NamedTuple):
-    """A row whose header could be read; *mask* is that of an UPDATE, or why it cannot be one."""
+    """A row whose header could be read; *mask* is that of any but a before image, or why it is none."""
 
     row: ChangeRow
     layout: RowLayout

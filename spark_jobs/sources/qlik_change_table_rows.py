@@ -16,7 +16,7 @@ import msgspec
 
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.ces_rows import ColumnList, key_json
-from spark_jobs.sources.decoded import Damage, MirroredTable, Refusal
+from spark_jobs.sources.decoded import Damage, MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik_types import log_type
 
 _encode = msgspec.json.encode
@@ -63,10 +63,14 @@ class ChangeRow(NamedTuple):
 
 
 class TableDamage(NamedTuple):
-    """Damage in what surely belongs to one mirrored table: its changes are missing, so the table has to stop."""
+    """Damage in what belongs to one table: its changes are missing, so it has to stop, should it be mirrored.
+
+    *is_sure*: the source itself says which table it is, not only the name of a folder.
+    """
 
     table: str
     damage: Damage
+    is_sure: bool = False
 
 
 def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
@@ -106,8 +110,8 @@ class RowLayout:
         prefix: what the names of header columns begin with; case does not count, as some targets change it.
 
     Raises:
-        Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``COLUMNS_INVALID``;
-            ``TOO_LARGE``.
+        Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_AMBIGUOUS``;
+            ``COLUMNS_INVALID``; ``TOO_LARGE``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -115,9 +119,9 @@ class RowLayout:
         self.source = table.source
         self.width = len(structure.columns)
         self._places = header_places(structure, prefix)
-        self.header_places = frozenset(
-            at for at, column in enumerate(structure.columns) if _header_name(column.name, prefix) is not None
-        )
+        self.header_places = frozenset(self._places.values())
+        self.keys_never_change = table.keys_never_change
+        _refuse_lost_columns(structure, prefix, self.header_places, table.columns)
         for name in (SEQUENCE, OPERATION):
             if name not in self._places:
                 raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
@@ -195,9 +199,52 @@ class RowLayout:
 
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:
-    """The places of the header columns by their names without prefix, in lower case."""
-    named = ((_header_name(column.name, prefix), at) for at, column in enumerate(structure.columns))
-    return {name: at for name, at in named if name is not None}
+    """The places of the header columns by their names without prefix, in lower case.
+
+    A name with the prefix that no header column has is a column of the source (T-61). Header columns stand first; where
+    there is no prefix, one of their names that comes behind another column is a column of the source, too.
+    """
+    found: dict[str, int] = {}
+    for at, column in enumerate(structure.columns):
+        name = header_name(column.name, prefix)
+        if name is None and not prefix:
+            break
+        if name is not None:
+            found.setdefault(name, at)
+    return found
+
+
+def header_name(column: str, prefix: str) -> str | None:
+    """The name of a header column without its prefix, in lower case; None for any other column."""
+    folded = column.lower()
+    if not folded.startswith(prefix.lower()):
+        return None
+    name = folded[len(prefix) :]
+    return name if name in _HEADER_COLUMNS else None
+
+
+def _refuse_lost_columns(
+    structure: Structure, prefix: str, headers: frozenset[int], columns: tuple[str, ...] | None
+) -> None:
+    """Refuse a column of which nobody can tell whether it is a header column or one of the source (T-61).
+
+    That is one that only looks like a header column: behind a column of the source, or there twice. Where *columns* are
+    chosen, they tell.
+    """
+    if not prefix:
+        return
+    behind = False
+    for at, column in enumerate(structure.columns):
+        name = header_name(column.name, prefix)
+        if name is None:
+            behind = True
+        elif columns is not None and column.name not in columns:
+            continue
+        elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
+            raise Refusal(
+                "HEADER_AMBIGUOUS",
+                f"the column {shown(column.name)} is called like a header column, and may be one of the source",
+            )
 
 
 def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
@@ -205,13 +252,6 @@ def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
     if len(places) < 2:
         return lambda values: tuple(values[at] for at in places)
     return itemgetter(*places)
-
-
-def _header_name(column: str, prefix: str) -> str | None:
-    folded = column.lower()
-    if prefix:
-        return folded[len(prefix) :] if folded.startswith(prefix.lower()) else None
-    return folded if folded in _HEADER_COLUMNS else None
 
 
 _HEADER_COLUMNS = {

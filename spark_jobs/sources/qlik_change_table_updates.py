@@ -24,7 +24,7 @@ Readings = Mapping[Reading, frozenset[int]]
 
 
 def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings | None:
-    """The possible readings of an UPDATE's mask; None without a mask.
+    """The possible readings of a row's mask; None without a mask, as an empty one is: it tells nothing (T-22).
 
     A reading that names a header column, or a column that the table does not have, is impossible (T-24).
 
@@ -33,7 +33,12 @@ def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings |
             that the table does not have.
     """
     text = layout.header(MASK, values)
-    return None if text is None else mask_readings(layout, text, order)
+    return None if is_no_mask(text) else mask_readings(layout, text or "", order)
+
+
+def is_no_mask(text: str | None) -> bool:
+    """Whether a change mask is absent: NULL, or without a digit."""
+    return text is None or text.strip().lower() in ("", "0x")
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -24,26 +24,36 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_csv_quotes import QuoteProof
-from spark_jobs.sources.qlik_dfm import CsvForm, Dfm
+from spark_jobs.sources.qlik_dfm import CsvForm, Dfm, DfmColumn
 from spark_jobs.sources.source_files import open_source
 
 _BLOCK = 4 << 20
 _ROWS_AT_ONCE = 20_000
+_TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
+"""Qlik's types of texts."""
 _DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
 
 
-def read_texts(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
+def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
+
+    Args:
+        path: the data file.
+        dfm: what its metadata file says.
+        headers: the header columns, in which an empty text and NULL mean the same, and bytes are no texts.
 
     Raises:
         Refusal: ``DFM_CONTRADICTS`` when the columns differ, ``DFM_COUNT_DIFFERS`` when the number of rows does, at
-            the end; ``FILE_DAMAGED``, after the rows before the damage; ``FORMAT_UNSUPPORTED``.
+            the end; ``FILE_DAMAGED``, after the rows before the damage; ``FORMAT_UNSUPPORTED``;
+            ``NULL_AMBIGUOUS``.
         TerminalError: ``SOURCE_FILE_MISSING``.
         TransientError: ``SOURCE_UNREADABLE`` when the disk does not give the file.
     """
     rows = 0
     try:
-        for batch in _reader(path.name)(path, dfm):
+        reader = _reader(path.name)
+        for batch in _read_parquet(path, dfm, headers) if reader is _read_parquet else reader(path, dfm):
+            _refuse_ambiguous_nulls(path, dfm, batch, headers)
             rows += batch.num_rows
             yield batch
     except _DAMAGE as error:
@@ -60,9 +70,23 @@ def read_texts(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
         raise Refusal("DFM_COUNT_DIFFERS", f"the metadata file announces {dfm.records} rows, the file has {rows}")
 
 
+def _refuse_ambiguous_nulls(path: Path, dfm: Dfm, batch: pa.RecordBatch, headers: Collection[str]) -> None:
+    """Refuse a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
+
+    Raises:
+        Refusal: ``NULL_AMBIGUOUS``.
+    """
+    if not _is_csv(path.name) or dfm.csv.quote or dfm.csv.null:
+        return
+    for column in dfm.columns:
+        if column.type in _TEXTS and column.name not in headers and batch.column(column.name).null_count:
+            what = f"an empty field of {shown(column.name)} may be NULL or an empty text: the file has no quotes"
+            raise Refusal("NULL_AMBIGUOUS", what)
+
+
 def has_binary(path: Path, column: str) -> bool:
     """Whether a file holds a column as bytes, not as a text: only Parquet can."""
-    if not path.name.endswith(".parquet"):
+    if not path.name.lower().endswith(".parquet"):
         return False
     try:
         schema = pq.read_schema(path)
@@ -72,14 +96,18 @@ def has_binary(path: Path, column: str) -> bool:
     return at >= 0 and _is_binary(schema.field(at).type)
 
 
+def _is_csv(name: str) -> bool:
+    return _reader(name) is _read_csv
+
+
 def _reader(name: str) -> Callable[[Path, Dfm], Iterator[pa.RecordBatch]]:
-    bare = name.removesuffix(".gz")
+    bare = name.lower().removesuffix(".gz")
     return {".csv": _read_csv, ".json": _read_json}.get(bare[bare.rfind(".") :], _read_parquet)
 
 
 def _opened(path: Path) -> IO[bytes]:
     file = open_source(path)
-    return gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file  # type: ignore[return-value]
+    return gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file  # type: ignore[return-value]
 
 
 def _read_csv(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
@@ -108,20 +136,28 @@ def _read_csv(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     how = pv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=list(dfm.names), skip_rows=int(with_header))
     with _opened(path) as file:
         proven = QuoteProof(file, form.quote, form.delimiter) if form.quote and doubled else file
-        if with_header and dfm.records == 0:
-            return
+        if with_header and dfm.records == 0 and not _has_second_record(path, form):
+            return  # a reader of blocks wants one row at least
         with pv.open_csv(pa.PythonFile(proven, "r"), how, parse, convert) as reader:
             yield from reader
 
 
 def _first_record(path: Path, form: CsvForm) -> list[str] | None:
+    return next(iter(_records(path, form, 1)), None)
+
+
+def _has_second_record(path: Path, form: CsvForm) -> bool:
+    return len(_records(path, form, 2)) > 1
+
+
+def _records(path: Path, form: CsvForm, number: int) -> list[list[str]]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
     escape = None if form.escape in ("", form.quote) else form.escape
     with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         lines = csv.reader(
             text, delimiter=form.delimiter, quotechar=form.quote or None, escapechar=escape, quoting=quoting
         )
-        return next(lines, None)
+        return list(islice(lines, number))
 
 
 def _supported(form: CsvForm) -> CsvForm:
@@ -175,15 +211,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_parquet(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
-    if path.name.endswith(".gz"):
+def _read_parquet(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+    if path.name.lower().endswith(".gz"):
         raise Refusal("FORMAT_UNSUPPORTED", "a Parquet file inside gzip cannot be read in blocks: switch gzip off")
     with open_source(path), pq.ParquetFile(path) as file:
         names = list(file.schema_arrow.names)
         if names != dfm.names:
             raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {names}")
         for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-            yield pa.RecordBatch.from_arrays([_texts(column) for column in batch.columns], names=names)
+            columns = zip(dfm.columns, batch.columns, strict=True)
+            texts = [_texts(values if told.name in headers else _decoded(told, values)) for told, values in columns]
+            yield pa.RecordBatch.from_arrays(texts, names=names)
+
+
+def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
+    """Bytes that the metadata file calls a text: some writers leave the annotation out. Others stay as they are.
+
+    Raises:
+        pa.ArrowInvalid: bytes that are no UTF-8.
+    """
+    if isinstance(values.type, pa.DictionaryType):
+        values = values.dictionary_decode()
+    if described.type not in _TEXTS or not _is_binary(values.type):
+        return values
+    return pc.cast(pc.cast(values, pa.binary()), pa.string())
 
 
 def _texts(values: pa.Array) -> pa.Array:

@@ -143,8 +143,9 @@ def check_file(dfm: Dfm, file: str) -> None:
 
 
 def stem(file: str) -> str:
-    """A data file's name without what says its format."""
-    return next((file.removesuffix(end) for end in DATA_SUFFIXES if file.endswith(end)), file)
+    """A data file's name without what says its format, in any case of letters."""
+    folded = file.lower()
+    return next((file[: -len(end)] for end in DATA_SUFFIXES if folded.endswith(end)), file)
 
 
 def _dotted(schema: str, table: str) -> str:

@@ -23,9 +23,10 @@ from spark_jobs.sources.decoded import (
     Waiting,
 )
 from spark_jobs.sources.qlik_message_images import ImagesMade, TableImages
-from spark_jobs.sources.qlik_message_reading import QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik_message_reading import UNTOLD, QlikMessageSettings, Reading, rejected
 from spark_jobs.sources.qlik_message_registry import Structures
 from spark_jobs.sources.qlik_message_structures import Structure, registry_schema
+from spark_jobs.sources.qlik_message_tables import key_that_tells
 from spark_jobs.sources.table_names import TableNames
 
 __all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
@@ -89,14 +90,22 @@ class QlikMessageDecoder:
         Each of them is a message of its own, so an unreadable one is a dead letter among the rows.
         """
         ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
-        decoded = self.decode(RawMessage(piece.origin, piece.place, piece.raw) for piece in ordered)
+        decoded = self.decode(self.again(piece.origin, piece.place, piece.raw, piece.tbl) for piece in ordered)
         return Waiting() if decoded.counts.fragments else decoded
+
+    def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
+        """A message of the log as it was read, its own key, which the log does not keep, told by its table there."""
+        name = next((name for name, table in self._tables.items() if table.source == source), None)
+        return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """One dead letter for each message whose structure was not announced in time."""
         rows = []
         for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
-            refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
+            if piece.tbl is None and f":schema:{UNTOLD}" in (piece.fragment_of or ""):
+                refusal = Refusal("TABLE_UNTOLD", f"nothing tells whose change it is: {reason}")
+            else:
+                refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
             row = rejected(piece.origin, piece.place, refusal, piece.raw)
             rows.append(row._replace(tbl=piece.tbl, epoch=piece.epoch, pos=piece.pos))
         return rows

@@ -19,6 +19,7 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from spark_jobs.sources.decoded import Refusal, shown
+from spark_jobs.sources.qlik_message_sections import custom_fields
 
 ENVELOPE = fastavro.parse_schema(
     {
@@ -63,12 +64,17 @@ class DataSchema:
         text: the Avro schema as JSON.
 
     Raises:
-        Refusal: ``AVRO_SCHEMA_INVALID`` when it is no such schema.
+        Refusal: ``AVRO_SCHEMA_INVALID`` when it is no such schema, ``MESSAGE_FORMAT_CUSTOM`` when its sections have
+            other names.
     """
 
     def __init__(self, text: str) -> None:
+        self.text = text
         try:
             schema = json.loads(text)
+            odd = _custom(schema)
+            if odd is not None:
+                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
             self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
@@ -208,6 +214,20 @@ def read_container(body: bytes) -> tuple[str, bytes]:
         reason = f"no Avro container of one message: {type(error).__name__}: {error}"
         raise Refusal("AVRO_MALFORMED", reason[:300]) from error
     return schema, next(datum for records, datum in blocks if records)
+
+
+def _custom(schema: Any) -> str | None:
+    """Why a schema is of a task with a message format of its own; None where it is none."""
+    named: dict[str, Any] = {}
+    _collect(schema, named)
+    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
+    kinds = {field["name"]: _single(field["type"], named) for field in fields}
+    parts = {
+        name: [field["name"] for field in kind["fields"]]
+        for name, kind in kinds.items()
+        if isinstance(kind, dict) and kind.get("type") == "record"
+    }
+    return custom_fields(kinds, parts)
 
 
 def _without_logical_types(schema: Any) -> Any:

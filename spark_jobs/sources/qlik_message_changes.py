@@ -169,7 +169,10 @@ def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
 
 
 def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
-    """The key before an update; where it is not sent, the change mask says whether it was another one (K-21)."""
+    """The key before an update; where it is not sent, the change mask says whether it was another one (K-21).
+
+    Where that is not sent either, nothing tells: only the mirror file can promise it (K-70).
+    """
     if images.key and before is not None and images.holds_key(before):
         try:
             return images.key_texts(before)
@@ -179,6 +182,8 @@ def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: lis
         raise Refusal(
             "OLD_KEY_MISSING", "changeMask says that the key changed, but beforeData does not tell the old one"
         )
+    if masks.change is None and images.key and not images.keys_never_change:
+        raise Refusal("OLD_KEY_MISSING", "neither changeMask nor beforeData tells whether the key changed")
     return texts
 
 

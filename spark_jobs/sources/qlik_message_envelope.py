@@ -18,6 +18,7 @@ import msgspec
 
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_message_avro import ENVELOPE, read_container, read_datum, read_metadata
+from spark_jobs.sources.qlik_message_sections import custom_format
 
 MAGIC = "atMSG"
 _CONTAINER, _REGISTRY = b"Obj\x01", b"\x00"
@@ -101,6 +102,8 @@ def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
             return JsonData(None, whole)
         if "tableStructure" in whole:
             return Metadata(whole)
+        if custom_format(whole) is not None:
+            return JsonData(None, whole)  # whoever reads it says what it is, and whose
         raise Refusal("ENVELOPE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
     if whole.get("magic") != MAGIC:
         raise Refusal("ENVELOPE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")

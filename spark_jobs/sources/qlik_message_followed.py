@@ -47,6 +47,7 @@ class Followed:
         self._order, self.sequence_digits = order, sequence_digits
         self.key, self._convert = (images.key, images.key_converters) if images else ((), ())
         self._key_bits = images.key_bits if images else 0
+        self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
         self._bits = sum(column.bit for column in structure.columns)
         self._has_large = any(column.is_large for column in structure.columns)
 
@@ -86,7 +87,11 @@ class Followed:
             return False
         if headers.operation == "DELETE":
             return not self._has_large
-        return has_data and marks.all_columns and (headers.operation != "UPDATE" or has_before or not marks.key)
+        if not (has_data and marks.all_columns):
+            return False
+        if headers.operation != "UPDATE" or has_before:
+            return True
+        return self._keeps_keys if marks.key is None else not marks.key
 
     def row(self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes) -> RowFields | None:
         """The row of a change that is sure, with the texts of its key; None if these are no key."""
@@ -122,22 +127,23 @@ class Followed:
 
 
 class _Marks(NamedTuple):
-    """What masks say: all columns are in the message, and a column of the key changed."""
+    """What masks say: all columns are in the message, and a column of the key changed, if they tell (K-70)."""
 
     all_columns: bool
-    key: bool
+    key: bool | None
 
 
 @lru_cache(maxsize=4096)
 def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
     """What the masks of a message say for a table of so many bits; None where they have not just one meaning."""
     if change is None and column is None:
-        return _Marks(True, False)
+        return _Marks(True, None)
     try:
         (masks,) = possible_masks(change, column, order, bits)
     except (Refusal, ValueError):
         return None
-    return _Marks(masks.column is None or masks.column == all_bits, bool((masks.change or 0) & key_bits))
+    key = None if masks.change is None else bool(masks.change & key_bits)
+    return _Marks(masks.column is None or masks.column == all_bits, key)
 
 
 def _json_column(column: Column) -> JsonColumn:

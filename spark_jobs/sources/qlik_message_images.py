@@ -58,7 +58,7 @@ class TableImages:
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
-        self.source, self.key = table.source, table.key
+        self.source, self.key, self.keys_never_change = table.source, table.key, table.keys_never_change
         allowed = None if table.columns is None else {*table.columns, *table.key}
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
         self._mend = {column.name: mend for column in structure.columns if (mend := _mend(column, binary))}

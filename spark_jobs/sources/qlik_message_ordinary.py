@@ -9,14 +9,16 @@ with unknown values, other spellings, metadata and everything damaged are left.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources.decoded import MirroredTable, Refusal, SourceSchema
-from spark_jobs.sources.message_blocks import Block, are_text
+from spark_jobs.sources.message_blocks import Block, MessageBlock, are_text
 from spark_jobs.sources.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table
 from spark_jobs.sources.qlik_message import QlikMessageDecoder
 from spark_jobs.sources.qlik_message_envelope import registry_id
@@ -24,6 +26,7 @@ from spark_jobs.sources.qlik_message_followed import Followed
 from spark_jobs.sources.qlik_message_patterns import HEADS, IS_DATA, JSON_HEAD, is_record
 from spark_jobs.sources.qlik_message_reading import QlikMessageSettings, topic_of
 from spark_jobs.sources.qlik_message_records import Spot, record_rows
+from spark_jobs.sources.qlik_message_tables import table_of_key
 
 _MOST_IDS = 1000
 """Ids remembered for a topic: a task has few; a hostile stream must not fill the memory."""
@@ -58,6 +61,7 @@ class OrdinaryQlik:
         """As :meth:`OrdinaryReader.take`."""
         rows: list[RowFields] = []
         ignored: list[int] = []
+        foreign = Counter[str]()
         records: dict[Followed, list[Spot]] = {}
         topic, content, limit = topic_of(block.origin), block.content, self._settings.max_message_bytes
         # In a topic of Avro messages JSON is a rarity, and may be left.
@@ -77,6 +81,8 @@ class OrdinaryQlik:
             followed = self._followed(topic, head)
             if followed is None or end - start > limit:
                 continue
+            if head["id"] is None and not _key_agrees(block, number, followed):
+                continue
             at = head.end()
             if pattern is not JSON_HEAD:
                 if not is_record(head, end):
@@ -85,18 +91,20 @@ class OrdinaryQlik:
                     records.setdefault(followed, []).append(Spot(number, place, at, end))
                 else:
                     ignored.append(number)
+                    foreign[followed.structure.table] += 1
             elif is_text[number]:
                 row = followed.json_row(number, place, content, at, end)
                 if row is not None:
                     rows.append(row)
                 elif followed.ignores_json(content, at, end):
                     ignored.append(number)
+                    foreign[followed.structure.table] += 1
         for followed, of_one in records.items():
             rows += record_rows(followed, content, of_one)
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        return Ordinary(rows_table(block, rows, self._columns, load), taken, announces)
+        return Ordinary(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""
@@ -129,3 +137,12 @@ class OrdinaryQlik:
             number = len(self._columns)
             self._columns.append(KnownColumns(images.source, cols))
         return Followed(structure, number, images, self._settings.mask_order, self._settings.sequence_digits)
+
+
+def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
+    """Whether a message that names no structure has no key that may tell another table (K-60)."""
+    if not isinstance(block, MessageBlock):
+        return True
+    message = block.each[number]
+    key = message.key if isinstance(message, RawMessage) else None
+    return key is None or table_of_key(key) in (None, followed.structure.table)

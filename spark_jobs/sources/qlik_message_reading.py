@@ -5,7 +5,9 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,7 +31,9 @@ from spark_jobs.sources.qlik_message_envelope import AvroData, JsonData, Metadat
 from spark_jobs.sources.qlik_message_headers import read_headers, stated_table
 from spark_jobs.sources.qlik_message_images import ImagesMade
 from spark_jobs.sources.qlik_message_registry import Structures, fitting, shape
-from spark_jobs.sources.qlik_message_structures import Structure, derived_structure, read_announcement
+from spark_jobs.sources.qlik_message_sections import custom_format
+from spark_jobs.sources.qlik_message_structures import Structure, announced_table, derived_structure, read_announcement
+from spark_jobs.sources.qlik_message_tables import schema_id_in, table_of_key
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_types import BinaryText
 from spark_jobs.sources.table_names import TableNames
@@ -44,7 +48,7 @@ class QlikMessageSettings(NamedTuple):
         topics: the table of a topic that holds only one, ``schema.table``; its messages need not name it (K-15).
         binary: how JSON spells binary values; Avro has bytes.
         sequence_digits: length of ``changeSequence``; another length has no place in the order (T-10).
-        unframed_avro: bytes in no known form are bare Avro records, read by the only schema of their topic that fits.
+        unframed_avro: bytes in no known form are bare Avro records, read by the only schema of their table that fits.
         max_message_bytes: a longer message is a dead letter.
     """
 
@@ -57,6 +61,13 @@ class QlikMessageSettings(NamedTuple):
     max_message_bytes: int = 16 * 2**20
 
 
+UNTOLD = "untold:"
+"""Begins the name under which messages wait that do not tell whose they are."""
+
+_NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
+"""Dead letters of no table: nothing is in them, or what tells their table contradicts itself."""
+
+
 class _StructureUnknown(Exception):
     """Nothing has announced the structure of a message yet: its name, and the table as far as that is known."""
 
@@ -66,10 +77,15 @@ class _StructureUnknown(Exception):
 
 
 class _Seen:
-    """What a message told before it was given up: its members, and the mirrored table that it surely belongs to."""
+    """What a message told before it was given up: its members, and the mirrored table that it surely belongs to.
+
+    *foreign* is its table where that is not mirrored, *said* the one that its metadata names.
+    """
 
     record: Mapping[str, Any] | None = None
     table: MirroredTable | None = None
+    foreign: str | None = None
+    said: str | None = None
 
 
 class Reading:
@@ -93,26 +109,31 @@ class Reading:
         self._tables, self._names, self._structures = tables, names, structures
         self._images, self._settings = images, settings
         self._found: list[SourceSchema] = []
-        self._mismatches = 0
+        self._mismatches, self._tombstones = 0, 0
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         """Decode messages; what waits for metadata is tried again when all of them were seen."""
         groups: list[list[LogRow]] = []
+        names: list[str | None] = []
         waiting: list[tuple[int, RawMessage]] = []
         metadata = 0
         for message in messages:
             if isinstance(message, Damage):
                 groups.append([damaged_row(message)])
+                names.append(None)
                 continue
-            rows = self._message(message)
+            rows, foreign = self._message(message)
             if rows is None:
                 metadata += 1
                 continue
-            if rows and rows[0].kind == FRAGMENT:
+            # An id that nobody knows yet may still tell whose dead letter it is.
+            if rows and (rows[0].kind == FRAGMENT or (rows[0].kind == REJECTED and rows[0].tbl is None)):
                 waiting.append((len(groups), message))
             groups.append(rows)
+            names.append(foreign)
         for place, message in waiting if self._found else ():
-            groups[place] = self._message(message) or []
+            rows, names[place] = self._message(message)
+            groups[place] = rows or []
         kinds = [group[0].kind if group else "" for group in groups]
         counts = Dispositions(
             metadata + len(groups),
@@ -123,64 +144,85 @@ class Reading:
             kinds.count(REJECTED),
         )
         rows = [row for group in groups for row in group]
-        return Decoded(rows, counts, Notices(key_mismatch=self._mismatches), self._found)
+        notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
+        return Decoded(rows, counts, notices, self._found, dict(Counter(name for name in names if name is not None)))
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message with this id follows which names no table; None where it is not known."""
         try:
             stated = self._stated({}, topic)
-            found = self._follows(JsonData(schema_id, {}), topic, stated)
+            found = self._follows(JsonData(schema_id, {}), topic, stated, None)
         except (Refusal, _StructureUnknown):
             return None
-        return found if stated in (None, found.table) else None
+        return found if found.table and stated in (None, found.table) else None
 
-    def _message(self, message: RawMessage) -> list[LogRow] | None:
-        """The rows of a message: none where its table is not mirrored, None for metadata."""
+    def _message(self, message: RawMessage) -> tuple[list[LogRow] | None, str | None]:
+        """The rows of a message, None for metadata; and its table where that is not mirrored: then it has no rows."""
         seen = _Seen()
         try:
-            return self._read(message, seen)
+            return self._read(message, seen), seen.foreign
         except Refusal as refusal:
+            if seen.table is None and refusal.code not in _NO_TABLE:
+                told = self._told_anyhow(message, seen)
+                seen.table = self._tables.get(told or "")
+                if told is not None and self._names.meant_by(told) is None:
+                    return [], told
             row = rejected(message.origin, message.place, refusal, message.body)
             position = self._position(seen.record, message.place)
             if position is not None:
                 row = row._replace(epoch=self._settings.load, pos=position)
             if seen.table is not None:
                 row = row._replace(tbl=seen.table.source, key=refusal.key, bucket=bucket(refusal.key))
-            return [row]
+            return [row], None
         except _StructureUnknown as unknown:
-            if unknown.table is not None and self._names.meant_by(unknown.table) is None:
-                return []
-            return [
-                LogRow(
-                    FRAGMENT,
-                    message.origin,
-                    message.place,
-                    tbl=unknown.table,
-                    epoch=self._settings.load,
-                    pos=self._position(seen.record, message.place),
-                    fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}",
-                    raw=message.body,
-                )
-            ]
+            table = None
+            if unknown.table is not None:
+                if self._names.meant_by(unknown.table) is None:
+                    return [], unknown.table
+                if unknown.table not in self._tables:
+                    try:
+                        self._names.refuse_other_case(unknown.table)
+                    except Refusal as refusal:
+                        return [rejected(message.origin, message.place, refusal, message.body)], None
+                table = self._tables[unknown.table].source
+            fragment = LogRow(
+                FRAGMENT,
+                message.origin,
+                message.place,
+                tbl=table,
+                epoch=self._settings.load,
+                pos=self._position(seen.record, message.place),
+                fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}",
+                raw=message.body,
+            )
+            return [fragment], None
 
     def _read(self, message: RawMessage, seen: _Seen) -> list[LogRow] | None:
         body, limit = message.body, self._settings.max_message_bytes
         if body is None:
-            raise Refusal("BODY_MISSING", "the message has no body")
+            if message.key is None:
+                raise Refusal("BODY_MISSING", "the message has no body")
+            self._tombstones += 1  # a mark for the compaction of the topic: a task writes none, and no change is in it
+            return []
         if len(body) > limit:
             raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {limit}")
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
         topic = topic_of(message.origin)
+        by_key = self._told_by_key(message.key)
         if isinstance(read, Metadata):
+            seen.said = announced_table(read.record)
             self._announce(read_announcement(read.record, topic))
             return None
         if isinstance(read, JsonData):
             seen.record = read.record
+            odd = custom_format(read.record)
+            if odd is not None:
+                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
             stated = self._stated(read.record, topic)
-            structure = self._follows(read, topic, stated)
+            structure = self._follows(read, topic, stated, by_key)
         else:
             stated = self._settings.topics.get(topic)
-            structure = self._writer(read, topic, stated)
+            structure = self._writer(read, topic, stated, by_key)
             if stated in (None, structure.table) and structure.table in self._tables:
                 # A message that cannot be read by its schema is a change of this table that is missing.
                 seen.table = self._tables[structure.table]
@@ -193,6 +235,7 @@ class Reading:
         if seen.table is None:
             self._names.refuse_other_case(structure.table)
         if seen.table is None or seen.record is None:
+            seen.foreign = structure.table
             return []
         images, settings = self._images.of(structure, seen.table), self._settings
         at = Place(message.origin, message.place, seen.table.source, settings.load)
@@ -218,51 +261,91 @@ class Reading:
             raise Refusal("WRONG_TOPIC", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
         return stated or mapped
 
-    def _follows(self, read: JsonData, topic: str, stated: str | None) -> Structure:
-        """The structure that a JSON message follows (K-11, K-15)."""
-        table = stated or self._named_like(topic)
+    def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
+        """The structure that a JSON message follows (K-11, K-15, K-60)."""
         if read.schema_id is not None:
-            name, found = read.schema_id, self._structures.of_id(topic, read.schema_id, table, self._tables)
-        else:
-            known = self._candidates(topic, table)
-            name, found = shape(read.record), fitting(known, read.record, self._settings.mask_order)
+            table = stated or by_key
+            found = self._structures.of_id(topic, read.schema_id, table, self._tables)
+            if found is None:
+                found = fitting(self._structures.by_hand(table), read.record, self._settings.mask_order)
+            if found is None:
+                raise _StructureUnknown(read.schema_id, stated)
+            return found
+        columns = read.record.get("data") or read.record.get("beforeData")
+        if isinstance(columns, Mapping) and "schema" in columns and "table" in columns:
+            by_key = None  # these are columns of the table, and may be its key
+        table, name = self._whose(stated, by_key), shape(read.record)
+        if table is None:
+            raise _StructureUnknown(UNTOLD + name, None)
+        found = fitting(self._structures.of_table(table), read.record, self._settings.mask_order)
         if found is None:
             raise _StructureUnknown(name, table)
         return found
 
-    def _writer(self, read: AvroData, topic: str, stated: str | None) -> Structure:
-        """The structure whose schema wrote an Avro message (K-03, K-04)."""
-        table = stated or self._named_like(topic)
+    def _writer(self, read: AvroData, topic: str, stated: str | None, by_key: str | None) -> Structure:
+        """The structure whose schema wrote an Avro message (K-03, K-04, K-60)."""
+        table = stated or by_key
         if read.schema_id is not None:
             found = self._structures.of_id(topic, read.schema_id, table, self._tables)
             if found is None:
-                raise _StructureUnknown(read.schema_id, table)
-            return found
+                able = _readers(self._structures.by_hand(table), read.datum)
+                found = able[0] if len(able) == 1 else None
+            if found is None:
+                raise _StructureUnknown(read.schema_id, stated)
+            if found.table:
+                return found
+            if table is None:  # a registry's schema whose name tells no table
+                raise _StructureUnknown(UNTOLD + read.schema_id, None)
+            return derived_structure("", read.schema_id, table, found.version, found.avro.text)
         if read.schema is not None:
-            table = data_schema(read.schema).table or table
-            if table is None:
+            whose = data_schema(read.schema).table or self._whose(stated, by_key)
+            if whose is None:
                 raise Refusal(
                     "AVRO_SCHEMA_INVALID", "neither the namespace of the schema nor the topic tells the table"
                 )
-            return derived_structure(topic, "", table, 0, read.schema)
-        known = self._candidates(topic, table)
+            return derived_structure(topic, "", whose, 0, read.schema)
+        whose = self._whose(stated, by_key)
+        known = () if whose is None else self._structures.of_table(whose)
         if not known:
-            raise _StructureUnknown("unframed", table)
-        able = {structure.announced.document: structure for structure in known if _reads(structure, read.datum)}
+            raise _StructureUnknown("unframed" if whose else f"{UNTOLD}unframed", whose)
+        able = _readers(known, read.datum)
         if len(able) != 1:
             raise Refusal("SCHEMA_AMBIGUOUS", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
-        return next(iter(able.values()))
+        return able[0]
 
-    def _named_like(self, topic: str) -> str | None:
-        """The mirrored table that has the name of a topic."""
-        return topic if topic in self._tables else None
+    def _whose(self, stated: str | None, by_key: str | None) -> str | None:
+        """The table of a message that follows no structure by its id: only what says so tells it, nothing around it.
 
-    def _candidates(self, topic: str, table: str | None) -> Sequence[Structure]:
-        """What a message without id may follow; one that tells no table, only the one table announced in its topic."""
-        if table is not None:
-            return self._structures.of_table(table)
-        known = self._structures.of_topic(topic)
-        return known if len({structure.table for structure in known}) == 1 else ()
+        Raises:
+            Refusal: ``WRONG_TOPIC`` when the message or its topic says another table than its key.
+        """
+        if stated is not None and by_key not in (None, stated):
+            raise Refusal("WRONG_TOPIC", f"the key names {shown(by_key)} where {shown(stated)} was said")
+        return stated or by_key
+
+    def _told_by_key(self, key: bytes | None) -> str | None:
+        """The table that a key tells; a table nobody has heard of may be the text of any other key (K-60)."""
+        told = None if key is None else table_of_key(key)
+        if told is None or (self._names.meant_by(told) is None and not self._structures.of_table(told)):
+            return None
+        return told
+
+    def _told_anyhow(self, message: RawMessage, seen: _Seen) -> str | None:
+        """The table of a message that cannot be read, where all that is left of it says the same one (K-63)."""
+        topic, told = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
+        with suppress(Refusal):
+            told.add(stated_table(seen.record or {}))
+        schema_id = schema_id_in(message.body or b"") or ""
+        unfit = self._structures.unfit(schema_id)
+        if unfit is not None:
+            told.add(unfit.table)
+        else:
+            with suppress(Refusal):
+                found = self._structures.of_id(topic, schema_id, None, self._tables) if schema_id else None
+                told.add(found.table or None if found else None)
+        told.add(self._told_by_key(message.key))
+        names = told - {None}
+        return names.pop() if len(names) == 1 else None
 
     def _position(self, record: Mapping[str, Any] | None, place: int) -> str | None:
         try:
@@ -282,6 +365,11 @@ def topic_of(origin: str) -> str:
     """The topic of ``topic/partition``; empty where the origin is a file, which tells none."""
     topic, _, partition = origin.rpartition("/")
     return topic if partition.isdecimal() else ""
+
+
+def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
+    """Those structures that read a bare Avro record, each once."""
+    return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
 
 
 def _reads(structure: Structure, datum: bytes) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from spark_jobs.sources.decoded import Refusal, SourceSchema, shown
 from spark_jobs.sources.qlik_masks import MaskOrder, readings, width
-from spark_jobs.sources.qlik_message_structures import Structure, known_structure
+from spark_jobs.sources.qlik_message_structures import BY_HAND, Structure, Unfit, known_structure
 
 
 class Structures:
@@ -29,9 +29,14 @@ class Structures:
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
         self._by_table: dict[str, list[Structure]] = defaultdict(list)
-        self._by_topic: dict[str, list[Structure]] = defaultdict(list)
+        self._by_hand: dict[str, list[Structure]] = defaultdict(list)
+        self._unfit: dict[str, Unfit] = {}
         for schema in schemas:
-            self.add(known_structure(schema))
+            known = known_structure(schema)
+            if isinstance(known, Unfit):
+                self._unfit[schema.schema_id] = known
+            else:
+                self.add(known)
 
     def copy(self) -> Structures:
         """The same structures, to which others can be added."""
@@ -39,9 +44,10 @@ class Structures:
         for mine, theirs in (
             (self._by_id, other._by_id),
             (self._by_table, other._by_table),
-            (self._by_topic, other._by_topic),
+            (self._by_hand, other._by_hand),
         ):
             theirs.update({name: [*found] for name, found in mine.items()})
+        other._unfit.update(self._unfit)
         return other
 
     def add(self, structure: Structure) -> bool:
@@ -51,7 +57,7 @@ class Structures:
         for index, name in (
             (self._by_id, structure.schema_id),
             (self._by_table, structure.table),
-            (self._by_topic, structure.topic),
+            *([(self._by_hand, structure.table)] if structure.topic == BY_HAND and not structure.schema_id else ()),
         ):
             index[name].append(structure)
             index[name].sort(key=lambda known: known.age, reverse=True)
@@ -61,8 +67,12 @@ class Structures:
         """The newest structure with this id: of the topic, else of any; *table* tells apart what shares it.
 
         Raises:
-            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*.
+            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*;
+                ``AVRO_SCHEMA_INVALID`` or ``MESSAGE_FORMAT_CUSTOM`` when a registry has none under it that messages of
+                changes are written by.
         """
+        if schema_id in self._unfit:
+            raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
         every = self._by_id.get(schema_id, ())
         if len(every) == 1:
             return every[0]
@@ -77,9 +87,13 @@ class Structures:
         """The structures of a table, newest first."""
         return self._by_table.get(table, ())
 
-    def of_topic(self, topic: str) -> Sequence[Structure]:
-        """The structures announced in a topic, newest first per table; none where origins tell no topic."""
-        return self._by_topic.get(topic, ()) if topic else ()
+    def by_hand(self, table: str | None) -> Sequence[Structure]:
+        """The structures of a table that the mirror file gives for messages that name one nobody announced (K-61)."""
+        return self._by_hand.get(table, ()) if table else ()
+
+    def unfit(self, schema_id: str) -> Unfit | None:
+        """What a registry has under this id, where it is no schema of messages of changes (K-62)."""
+        return self._unfit.get(schema_id)
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:

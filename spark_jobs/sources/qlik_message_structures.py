@@ -16,10 +16,25 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.decoded import Refusal, SourceSchema, shown
 from spark_jobs.sources.qlik_message_avro import DataSchema, data_schema
 from spark_jobs.sources.qlik_message_envelope import JsonNumber, registry_id
+from spark_jobs.sources.qlik_message_tables import table_of_avro_name
 from spark_jobs.sources.qlik_types import LARGE_OBJECTS, log_type
 
 MAX_COLUMNS = 4096
 """More than any source has in a table."""
+BY_HAND = "(given by hand)"
+"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+_REGISTERED, _TYPE = "registeredSchema", "schemaType"
+
+
+class Unfit(NamedTuple):
+    """What a schema registry has under a number, where it is no schema of messages of changes (K-62).
+
+    *table* is the one whose record it is, where a Qlik task named it; None else.
+    """
+
+    reason: str
+    table: str | None
+    code: str = "AVRO_SCHEMA_INVALID"
 
 
 class Column(NamedTuple):
@@ -181,6 +196,18 @@ def read_announcement(record: Any, topic: str) -> Structure:
     return found
 
 
+def announced_table(record: Any) -> str | None:
+    """The table that a metadata message names, whatever else is wrong with it; None where it names none.
+
+    A name with a period in one of its parts is no one table's for sure.
+    """
+    lineage = record.get("lineage") if isinstance(record, Mapping) else None
+    schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
+    if type(schema) is not str or type(table) is not str or not table or "." in schema + table:
+        return None
+    return f"{schema}.{table}"
+
+
 @lru_cache(maxsize=512)
 def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
     """The structure that a writer schema alone tells: names, order and the types it has itself (K-14).
@@ -193,6 +220,34 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
     if not columns:
         raise Refusal("AVRO_SCHEMA_INVALID", "the Avro schema has no columns")
     return Structure(topic, schema_id, table, version, columns, avro)
+
+
+def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
+    """What a registry has under *number*, of the type *kind*, which wrote no messages of changes: kept as it is.
+
+    Whoever reads it judges it anew, by the decoder of that day.
+    """
+    return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
+
+
+def _judged(schema: SourceSchema, kind: str, text: str) -> Structure | Unfit:
+    number = f"the schema registry's {schema.schema_id}"
+    if kind != "AVRO":
+        return Unfit(f"{number} is a schema of the type {shown(kind)}, not Avro", None)
+    try:
+        found = data_schema(text)
+        return derived_structure("", schema.schema_id, found.table, schema.version, text)
+    except Refusal as refusal:
+        return Unfit(f"{number}: {refusal.reason}", _named_by_task(text), refusal.code)
+
+
+def _named_by_task(text: str) -> str | None:
+    try:
+        schema = json.loads(text)
+        name = str(schema["name"])
+        return table_of_avro_name(name if "." in name else f"{schema.get('namespace', '')}.{name}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def registry_schema(number: int, table: str, version: int, avro: str, topic: str = "") -> SourceSchema:
@@ -208,14 +263,18 @@ def registry_schema(number: int, table: str, version: int, avro: str, topic: str
     return SourceSchema(topic, registry_id(number), table, version, avro)
 
 
-def known_structure(schema: SourceSchema) -> Structure:
+def known_structure(schema: SourceSchema) -> Structure | Unfit:
     """Read back what :attr:`Structure.announced` gave, or a writer schema or metadata message given by hand.
+
+    What :func:`unfit_schema` kept is :class:`Unfit`, unless this decoder can read it.
 
     Raises:
         TerminalError: ``SOURCE_SCHEMA_INVALID``.
     """
     try:
         record = json.loads(schema.document)
+        if isinstance(record, dict) and _REGISTERED in record:
+            return _judged(schema, str(record.get(_TYPE)), str(record[_REGISTERED]))
         if isinstance(record, dict) and "tableStructure" not in record:
             return derived_structure(schema.topic, schema.schema_id, schema.table, schema.version, schema.document)
         found = read_announcement(record, schema.topic)

@@ -21,6 +21,7 @@ from spark_jobs.sources.decoded import Refusal, SourceSchema
 from spark_jobs.sources.qlik_message import registry_schema
 from spark_jobs.sources.qlik_message_avro import data_schema
 from spark_jobs.sources.qlik_message_envelope import registry_number
+from spark_jobs.sources.qlik_message_structures import unfit_schema
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,10 @@ class SchemaRegistry:
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
         """The schemas of those numbers that fragments wait for; what the registry does not know yet is left out.
 
+        One that is no schema of messages of changes concerns nobody but its own messages, and is kept like the others.
+
         Raises:
-            TerminalError: ``REGISTRY_REFUSED`` when the registry refuses us, or knows no Avro schema under a number.
+            TerminalError: ``REGISTRY_REFUSED`` when the registry refuses us.
             TransientError: ``REGISTRY_UNREACHABLE``.
         """
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
@@ -60,8 +63,7 @@ class SchemaRegistry:
     def _schema(self, number: int) -> SourceSchema | None:
         where = f"connection {self._name}, schema {number}"
         try:
-            text = self._client.get_schema(number).schema_str or ""
-            return registry_schema(number, data_schema(text).table or "", number, text)
+            found = self._client.get_schema(number)
         except SchemaRegistryError as error:
             if error.http_status_code == _UNKNOWN:
                 log.warning("the schema registry does not know the schema %d: its messages wait", number)
@@ -69,14 +71,20 @@ class SchemaRegistry:
             if error.http_status_code in _DENIED:
                 raise self._refused(f"it answers {error.http_status_code}", where) from None
             raise self._unreachable(f"it answers {error.http_status_code}", where) from error
-        except Refusal as refusal:
-            raise self._refused(refusal.reason, where) from refusal
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(type(error).__name__, where) from None
+        kind, text = found.schema_type or "AVRO", found.schema_str or ""
+        try:
+            if kind == "AVRO":
+                return registry_schema(number, data_schema(text).table, number, text)
+            log.warning("the schema %d of the registry is of the type %s: its messages are dead letters", number, kind)
+        except Refusal as refusal:
+            log.warning("the schema %d of the registry: %s: its messages are dead letters", number, refusal.reason)
+        return unfit_schema(number, kind, text)
 
     @staticmethod
     def _refused(what: str, where: str) -> TerminalError:
-        way_out = "correct the connection's login, or see what is registered under the number"
+        way_out = "correct the connection's login, or have it granted the right to read schemas"
         return TerminalError("REGISTRY_REFUSED", f"the schema registry: {what}", where=where, way_out=way_out)
 
     @staticmethod

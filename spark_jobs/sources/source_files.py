@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -20,17 +20,29 @@ class SourceFile(NamedTuple):
     size: int
 
 
+UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload", ".swp", "~")
+"""How the names of files end that a copying program is still writing: it gives them their own names when it is done."""
+
+
 class Listing(NamedTuple):
-    """Files in the order of their names; *waiting* are those without a byte yet, which may be filled later."""
+    """Files in the order of their names.
+
+    Args:
+        files: those to read.
+        waiting: those without a byte yet, which may be filled later.
+        unknown: those whose ending says nothing that is read here. Whoever lists a source has to tell of them.
+    """
 
     files: list[SourceFile]
     waiting: list[str]
+    unknown: Sequence[SourceFile] = ()
 
 
 def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
-    """All files below a folder whose names end in one of *suffixes*.
+    """All files below a folder, those to read being the ones whose names end in one of *suffixes*, in any case.
 
-    A name with a part that begins with a dot or an underscore is hidden: temporary, or not meant to be read.
+    A name with a part that begins with a dot or an underscore is hidden, and one that ends as in :data:`UNFINISHED` is
+    still being written: neither is listed.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``.
@@ -41,20 +53,23 @@ def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
             f"the folder {str(root)!r} does not exist",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
-    files, waiting = [], []
+    files, waiting, unknown = [], [], []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name[0] not in "._"]
         for name in names:
-            if name[0] in "._" or not name.endswith(suffixes):
+            ending = name.casefold()
+            if name[0] in "._" or ending.endswith(UNFINISHED):
                 continue
             path = Path(folder, name)
             relative = path.relative_to(root).as_posix()
             size = path.stat().st_size
-            if size:
+            if not ending.endswith(suffixes):
+                unknown.append(SourceFile(relative, size))
+            elif size:
                 files.append(SourceFile(relative, size))
             else:
                 waiting.append(relative)
-    return Listing(sorted(files), sorted(waiting))
+    return Listing(sorted(files), sorted(waiting), sorted(unknown))
 
 
 def bound_so_far(where: Path, name: str, size: int, bound: Mapping[str, int]) -> int:

@@ -189,6 +189,9 @@ def _bytes(parsed: SqlType, binary: BinaryText) -> Callable[[str], bytes]:
             value = bytes.fromhex(match[1])
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")
+        if parsed.name == "binary" and len(value) < (parsed.length or 1):
+            # The source fills them up to their length, so fewer are not the value that it holds.
+            raise ValueError(f"{len(value)} bytes are less than {parsed.length or 1}")
         return value
 
     return parse

@@ -35,11 +35,12 @@ _WORTH_MESSAGES = 1_000
 
 
 class ChangeFilesPlace(NamedTuple):
-    """The folder of a file target, and how its change tables and their header columns are told (T-01, T-02)."""
+    """The folder of a file target, how its change tables and header columns are told (T-01, T-02), what is mirrored."""
 
     path: Path
     suffix: str = "__ct"
     prefix: str = "header__"
+    tables: tuple[str, ...] = ()
 
 
 Place = SourcePlace | ChangeFilesPlace | KafkaPlace
@@ -74,7 +75,7 @@ def read_range(source: Place, bound: BoundRange) -> Iterator[Any]:
         case KafkaPlace():
             return kafka_reader.read_range(source, bound)
         case ChangeFilesPlace():
-            return qlik_change_files.read_file(source.path, bound, source.suffix, source.prefix)
+            return qlik_change_files.read_file(source.path, bound, source.suffix, source.prefix, source.tables)
         case _:
             return message_files.read_range(source, bound)
 
@@ -96,6 +97,7 @@ def read_blocks(source: Place, bound: BoundRange) -> Iterator[Block]:
         isinstance(source, SourcePlace)
         and (source.transport, source.layout) == ("files", "bare")
         and not json_lines.is_gzip(bound.name)
+        and message_files.is_known(source, bound.name)
     ):
         read_to = bound.start
         for block in line_blocks.read_blocks(source.folder, *bound):

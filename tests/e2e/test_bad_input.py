@@ -73,27 +73,36 @@ def with_source(**sources: Any) -> bytes:
     return event(commit=90, replaced={"data": json.dumps(data)})
 
 
+def lost(**parts: Any) -> bytes:
+    """A message of a table that is only told by what cannot be read."""
+    return event(tbl="lost", **parts)
+
+
 KEY_9 = {"pkkey": {"id": 9}}
 BAD = [
     Bad("no body", None, "BODY_MISSING", "no body"),
     Bad("empty body", b"", "BODY_MISSING", "empty"),
-    Bad("not utf-8", event().replace(b'"/"', b'"\xff"', 1), "BODY_NOT_UTF8", "0xff"),
-    Bad("cut json", event()[:-20], "JSON_MALFORMED", ""),
-    Bad("cut avro", avro_event()[:-1], "AVRO_MALFORMED", "ChangeEvent"),
+    Bad("not utf-8", lost().replace(b'"/"', b'"\xff"', 1), "BODY_NOT_UTF8", "0xff", "dbo.lost"),
+    Bad("cut json", lost()[:-20], "JSON_MALFORMED", "", "dbo.lost"),
+    Bad("cut avro", avro_event(tbl="lost")[:-1], "AVRO_MALFORMED", "ChangeEvent", "dbo.lost"),
     Bad("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "neither JSON nor Avro"),
     Bad("deep", b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}", "JSON_MALFORMED", "recursion"),
-    Bad("newer type", event(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "TYPE_VERSION_UNKNOWN", "V2"),
-    Bad("other type", avro_event(replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'"),
-    Bad("newer CloudEvents", event(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0"),
-    Bad("no operation", event(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`"),
-    Bad("field of another type", event(replaced={"segmentindex": "0"}), "ENVELOPE_INVALID", "$.segmentindex"),
-    Bad("other content", event(replaced={"datacontenttype": "text/xml"}), "CONTENT_TYPE_UNKNOWN", "xml"),
-    Bad("no data", event(replaced={"data": ...}), "DATA_MISSING", "no data"),
-    Bad("data of another type", event(replaced={"data": 5}), "DATA_MALFORMED", "$.data"),
+    Bad("newer type", lost(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "TYPE_VERSION_UNKNOWN", "V2",
+        "dbo.lost"),
+    Bad("other type", avro_event(tbl="lost", replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'", "dbo.lost"),
+    Bad("newer CloudEvents", lost(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0", "dbo.lost"),
+    Bad("no operation", lost(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`", "dbo.lost"),
+    Bad("field of another type", lost(replaced={"segmentindex": "0"}), "ENVELOPE_INVALID", "$.segmentindex",
+        "dbo.lost"),
+    Bad("other content", lost(replaced={"datacontenttype": "text/xml"}), "CONTENT_TYPE_UNKNOWN", "xml", "dbo.lost"),
+    Bad("no data", lost(replaced={"data": ...}), "DATA_MISSING", "no data"),
+    Bad("data of another type", lost(replaced={"data": 5}), "DATA_MALFORMED", "$.data"),
     Bad("no table", with_source(tbl=None), "DATA_MALFORMED", "tbl"),
-    Bad("a period in the table's name", event(tbl="../evil"), "DATA_MALFORMED", "period"),
-    Bad("logicalid", event(replaced={"logicalid": "'; DROP TABLE x"}), "LOGICALID_INVALID", "guid:lsn:sequence"),
-    Bad("operation", event(replaced={"operation": "MERGE"}), "OPERATION_UNKNOWN", "MERGE"),
+    Bad("a period in the table's name", event(tbl="../evil"), "DATA_MALFORMED", "period",
+        "dbo.[../evil]"),
+    Bad("logicalid", lost(replaced={"logicalid": "'; DROP TABLE x"}), "LOGICALID_INVALID", "guid:lsn:sequence",
+        "dbo.lost"),
+    Bad("operation", lost(replaced={"operation": "MERGE"}), "OPERATION_UNKNOWN", "MERGE", "dbo.lost"),
     Bad("two positions", with_source(transaction={"commitlsn": lsn(91), "sequencenumber": 1}, **{
         "pkkey": [{"columnname": "id", "value": "9"}]}), "POSITION_MISMATCH", lsn(91), "dbo.orders", '["9"]'),
     # A table without key cannot be stopped for an unknown one: its dead letter is one of many.
@@ -139,7 +148,7 @@ STOPS = [
     ], "KEY_UNKNOWN", "'name'"),
     Stopped("partial", [
         event("INS", row(1), commit=40, tbl="partial"),
-        event("UPD", {"id": "1", "price": "2.00"}, commit=41, tbl="partial", cols=HALF),
+        event("UPD", {"id": "1", "price": "2.00"}, commit=41, tbl="partial", cols=HALF, pkkey={"id": "1"}),
     ], "PARTIAL_ROWS", "@include_all_columns"),
     Stopped("conflict", [
         event("INS", row(1), commit=40, tbl="conflict"),
@@ -196,7 +205,9 @@ def hostile_row(key: int, text: str) -> dict[str, Any]:
 def hostile_event(operation: str, current: Mapping[str, Any] | None, commit: int, schema: str, tbl: str) -> bytes:
     cols = [("id", "int"), *((name, "nvarchar(100)") for name in HOSTILE_COLUMNS)]
     image = None if current is None else {name: str(value) for name, value in current.items()}
-    return event(operation, image, commit=commit, schema=schema, tbl=tbl, cols=cols)
+    return event(
+        operation, image, commit=commit, schema=schema, tbl=tbl, cols=cols, pkkey={"id": image["id"]} if image else {}
+    )
 
 
 class Delivered(NamedTuple):
@@ -214,6 +225,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[
         {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]},
         {"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]},
         {"source": "dbo.gone", "target": "dbo/gone", "key": ["id"]},
+        {"source": "dbo.lost", "target": "dbo/lost", "key": ["id"]},
         {"source": "dbo.log", "target": "dbo/log", "key": []},
         *({"source": f"dbo.{s.table}", "target": f"dbo/{s.table}", "key": list(s.key)} for s in STOPS),
         *({"source": name, "target": parts[2], "key": ["id"]} for name, parts in HOSTILE_TABLES.items()),
@@ -236,8 +248,8 @@ def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[
         bodies.append(hostile_event("INS", hostile_row(1, "old"), 40, schema, tbl))
         bodies.append(hostile_event("INS", hostile_row(2, "two"), 41, schema, tbl))
         bodies.append(hostile_event("UPD", hostile_row(1, "new"), 42, schema, tbl))
-    pieces = split(event("INS", row(8), commit=95), [100, 200])
-    other = split(event("INS", row(8, "Eve"), commit=95, indent=1), [100, 200])
+    pieces = split(event("INS", row(8), commit=95, tbl="lost"), [100, 200])
+    other = split(event("INS", row(8, "Eve"), commit=95, indent=1, tbl="lost"), [100, 200])
     places["pieces"] = len(bodies)
     bodies += [pieces[0], other[0], pieces[1]]
     pipeline.deliver("it's #1 %2e\n.jsonl", wrapped(bodies) + b'{"topic": "t"}\nno json\n')
@@ -284,7 +296,7 @@ def test_every_message_has_one_disposition(delivered: Delivered) -> None:
     stopped_rejects = sum(stop.code == "KEY_UNKNOWN" for stop in STOPS)
     assert counts["rejected"] == len(BAD) + 2 + stopped_rejects
     homeless = [line for line in letters(delivered.pipeline) if line["tbl"] is None]
-    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 10
+    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 5
     assert counts.get("ignored", 0) == 0
 
 
@@ -325,7 +337,13 @@ def test_what_must_stop_a_table_stops_it_alone_and_says_the_way_out(stop: Stoppe
 
 def test_only_those_tables_are_stopped(delivered: Delivered) -> None:
     stopped = {name for name, state in delivered.pipeline.reader.tables().items() if state.stop_code}
-    assert stopped == {f"dbo.{stop.table}" for stop in STOPS}
+    assert stopped == {f"dbo.{stop.table}" for stop in STOPS} | {"dbo.lost", "dbo.[../evil]"}
+
+
+def test_a_table_of_which_messages_cannot_be_read_is_stopped_until_they_are(delivered: Delivered) -> None:
+    """C-95: their bytes still tell the table, and a sound copy, or a replay by a newer decoder, heals it."""
+    state = delivered.pipeline.reader.tables()["dbo.lost"]
+    assert state.stop_code == "CHANGES_MISSING" and "BODY_NOT_UTF8" in (state.stop_what or "")
 
 
 @pytest.mark.parametrize("source", HOSTILE_TABLES)

@@ -409,7 +409,12 @@ def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began
         "INSERT INTO dbo.orders VALUES (1, 'Ada 2', 1), (2, 'Eve', 1)",
     )
     pipeline = mirror_of(tmp_path, spark, ORDERS)
-    deliver(pipeline, "a.jsonl", event("INS", row(1, "Ada"), commit=10), event("UPD", row(1, "Ada 2"), commit=20))
+    deliver(
+        pipeline,
+        "a.jsonl",
+        event("INS", row(1, "Ada"), commit=10),
+        event("UPD", row(1, "Ada 2"), commit=20, pkkey={"id": 1}),
+    )
     pipeline.tick()
     other = {"replaced": {"logicalid": f"{OTHER_GUID}:{lsn(7).replace(':', '')}:{1:020d}"}}
     deliver(pipeline, "b.jsonl", event("INS", row(2, "Eve"), commit=7, **other))
@@ -426,11 +431,11 @@ def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began
         pipeline,
         "c.jsonl",
         event("INS", row(3, "gone since"), commit=6, **late),
-        event("UPD", row(1, "older"), commit=15),
+        event("UPD", row(1, "older"), commit=15, pkkey={"id": 1}),
     )
     pipeline.tick()
     newer = {"replaced": {"logicalid": f"{OTHER_GUID}:{lsn(8).replace(':', '')}:{1:020d}"}}
-    deliver(pipeline, "d.jsonl", event("UPD", row(2, "Eve 2"), commit=8, **newer))
+    deliver(pipeline, "d.jsonl", event("UPD", row(2, "Eve 2"), commit=8, pkkey={"id": 2}, **newer))
     pipeline.tick()
     assert [(r["id"], r["name"]) for r in orders(pipeline)] == [(1, "Ada 2"), (2, "Eve 2")]
     assert pipeline.publish().stopped == {}

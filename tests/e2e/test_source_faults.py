@@ -250,8 +250,8 @@ def test_an_added_partition_is_read_from_its_first_message(
     publish(kafka, topic, range(1, 11))
     pipeline.tick()
     kafka.add_partitions(topic, 3)
-    newer = event("UPD", {"id": "1", "name": "new", "price": "1.50"}, commit=50, cols=COLS)
-    older = event("UPD", {"id": "1", "name": "old", "price": "1.50"}, commit=40, cols=COLS)
+    newer = event("UPD", {"id": "1", "name": "new", "price": "1.50"}, commit=50, cols=COLS, pkkey={"id": 1})
+    older = event("UPD", {"id": "1", "name": "old", "price": "1.50"}, commit=40, cols=COLS, pkkey={"id": 1})
     kafka.publish(topic, [(0, None, newer), (2, None, older), (2, None, ordered(60, "Ada", "clean"))])
     extracted, _ = pipeline.tick()
     assert extracted.counts["changes"] == 3 and "partition 2 was added" in caplog.text

@@ -148,7 +148,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces = ordinary.take(block)
+    rows, lines, announces, foreign = ordinary.take(block)
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
@@ -159,6 +159,7 @@ def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
     taken = {"messages": len(lines), "changes": len(rows), "ignored": len(lines) - len(rows)}
     counts = {name: count + taken.get(name, 0) for name, count in rest.counts._asdict().items()}
     assert counts == wanted.counts._asdict() and rest.notices == wanted.notices
+    assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
     return len(lines)
 
 

@@ -104,9 +104,12 @@ def assert_decoded_alike(rows: list[ChangeRow], decoder: QlikChangeTableDecoder)
 
 
 decoders = st.builds(
-    lambda key, columns, chosen: QlikChangeTableDecoder({TABLE: MirroredTable(TABLE, key, columns)}, chosen),
+    lambda key, columns, kept, chosen: QlikChangeTableDecoder(
+        {TABLE: MirroredTable(TABLE, key, columns, kept)}, chosen
+    ),
     st.sampled_from([("id",), ("id",), ("name", "id"), (), ("missing",)]),
     st.sampled_from([None, ("id", "name")]),
+    st.booleans(),
     st.builds(
         ChangeTableSettings,
         load=st.sampled_from(["1", "7"]),
@@ -120,7 +123,7 @@ decoders = st.builds(
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(rows=change_rows(), decoder=decoders)
 def test_any_rows_are_decoded_alike(rows: list[ChangeRow], decoder: QlikChangeTableDecoder) -> None:
-    """T-11, T-15, T-19, T-24: the exact decoder is the definition, whatever comes."""
+    """T-11, T-13, T-15, T-19, T-24, T-60: the exact decoder is the definition, whatever comes."""
     assert_decoded_alike(rows, decoder)
 
 
@@ -166,6 +169,11 @@ ORDINARY = placed(
         # T-19: before images are stored, so that of this UPDATE will come: all is judged together.
         ([*ORDINARY, row(5, "U", ["1", "a", "1", None])], {}, [0, 1, 2, 3, 4, 5]),
         ([row(5, "U", ["1", "a", "1", None])], {"before_images": True}, [0]),
+        # T-60: without mask nothing tells whether the key changed; a mask without a digit is none.
+        ([row(1, "I", ["3"] * 4), row(5, "U", ["1", "a", "1", None])], {}, [0, 1]),
+        ([row(1, "I", ["3"] * 4), row(5, "U", ["1", "a", "1", None], bits="")], {"before_images": False}, [0, 1]),
+        # T-13: what is no mask is a dead letter, of an insert as well; an empty one is none.
+        ([row(1, "I", ["3"] * 4, bits="zz"), row(2, "D", ["3"] * 4, bits=""), row(3, "I", ["4"] * 4)], {}, [0]),
         # T-24: how a mask is read is judged from all that come together; this one leaves no choice but the second.
         ([row(1, "U", ["1", "a", "1", None], bits="2040")], {"mask_order": "le_bytes"}, [0]),
         ([row(1, "B", ["1", "a", "1", None]), row(1, "U", ["1", "b", "1", None], bits="zz")], {}, [0, 1]),

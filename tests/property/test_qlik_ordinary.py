@@ -100,7 +100,7 @@ class Pair:
         return [kind for block in blocks_of(messages) for kind in self._read(block)]
 
     def _read(self, block: Block) -> list[str]:
-        rows, taken, _ = self._ordinary.take(block)
+        rows, taken, _, foreign = self._ordinary.take(block)
         assert len(set(taken.tolist())) == len(taken)
         exact = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         every = np.arange(len(block.starts))
@@ -111,6 +111,7 @@ class Pair:
         counted = {"messages": len(taken), "changes": len(rows), "ignored": len(taken) - len(rows)}
         counts = {name: count + counted.get(name, 0) for name, count in rest.counts._asdict().items()}
         assert counts == wanted.counts._asdict()
+        assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
         assert (rest.notices, rest.schemas) == (wanted.notices, wanted.schemas)
         self.taken += len(taken)
         self._schemas += wanted.schemas
@@ -192,6 +193,7 @@ ORDINARY: dict[str, bytes] = {
     "null values": dt("INSERT", {**ROW, "price": None, "note": None}),
     "update": dt("UPDATE", ROW, {**ROW, "price": "1.00"}, changeMask="04", columnMask="0F"),
     "update without old row": dt("UPDATE", ROW, changeMask="04", columnMask="0F"),
+    "update without column mask": dt("UPDATE", ROW, changeMask="04"),
     "full load": dt("REFRESH", ROW, changeSequence="", transactionEventCounter=None, transactionLastEvent=None),
     "negative key": dt("INSERT", {**ROW, "id": -7}),
     "external schema": compact(dt()).replace(b'"transactionEv', b'"externalSchemaId":null,"transactionEv', 1),
@@ -201,6 +203,8 @@ OTHERS: dict[str, bytes] = {
     "delete of a table with a large object": dt("DELETE", ROW),
     "key change": dt("UPDATE", ROW, {**ROW, "id": 8}),
     "changed key without the old one": dt("UPDATE", ROW, changeMask="01", columnMask="0F"),
+    "update that does not tell its old key": dt("UPDATE", ROW, columnMask="0F"),
+    "update that tells nothing": dt("UPDATE", ROW),
     "row without a column": dt("INSERT", {n: v for n, v in ROW.items() if n != "price"}, columnMask="0B"),
     "unknown value": dt("INSERT", {**ROW, "price": None}, columnMask="0B"),
     "mask too long": dt("INSERT", ROW, changeMask="10"),
@@ -226,6 +230,14 @@ def test_ordinary_messages_are_taken_and_others_left_k16_k20_k21_k23_k30_k31(bod
     both.read(messages(md()))
     both.read(messages(compact(body)))
     assert both.taken == is_ordinary
+
+
+def test_what_the_mirror_file_promises_is_ordinary_k70() -> None:
+    both = Pair([ORDERS._replace(keys_never_change=True)])
+    both.read(messages(md()))
+    bodies = [compact(dt("UPDATE", ROW, **masks)) for masks in ({}, {"columnMask": "0F"}, {"changeMask": ""})]
+    assert both.read(messages(*bodies)) == ["change"] * 3 and both.taken == 3
+    assert both.read(messages(compact(dt("UPDATE", ROW, changeMask="05")))) == ["rejected"]
 
 
 def test_a_delete_is_taken_with_its_row_in_either_image_k30() -> None:
@@ -279,7 +291,7 @@ def test_settings_decide_what_is_ordinary_k15_t10_k04() -> None:
     bare.read(messages(framed))
     assert (registry.taken, bare.taken) == (1, 0)
     elsewhere = Pair([], known)
-    assert elsewhere.read(messages(framed, framed[:5])) == ["rejected"] and elsewhere.taken == 1
+    assert elsewhere.read(messages(framed, framed[:5])) == [] and elsewhere.taken == 1  # its number tells the table
 
 
 @pytest.mark.shared_data
@@ -292,3 +304,13 @@ def test_a_real_history_decodes_alike(shared_data: Path, encoding: str) -> None:
     both.read(announced)
     both.read(sorted((m for m in found if m not in announced), key=lambda message: message.origin))
     assert both.taken > 0.9 * len(found)
+
+
+@pytest.mark.parametrize("key", [None, b"7", b"dbo+orders", b"dbo+other", b"\xff"])
+def test_a_message_without_an_id_is_ordinary_only_where_the_topic_is_promised_k60(key: bytes | None) -> None:
+    known = QlikMessageDecoder({}).decode(messages(md())).schemas
+    body = compact(dt(schema_id=None))
+    promised, other = Pair(schemas=known, topics={"cdc": "dbo.orders"}), Pair(schemas=known)
+    for both in (promised, other):
+        both.read([RawMessage("cdc/0", 1, body, key), RawMessage("cdc/0", 2, None, key)])
+    assert (promised.taken, other.taken) == (key != b"dbo+other", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,22 @@ from spark_jobs.change_log_schema import LogRow, RawMessage
 from spark_jobs.sources import ces_avro
 from spark_jobs.sources.ces import Dispositions
 from spark_jobs.sources.ces_fragments import Joined, Refused, Waiting, incomplete, join
-from spark_jobs.sources.decoded import Notices
-from tests.ces_messages import GUID, ROW, avro, decode, decoder, envelope, event, only, payload, split
+from spark_jobs.sources.decoded import Decoded, Notices
+from spark_jobs.sources.formats import Reading, decoder_of
+from tests.ces_messages import (
+    GUID,
+    ORDERS,
+    ROW,
+    avro,
+    avro_event,
+    decode,
+    decoder,
+    envelope,
+    event,
+    only,
+    payload,
+    split,
+)
 
 IDENTITY = f"{GUID}:0000002C000000100001:{1:020d}"
 WHOLE = event("UPD", {**ROW, "id": "8", "name": "Zoë \N{GRINNING FACE}"}, ROW)
@@ -186,7 +201,7 @@ def test_half_a_character_anywhere_else_is_malformed() -> None:
 
 
 def test_a_joined_event_of_another_table_leaves_no_row() -> None:
-    assert join(pieces_of(split(event(tbl="other"), [10])), decoder()) == Joined([], Notices())
+    assert join(pieces_of(split(event(tbl="other"), [10])), decoder()) == Joined([], Notices(), "dbo.other")
 
 
 def test_an_event_beyond_the_limit_is_refused_c56() -> None:
@@ -197,10 +212,43 @@ def test_an_event_beyond_the_limit_is_refused_c56() -> None:
 
 def test_pieces_given_up_are_one_dead_letter() -> None:
     first, _ = split(WHOLE, [10])
-    row = incomplete(pieces_of([first]), "piece 1 did not come within 24 hours")
-    assert (row.kind, row.code, row.reason, row.fragment_of, row.raw) == (
-        "rejected", "FRAGMENTS_INCOMPLETE", "piece 1 did not come within 24 hours", IDENTITY, first,
+    (row,) = incomplete(pieces_of([first]), "piece 1 did not come within 24 hours", decoder())
+    assert (row.kind, row.code, row.reason, row.fragment_of, row.raw, row.tbl) == (
+        "rejected", "FRAGMENTS_INCOMPLETE", "piece 1 did not come within 24 hours", IDENTITY, first, None,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [event, avro_event])
+def test_pieces_given_up_tell_their_table_where_the_first_one_does_c95(make: Any) -> None:
+    for tbl, expected in (("orders", "dbo.orders"), ("other", None)):
+        whole = make("INS", ROW, tbl=tbl)
+        pieces = pieces_of(split(whole, [120, 200]) if make is event else avro_pieces(whole, [60, 90]))
+        letters = incomplete(pieces[:2], "late", decoder())
+        assert [(row.tbl, row.key) for row in letters] == ([(expected, None)] if expected else [])
+        assert [row.tbl for row in incomplete(pieces[1:], "late", decoder())] == [None]
+
+
+def avro_pieces(message: bytes, cuts: list[int]) -> list[bytes]:
+    whole = ces_avro.read_envelope(message)
+    ends = [0, *cuts, len(whole["data"])]
+    return [
+        avro(ces_avro.CHANGE_EVENT, {**whole, "segmentindex": at, "finalsegment": at == len(cuts),
+                                     "data": whole["data"][start:end]})
+        for at, (start, end) in enumerate(itertools.pairwise(ends))
+    ]  # fmt: skip
+
+
+def test_what_is_noticed_of_a_joined_event_is_told_c50() -> None:
+    """Values of 1 MB come split always, so that a suspected cut of one is seen only here."""
+    whole = event("INS", {"id": "7", "name": "x" * 2**20}, cols=[("id", "int"), ("name", "nvarchar(max)")],
+                  pkkey={"id": "8"})  # fmt: skip
+    pieces = pieces_of(split(whole, [100, 2**19]))
+    found = decoder_of(Reading("sqlserver-ces"), {"dbo.orders": ORDERS}).join(pieces)
+    assert isinstance(found, Decoded)
+    assert found.notices == Notices(suspected_cut=1, key_mismatch=1)
+    foreign = decoder_of(Reading("sqlserver-ces"), {}).join(pieces)
+    assert isinstance(foreign, Decoded)
+    assert foreign.foreign == {"dbo.orders": 3}
 
 
 @pytest.mark.parametrize("generation", ["b", "c"])

@@ -129,6 +129,67 @@ def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
     assert row.structure.table == TABLE
 
 
+def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
+    """Some targets change the case of what they write; passed over, the table would stay empty without a word."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, None, "1.CSV", folder=f"{TABLE}__CT")
+    (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
+    assert find_files(tmp_path, {}) == ([BoundRange(name, 0, len(content))], [])
+    (found,) = rows_of(tmp_path, name)
+    assert isinstance(found, ChangeRow) and found.structure.table == TABLE
+
+
+@pytest.mark.parametrize(
+    ("folder", "data", "table", "words"),
+    [
+        # The folder is that of a mirrored table, and the metadata file speaks of one that is not.
+        (FOLDER, {"sourceTable": "orders"}, TABLE, "'shop.orders', which is not mirrored"),
+        (FOLDER, {"sourceSchema": "dbo", "targetSchema": "", "targetTable": ""}, TABLE, "'dbo.items'"),
+        # The metadata file of another mirrored table, which names no target.
+        ("shop.other__ct", {"targetSchema": "", "targetTable": ""}, TABLE, "names no target"),
+        # No schema anywhere: it may be the mirrored one, or its namesake.
+        ("items__ct", {"sourceSchema": "", "targetSchema": "", "targetTable": "items__ct"}, TABLE, "the schema of"),
+        ("ITEMS__ct", {"sourceSchema": "", "sourceTable": "", "targetTable": ""}, TABLE, "the schema of"),
+    ],
+)
+def test_t41_a_file_that_may_be_of_a_mirrored_table_is_never_passed_over(
+    tmp_path: Path, folder: str, data: dict[str, str], table: str, words: str
+) -> None:
+    """T-62, T-41: ignored as foreign it would be a silent gap."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, dfm(**data), folder=folder)
+    bound = BoundRange(name, 0, len(content))
+    (damage,) = read_file(tmp_path, bound, mirrored=[TABLE, "shop.other"])
+    assert isinstance(damage, TableDamage)
+    assert (damage.damage.code, damage.table) == ("DFM_CONTRADICTS", table) and words in damage.damage.reason
+
+
+def test_a_file_of_a_table_that_is_surely_not_mirrored_may_be_damaged(tmp_path: Path) -> None:
+    """G-06: who reads a damaged metadata file does not know whose it is."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    for description, is_sure in ((dfm(records=7, sourceTable="x", targetTable="x__ct"), True), (b"{}", False)):
+        name = put(tmp_path, content, description, folder="shop.x__ct")
+        damage = list(read_file(tmp_path, BoundRange(name, 0, len(content)), mirrored=[TABLE]))[-1]
+        assert isinstance(damage, TableDamage) and (damage.table, damage.is_sure) == ("shop.x", is_sure)
+
+
+def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
+    """Some writers of Parquet leave the annotation out: spelled in hexadecimal, another text would be published."""
+    (tmp_path / FOLDER).mkdir()
+    columns = (*COLUMNS[:2], ("HEADER__CHANGE_MASK", "STRING", 9), ("id", "INT4", 0), ("name", "STRING", 9))
+    for name, code in (("é".encode(), None), (b"\xff", "FILE_DAMAGED")):
+        arrays = [pa.array([sequence(1)]), pa.array(["I"]), pa.array([b"\x00\x01"]), pa.array([1]), pa.array([name])]
+        table = pa.table(arrays, names=[column for column, *_ in columns])
+        pq.write_table(table, tmp_path / FOLDER / "1.parquet")
+        (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
+        (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
+        if code is None:
+            assert isinstance(found, ChangeRow) and found.structure.binary_mask
+            assert found.values == (sequence(1), "I", "0x0001", "1", "é")
+        else:
+            assert isinstance(found, TableDamage) and found.damage.code == code
+
+
 def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
     name = put(tmp_path, b"x" * 10, dfm())
     assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]
@@ -162,8 +223,16 @@ def test_csv_is_read_as_its_metadata_file_says(tmp_path: Path) -> None:
     assert values_of(tmp_path, text.encode(), dfm(options=options)) == [wanted]
     bare = f"{sequence(1)},I,1,a'b,,\n"
     no_quotes = dfm(options={"quoteChar": "", "escapeChar": ""})
-    assert values_of(tmp_path, bare.encode(), no_quotes) == [(sequence(1), "I", "1", "a'b", None, None)]
+    given, damage = damage_of(tmp_path, bare.encode(), no_quotes)
+    assert (given, damage.damage.code) == (0, "NULL_AMBIGUOUS"), "without quotes an empty text is written alike"
+    own_null = dfm(options={"quoteChar": "", "escapeChar": "", "nullValue": "~"})
+    assert values_of(tmp_path, bare.replace("b,,", "b,~,").encode(), own_null) == [
+        (sequence(1), "I", "1", "a'b", None, "")
+    ]
     assert values_of(tmp_path, f"{HEADER}\n".encode(), dfm(records=0)) == []
+    for content in (f"{HEADER}\n{LINE}\n", f"{LINE}\n"):
+        given, damage = damage_of(tmp_path, content.encode(), dfm(records=0))
+        assert (given, damage.damage.code) == (1, "DFM_COUNT_DIFFERS"), "no row is passed over, whatever is announced"
 
 
 def test_json_lines_keep_the_digits_of_numbers(tmp_path: Path) -> None:
@@ -302,7 +371,8 @@ def test_memory_stays_flat_because_files_are_read_in_blocks(tmp_path: Path) -> N
 def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> None:
     """T-02: three header columns; T-42: `content` says data; a metadata file that was copied is found out."""
     root = shared_data / "samples" / "qlik-file-target"
-    table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",))
+    # It stores neither masks nor before images: nothing tells a change of the key (T-60).
+    table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",), keys_never_change=True)
     ranges, waiting = find_files(root, {})
     assert len(ranges) == 2 and not waiting
     first, second = (list(read_file(root, one)) for one in ranges)

@@ -107,10 +107,23 @@ def test_a_fragment_keeps_its_row_exactly() -> None:
 
 
 def test_an_update_that_surely_keeps_its_key_does_not_wait() -> None:
-    """T-25: its mask does not name the key. T-19: a source that stores no before images has no other way."""
+    """T-25: its mask does not name the key; T-60: the mirror file says so, or there is no key."""
     assert only(decoder().decode([row(1, "U", NEW, bits=mask(NAME_BIT))])).op == "U"
-    assert only(decoder().decode([row(1, "U", NEW)])).op == "U"
+    assert only(decoder(keys_never_change=True).decode([row(1, "U", NEW)])).op == "U"
+    assert only(decoder(key=()).decode([row(1, "U", NEW)])).op == "U"
     assert only(decoder(key=()).decode([row(1, "U", NEW, bits=mask(KEY_BIT))])).op == "U"
+
+
+@pytest.mark.parametrize("bits", [None, "", " ", "0x"])
+@pytest.mark.parametrize("before_images", [None, False])
+def test_t60_a_change_of_the_key_that_nothing_tells_stops_the_table(bits: str | None, before_images: bool) -> None:
+    """Neither mask nor before image: the row of an old key would stay for ever, so no key is told."""
+    letter = only(decoder(before_images=before_images).decode([row(1, "U", NEW, bits=bits)]))
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "OLD_KEY_MISSING", TABLE, None)
+    promised = decoder(before_images=before_images, keys_never_change=True)
+    assert only(promised.decode([row(1, "U", NEW, bits=bits)])).op == "U"
+    # The promise concerns what nothing tells: a mask that names the key is believed.
+    assert only(promised.decode([row(1, "U", NEW, bits=mask(KEY_BIT))])).kind == "fragment"
 
 
 def test_t19_without_mask_the_other_rows_tell_whether_before_images_are_stored() -> None:
@@ -120,12 +133,12 @@ def test_t19_without_mask_the_other_rows_tell_whether_before_images_are_stored()
     assert [r.kind for r in decoded.rows] == ["change", "fragment"]
     assert only(decoder(before_images=True).decode([alone])).kind == "fragment"
     never = decoder(before_images=False).decode([row(1, "B", OLD), row(1, "U", NEW), alone])
-    assert [r.kind for r in never.rows] == ["change", "change"]
+    assert [r.kind for r in never.rows] == ["change", "rejected"]
 
 
 def test_t19_an_image_that_comes_apart_tells_the_key_that_its_update_left() -> None:
-    """T-11, G-03: without mask and setting, an UPDATE that came alone was taken for one that kept its key."""
-    one = decoder()
+    """T-11, G-03: a broken promise (T-60) for which an UPDATE that came alone was taken for one that kept its key."""
+    one = decoder(keys_never_change=True)
     update = only(one.decode([row(1, "U", MOVED)]))
     before, same = (only(one.decode([row(1, "B", values)])) for values in (OLD, MOVED))
     logged = {(update.op or "", update.key)}
@@ -181,7 +194,7 @@ def test_t02_every_header_column_but_two_can_be_deselected_and_the_offset_shrink
     values = (sequence(1), "U", mask(3), *MOVED)
     assert only(decoder().decode([ChangeRow("f", 0, few, values)])).kind == "fragment"
     least = Structure(TABLE, (*HEADERS[:2], *DATA))
-    assert only(decoder().decode([ChangeRow("f", 0, least, (sequence(1), "U", *MOVED))])).op == "U"
+    assert only(decoder().decode([ChangeRow("f", 0, least, (sequence(1), "D", *MOVED))])).op == "D"
     for missing in (0, 1):
         columns = tuple(c for at, c in enumerate(least.columns) if at != missing)
         letter = only(decoder().decode([ChangeRow("f", 5, Structure(TABLE, columns), ("x",) * 5)]))
@@ -198,11 +211,76 @@ def test_t02_the_prefix_is_a_setting(prefix: str, spelled: str) -> None:
     assert [name for name, *_ in image(change.cols)] == ["id", "name", "price", "note"]
 
 
-def test_header_columns_never_reach_the_target() -> None:
-    """T-14 to T-18: they are about the change, whatever they are called behind the prefix."""
-    more = Structure(TABLE, (*HEADERS, ChangeColumn("header__anything", "int"), *DATA))
-    change = only(decoder().decode([ChangeRow("f", 0, more, (*row(1, "I", OLD).values[:5], "5", *OLD))]))
-    assert set(image(change.row)) == {"id", "name", "price", "note"}
+def test_t61_a_column_of_the_source_that_begins_with_the_prefix_is_kept() -> None:
+    """T-14 to T-18: header columns never reach the target; what is none of them is a column like any other."""
+    for at in (len(HEADERS), len(HEADERS) + 2):
+        columns = [*HEADERS, *DATA]
+        columns.insert(at, ChangeColumn("header__anything", "int"))
+        values = [*row(1, "U", OLD, bits=mask(at)).values]
+        values.insert(at, "5")
+        change = only(decoder().decode([ChangeRow("f", 0, Structure(TABLE, tuple(columns)), tuple(values))]))
+        assert image(change.row) == {"id": "1", "name": "old", "price": "1.00", "note": None, "header__anything": "5"}
+        assert [index for _, _, index in image(change.cols)] == list(range(5))
+
+
+@pytest.mark.parametrize("extra", ["header__transaction_id", "HEADER__timestamp", "header__Change_Seq"])
+def test_t61_a_column_that_may_be_of_the_header_or_of_the_source_stops_the_table(extra: str) -> None:
+    """Behind a column of the source, or there twice: taken for a header column its values would vanish."""
+    odd = Structure(TABLE, (*HEADERS, *DATA, ChangeColumn(extra, "varchar(128)")))
+    given = ChangeRow("f", 0, odd, (*row(1, "I", OLD).values, "kept?"))
+    letter = only(decoder().decode([given]))
+    assert (letter.code, letter.tbl, letter.key) == ("HEADER_AMBIGUOUS", TABLE, None)
+    assert extra in str(letter.reason)
+    assert only(decoder(columns=("id", "name")).decode([given])).op == "I", "nobody wants it"
+    assert only(decoder(columns=("id", extra)).decode([given])).code == "HEADER_AMBIGUOUS"
+
+
+def test_t61_without_prefix_header_columns_stand_first_and_names_alone_tell_nothing() -> None:
+    """T-02: the fields behind the first column of the source are the source's, however they are called."""
+    headers = tuple(ChangeColumn(c.name.removeprefix("header__"), c.type) for c in HEADERS)
+    data = (*DATA, ChangeColumn("operation", "varchar(9)"), ChangeColumn("stream_position", "int"))
+    given = ChangeRow("f", 0, Structure(TABLE, headers + data), (*row(1, "U", OLD, bits=mask(9)).values, "mine", "7"))
+    change = only(decoder(prefix="").decode([given]))
+    assert list(image(change.row).items())[-2:] == [("operation", "mine"), ("stream_position", "7")]
+    late = Structure(TABLE, (*headers[:1], *data[:1], *headers[1:2], *data[1:]))
+    assert only(decoder(prefix="").decode([ChangeRow("f", 0, late, ("x",) * 8)])).code == "HEADER_MISSING"
+
+
+@pytest.mark.parametrize(
+    ("oper", "bits", "code"),
+    [
+        ("I", "zz", "MASK_INVALID"),
+        ("D", "none", "MASK_INVALID"),
+        ("I", mask(9), "MASK_TOO_LONG"),
+        ("D", mask(0), "MASK_INVALID"),
+    ],
+)
+def test_t13_a_mask_that_is_none_is_a_dead_letter_of_every_operation(oper: str, bits: str, code: str) -> None:
+    """T-13, T-21: of inserts and deletes, too; an empty one is none, and says nothing."""
+    letter = only(decoder().decode([row(1, oper, OLD, bits=bits)]))
+    assert (letter.code, letter.tbl, letter.key) == (code, TABLE, '["1"]')
+    assert only(decoder().decode([row(1, oper, OLD, bits="")])).op == oper
+    assert only(decoder().decode([row(1, oper, OLD, bits=mask(KEY_BIT))])).op == oper
+
+
+def test_g13_a_change_table_whose_name_differs_in_case_only_stops_its_table() -> None:
+    """G-13, T-62: ignored as not mirrored, the table would stay empty without a word; others are counted by name."""
+    other = [ITEMS._replace(table=name) for name in ("SHOP.Items", "shop.other", "shop.other")]
+    decoded = decoder().decode([row(at, "I", OLD, structure=one) for at, one in enumerate(other, 1)])
+    assert (decoded.counts, decoded.foreign) == ((3, 0, 0, 0, 2, 1), {"shop.other": 2})
+    letter = only(decoded)
+    assert (letter.code, letter.tbl, letter.key) == ("TABLE_CASE", TABLE, None)
+    assert read_row("file", 0, letter.raw or b"").structure.table == "SHOP.Items"
+
+
+def test_damage_of_a_table_that_is_surely_not_mirrored_is_no_dead_letter() -> None:
+    """G-06: of one that is mirrored in another case it is; where only the folder's name tells, nobody knows."""
+    damage = Damage("file", 3, "FILE_DAMAGED", "cut off", b"x")
+    decoded = decoder().decode(
+        [TableDamage("shop.other", damage, True), TableDamage("shop.other", damage), TableDamage("Shop.items", damage)]
+    )
+    assert (decoded.counts, decoded.foreign) == ((3, 0, 0, 0, 1, 2), {"shop.other": 1})
+    assert [row.tbl for row in decoded.rows] == [None, TABLE]
 
 
 @pytest.mark.parametrize("moment", ["1970-01-01 00:00:00.000000", None, "no time at all"])
@@ -326,11 +404,11 @@ def test_t32_sparse_updates_tell_absent_from_null(
     rows = [row(1, "U", ("1", None, None, None), bits=bits)]
     if before:
         rows.append(row(1, "B", before))
-    change = only(decoder(sparse_updates=True).decode(rows))
+    change = only(decoder(sparse_updates=True, keys_never_change=bits is None).decode(rows))
     assert image(change.row) == {"id": "1", **present}
     assert [name for name, *_ in image(change.cols)] == ["id", *present]
     assert change.whole is (len(present) == 3)
-    full = only(decoder().decode(rows))
+    full = only(decoder(keys_never_change=bits is None).decode(rows))
     assert full.whole is True and image(full.row) == {"id": "1", "name": None, "price": None, "note": None}
 
 

@@ -13,6 +13,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.change_log_schema import LogRow, RawMessage
 from spark_jobs.sources.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
 from spark_jobs.sources.qlik_message import registry_schema
+from spark_jobs.sources.qlik_message_structures import unfit_schema
 from spark_jobs.sources.qlik_positions import qlik_position
 from spark_jobs.sources.sql_server_types import parse_value
 from tests.qlik_messages import (
@@ -41,6 +42,7 @@ from tests.qlik_messages import (
 TEXTS = {"id": "7", "name": "Ada", "price": "1.50", "note": "x"}
 COLS = [["id", "int", 0], ["name", "varchar(100)", 1], ["price", "decimal(8,2)", 2], ["note", "varchar(max)", 3]]
 OTHER = MirroredTable("dbo.other", ("id",))
+OF_ORDERS = {"cdc": "dbo.orders"}
 
 
 def values(text: str | None) -> dict[str, Any]:
@@ -134,12 +136,24 @@ def test_a_key_change_whose_old_key_is_not_told_stops_the_table_g03_k21() -> Non
     assert changed("UPDATE", ROW, None, changeMask="04").op == "U", "the key is not among the changed columns"
 
 
+@pytest.mark.parametrize("before", [None, {}, {"name": "Ada"}, dict.fromkeys(ROW)])
+@pytest.mark.parametrize("mask", [None, ""])
+def test_a_key_change_that_nothing_tells_stops_the_table_k70(before: Any, mask: str | None) -> None:
+    """G-03: neither changeMask nor the old key: the row of an old key would stay for ever."""
+    body = dt("UPDATE", ROW, before, changeMask=mask, columnMask="0F")
+    row = only(decode(md(), body))
+    assert (row.code, row.tbl, row.key) == ("OLD_KEY_MISSING", "dbo.orders", None)
+    for table in (MirroredTable("dbo.orders", ("id",), keys_never_change=True), MirroredTable("dbo.orders", ())):
+        assert only(decode(md(), body, tables=[table])).op == "U"
+    assert only(decode(md(), dt("UPDATE", ROW, {"id": 7}, changeMask=mask))).op == "U"
+
+
 def test_columns_outside_the_column_mask_are_absent_and_not_null_k23_g04() -> None:
     row = changed("UPDATE", {"id": 7, "name": None, "price": None, "note": None}, columnMask="03", changeMask="02")
     assert values(row.row) == {"id": "7", "name": None}
     assert json.loads(row.cols or "") == COLS[:2]
     assert row.whole is False
-    assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F").whole is True
+    assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F", changeMask="02").whole is True
 
 
 def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
@@ -150,7 +164,7 @@ def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
 
 
 def test_a_message_without_masks_carries_what_it_names_k23() -> None:
-    row = changed("UPDATE", {"id": 7, "price": "1.50"})
+    row = changed("UPDATE", {"id": 7, "price": "1.50"}, {"id": 7})
     assert (values(row.row), row.whole) == ({"id": "7", "price": "1.50"}, False)
 
 
@@ -186,7 +200,7 @@ def test_large_objects_are_not_judged_by_masks_k22_t25() -> None:
     assert values(changed("INSERT", ROW, columnMask="07").row) == TEXTS, "its value is there, whatever the mask says"
     row = changed("UPDATE", {**ROW, "note": None}, {**OLD, "note": None}, columnMask="07", changeMask="04")
     assert (set(values(row.row)), row.whole) == ({"id", "name", "price"}, False)
-    named = changed("UPDATE", {**ROW, "note": None}, columnMask="0F")
+    named = changed("UPDATE", {**ROW, "note": None}, OLD, columnMask="0F")
     assert values(named.row)["note"] is None and named.whole is True
 
 
@@ -219,7 +233,7 @@ def test_masks_in_bytes_are_read_in_the_order_that_the_row_allows_t24_k20(
 
 
 def test_a_text_mask_is_read_as_documented_bytes_where_a_number_is_impossible_t24() -> None:
-    row = changed("UPDATE", {**ROW, "price": None, "note": None}, columnMask="0300")
+    row = changed("UPDATE", {**ROW, "price": None, "note": None}, columnMask="0300", changeMask="02")
     assert set(values(row.row)) == {"id", "name"}
 
 
@@ -344,17 +358,17 @@ def test_without_an_id_the_newest_version_with_the_columns_of_the_message_holds_
     wider = [*COLUMNS, ("added", "INT4", 10, 0, 0, 0)]
     bodies = [md(), md(wider, version=2, schema_id="F" * 32)]
     bodies += [dt(schema_id=None), dt("INSERT", {**ROW, "added": 1}, number=2, schema_id=None)]
-    old, new = decode(*bodies).rows
+    old, new = decode(*bodies, topics=OF_ORDERS).rows
     assert (old.whole, new.whole) == (True, True)
     assert len(json.loads(old.cols or "")) == 4 and len(json.loads(new.cols or "")) == 5
 
 
 def test_without_an_id_absent_columns_must_be_those_outside_the_column_mask_k23_k14() -> None:
     part = {"id": 7, "name": "Ada"}
-    row = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask="03")))
+    row = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask="03", changeMask="02"), topics=OF_ORDERS))
     assert (values(row.row), row.whole) == ({"id": "7", "name": "Ada"}, False)
     for mask in (None, "0F", "0003"):
-        waiting = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask=mask)))
+        waiting = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask=mask), topics=OF_ORDERS))
         assert waiting.kind == "fragment", "another version of the table may have just these columns"
 
 
@@ -389,13 +403,99 @@ def test_the_table_is_known_from_the_message_itself_k15(inside: bool) -> None:
     assert only(decode(md(), body, topic="any")).tbl == "dbo.orders"
 
 
-@pytest.mark.parametrize(
-    ("topic", "settings"), [("t", {"topics": {"t": "dbo.orders"}}), ("dbo.orders", {}), ("one", {})]
-)
-def test_else_the_table_is_known_from_the_topic_k15(topic: str, settings: Any) -> None:
-    bare = json.dumps(change()).encode()
-    decoded = decode(md(), bare, topic=topic, **settings)
+def test_else_the_table_is_known_from_the_promise_for_its_topic_k15() -> None:
+    decoded = decode(md(), json.dumps(change()).encode(), topic="t", topics={"t": "dbo.orders"})
     assert only(decoded).tbl == "dbo.orders"
+
+
+@pytest.mark.parametrize("topic", ["dbo.orders", "one"])
+def test_nothing_around_a_message_tells_its_table_k15_k60(topic: str) -> None:
+    """Neither the topic's name nor what else was announced in it: a row of another table would become one of this."""
+    for body in (json.dumps(change()).encode(), dt(schema_id=None)):
+        waiting = only(decode(md(), body, topic=topic))
+        assert (waiting.kind, waiting.tbl) == ("fragment", None)
+        (letter,) = decoder().incomplete([waiting], "24 hours have passed")
+        assert (letter.code, letter.tbl, letter.raw) == ("TABLE_UNTOLD", None, body)
+
+
+KEYS = [
+    b"dbo+orders",
+    b'"dbo+orders"',
+    b'{"schema":"dbo","table":"orders"}',
+    b'{"table":"orders","schema":"dbo","id":7}',
+]
+
+
+def avro_key(table: str) -> bytes:
+    stream = io.BytesIO()
+    schema = {
+        "type": "record",
+        "name": "KeyRecord",
+        "namespace": f"com.attunity.queue.msg.task1.dbo.{table}",
+        "fields": [],
+    }
+    fastavro.writer(stream, fastavro.parse_schema(schema), [{}])
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("key", [*KEYS, avro_key("orders")])
+def test_a_key_of_schema_and_table_tells_whose_change_it_is_k60(key: bytes) -> None:
+    bare = json.dumps(change()).encode()
+    row = only(decoder().decode([RawMessage("t/0", 0, md(), None), RawMessage("t/0", 1, bare, key)]))
+    assert (row.kind, row.tbl) == ("change", "dbo.orders")
+    waiting = only(decoder().decode([RawMessage("t/0", 1, bare, key)]))
+    assert (waiting.kind, waiting.tbl) == ("fragment", "dbo.orders")
+    joined = decoder(schemas=decode(md()).schemas).join([waiting])
+    assert isinstance(joined, Decoded) and joined.rows == [row], "the log does not keep the key, and loses nothing"
+
+
+OTHER_KEYS = [b"", b"7", b"a+b+c", b"+orders", b"EU+42", b'{"id":7}', b"\xff+", b'{"schema":1,"table":2}']
+OTHER_KEYS += [b'{"schema":"EU","table":"42"}', b"{", b"Obj\x01x", b'"x', b"[1]"]
+
+
+@pytest.mark.parametrize("key", OTHER_KEYS)
+def test_a_key_of_anything_else_tells_nothing_k60(key: bytes) -> None:
+    bare = json.dumps(change()).encode()
+    row = only(decoder().decode([RawMessage("t/0", 0, md(), None), RawMessage("t/0", 1, bare, key)]))
+    assert (row.kind, row.tbl) == ("fragment", None)
+
+
+def test_a_key_of_a_foreign_table_tells_it_once_that_table_is_known_k60() -> None:
+    messages = [
+        RawMessage("t/0", 0, md(table="other")),
+        RawMessage("t/0", 1, json.dumps(change()).encode(), b"dbo+other"),
+    ]
+    decoded = decoder().decode(messages)
+    assert (decoded.rows, decoded.counts.ignored, decoded.foreign) == ([], 1, {"dbo.other": 1})
+    assert only(decoder().decode(messages[1:])).kind == "fragment", "until then it may be a key of any other kind"
+
+
+def test_a_key_that_is_the_tables_own_tells_nothing_k60() -> None:
+    """A table whose key columns are called schema and table."""
+    columns = [("schema", "WSTRING", 9, 0, 0, 1), ("table", "WSTRING", 9, 0, 0, 2)]
+    row = {"schema": "dbo", "table": "orders"}
+    message = RawMessage("t/0", 1, json.dumps(change("INSERT", row)).encode(), json.dumps(row).encode())
+    assert only(decoder().decode([RawMessage("t/0", 0, md(columns)), message])).kind == "fragment"
+
+
+def test_a_key_that_denies_the_promise_is_a_dead_letter_k60() -> None:
+    message = RawMessage("cdc/0", 1, dt(schema_id=None), b"dbo+other")
+    row = only(decoder(ORDERS, OTHER, topics=OF_ORDERS).decode([RawMessage("cdc/0", 0, md()), message]))
+    assert (row.code, row.tbl) == ("WRONG_TOPIC", None) and "'dbo.other'" in (row.reason or "")
+
+
+def test_a_tombstone_is_ignored_and_counted_k64() -> None:
+    decoded = decoder().decode([RawMessage("t/0", 0, None, b"7"), RawMessage("t/0", 1, None, b"")])
+    assert decoded.counts == Dispositions(2, 0, 0, 0, 2, 0) and decoded.notices.tombstones == 2
+    assert only(decode(None)).code == "BODY_MISSING", "without a key it marks nothing"
+
+
+def test_messages_of_foreign_tables_are_counted_by_name_k63() -> None:
+    decoded = decode(md(table="unknown"), dt(), dt("INSERT", ROW, schema="x", table="y"), tables=[OTHER])
+    assert (decoded.counts.ignored, decoded.foreign) == (1, {"dbo.unknown": 1}), "the other one contradicts itself"
+    assert decode(dt(), dt(), md(table="unknown"), tables=[OTHER]).foreign == {"dbo.unknown": 2}
+    named = dt("INSERT", ROW, schema="x", table="y", schema_id="E" * 32)
+    assert decode(named, tables=[OTHER]).foreign == {"x.y": 1}
 
 
 def test_one_of_several_tables_is_not_guessed_k15() -> None:
@@ -437,12 +537,59 @@ def test_another_primary_key_than_the_mirrors_is_noticed_k12() -> None:
     assert decode(md(), dt(), tables=[MirroredTable("dbo.orders", ("name",))]).notices.key_mismatch == 1
 
 
+@pytest.mark.parametrize("body", [avro_dt()[:-3], dt()[:-9]])
+def test_what_cannot_be_read_of_a_foreign_table_is_no_risk_k63(body: bytes) -> None:
+    decoded = decode(md(table="unknown"), body, tables=[OTHER])
+    assert (decoded.rows, decoded.foreign) == ([], {"dbo.unknown": 1})
+    late = decode(body, md(), tables=[ORDERS])
+    assert (only(late).kind, only(late).tbl) == ("rejected", "dbo.orders"), "what is announced behind it counts, too"
+
+
+# --- sections that the task names otherwise ------------------------------------------------------------------------
+
+HEADERS = change()["headers"]
+CUSTOM: dict[str, Any] = {
+    "headers renamed": {"data": ROW, "beforeData": None, "meta": HEADERS},
+    "data renamed": {"row": ROW, "beforeData": None, "headers": HEADERS},
+    "before image renamed": {"data": ROW, "old": OLD, "headers": HEADERS},
+    "headers flattened": {"data": ROW, "beforeData": None, **HEADERS},
+    "data flattened": {**ROW, "beforeData": None, "headers": HEADERS},
+    "all flattened": {**ROW, **HEADERS},
+}
+
+
+@pytest.mark.parametrize("record", CUSTOM.values(), ids=CUSTOM.keys())
+def test_a_message_format_of_the_tasks_own_is_one_clear_code_k65(record: Any) -> None:
+    bare = json.dumps(record).encode()
+    for body, settings in ((enveloped("DT", record, ID), {}), (bare, {"topics": OF_ORDERS})):
+        row = only(decode(md(), body, **settings))
+        assert (row.code, row.tbl, row.key) == ("MESSAGE_FORMAT_CUSTOM", "dbo.orders", None)
+        assert "Message Format" in (row.reason or "")
+    assert (only(decode(md(), bare)).code, only(decode(md(), bare)).tbl) == ("MESSAGE_FORMAT_CUSTOM", None)
+
+
+def test_an_avro_message_format_of_the_tasks_own_is_told_by_its_schema_k65() -> None:
+    schema = avro_schema()
+    for name, other in (("headers", "meta"), ("data", "row"), ("beforeData", "old")):
+        odd = json.loads(json.dumps(schema))
+        next(field for field in odd["fields"] if field["name"] == name)["name"] = other
+        record = {other if n == name else n: value for n, value in change().items()}
+        row = only(decode(avro_md(odd), avro_enveloped("DT", datum(odd, record), ID)))
+        assert (row.code, row.tbl) == ("MESSAGE_FORMAT_CUSTOM", "dbo.orders"), name
+
+
+@pytest.mark.parametrize("members", [{"more": 1}, {"more": {"operation": "x", "changeSequence": "y"}}])
+def test_more_members_than_the_sections_are_no_other_format_k65(members: Any) -> None:
+    assert only(decode(md(), dt("INSERT", ROW, members=members))).kind == "change"
+    assert only(decode(b'{"operation":"x","a":{}}')).code == "ENVELOPE_INVALID", "it has nothing of Qlik"
+
+
 # --- forms ---------------------------------------------------------------------------------------------------------
 
 
 def test_json_without_envelope_k04_k06() -> None:
     bodies = [json.dumps(metadata()).encode(), json.dumps(change()).encode()]
-    decoded = decode(*bodies, topic="dbo.orders")
+    decoded = decode(*bodies, topics=OF_ORDERS)
     assert decoded.counts == Dispositions(2, 1, 0, 1, 0, 0) and values(only(decoded).row) == TEXTS
 
 
@@ -464,6 +611,45 @@ def test_avro_framed_by_a_schema_registry_k04_k06() -> None:
         ["price", "decimal(8,2)", 2],
         ["note", "varchar(max)", 3],
     ]
+
+
+def unfit(kind: str, text: str) -> Any:
+    body = b"\x00\x00\x00\x00\x07" + b"{}"
+    schemas = [unfit_schema(7, kind, text), *decode(md()).schemas]
+    return decode(body, dt(), schemas=schemas)
+
+
+KEY_RECORD = {"type": "record", "name": "KeyRecord", "namespace": "com.attunity.queue.msg.task1.dbo.@", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [("JSON", '{"type": "object"}', "type 'JSON'"), ("PROTOBUF", "message A {}", "type 'PROTOBUF'"),
+     ("AVRO", '{"type": "record", "name": "acme.Customer", "fields": []}', "has not data and headers"),
+     ("AVRO", '"string"', ""), ("AVRO", "", ""), ("AVRO", "{", "")],
+)  # fmt: skip
+def test_a_registered_schema_of_others_concerns_its_own_messages_alone_k62(kind: str, text: str, words: str) -> None:
+    letter, row = unfit(kind, text).rows
+    assert (letter.code, letter.tbl, row.kind) == ("AVRO_SCHEMA_INVALID", None, "change")
+    assert words in letter.reason and "registry:7" in letter.reason
+
+
+def test_a_registered_schema_may_tell_its_table_all_the_same_k62_k63() -> None:
+    text = json.dumps(KEY_RECORD)
+    assert unfit("AVRO", text.replace("@", "orders")).rows[0].tbl == "dbo.orders"
+    foreign = unfit("AVRO", text.replace("@", "other"))
+    assert len(foreign.rows) == 1 and foreign.foreign == {"dbo.other": 1}
+
+
+def test_a_registered_schema_whose_name_tells_no_table_k04_k60() -> None:
+    """Ignored as nobody's before: now the promise or the key tells, or it waits."""
+    schema = {**avro_schema(), "namespace": "acme"}
+    body = b"\x00\x00\x00\x00\x07" + datum(schema, change())
+    known = [registry_schema(7, "", 1, json.dumps(schema))]
+    assert values(only(decode(body, schemas=known, topics=OF_ORDERS)).row) == TEXTS
+    waiting = only(decode(body, schemas=known))
+    assert (waiting.kind, waiting.tbl) == ("fragment", None)
+    assert decoder().incomplete([waiting], "late")[0].code == "TABLE_UNTOLD"
 
 
 def test_an_avro_container_and_an_embedded_schema_bring_their_schema_k06() -> None:

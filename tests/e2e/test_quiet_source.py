@@ -1,0 +1,53 @@
+"""What a source leaves behind when it falls silent, and files of it that nothing reads: told, never passed over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.dead_letters import dead_letters
+from tests.ces_messages import event, split
+from tests.pipeline import Pipeline
+
+TABLES = [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}]
+BARE = {"layout": "bare"}
+
+
+def lines(*bodies: bytes) -> bytes:
+    return b"".join(body + b"\n" for body in bodies)
+
+
+def codes(pipeline: Pipeline) -> list[str]:
+    return [letter.code for letter in dead_letters(pipeline.log, pipeline.reader, 100).letters]
+
+
+def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(tmp_path: Path, spark: Any) -> None:
+    """C-56: no other message has to arrive for a piece that waits in vain to become a dead letter."""
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
+    pipeline.deliver("a.jsonl", lines(event("INS", commit=1), split(event("INS", commit=2), [40])[0]))
+    pipeline.tick()
+    extracted, _ = pipeline.tick()
+    assert (extracted.batch, codes(pipeline)) == (None, []), "it waits"
+    pipeline.make_overdue()
+    extracted, _ = pipeline.tick()
+    assert (extracted.batch, dict(extracted.counts), codes(pipeline)) == (2, {"expired": 1}, ["FRAGMENTS_INCOMPLETE"])
+    extracted, _ = pipeline.tick()
+    assert extracted.batch is None, "it is given up once"
+
+
+def test_files_that_nothing_reads_are_dead_letters_g06(tmp_path: Path, spark: Any) -> None:
+    """G-06: a packed file of another kind holds changes; one that is hidden or still being written holds none yet."""
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
+    rows = [{"id": str(key), "name": None, "price": None} for key in range(3)]
+    pipeline.deliver("a.JSONL", lines(event("INS", rows[0], commit=1)))
+    pipeline.deliver("b.jsonl.zst", lines(event("INS", rows[1], commit=2)))
+    for name in (".c.jsonl", "_d/e.jsonl", "f.jsonl.part", "g.jsonl~"):
+        pipeline.deliver(name, lines(event("INS", rows[2], commit=3)))
+    pipeline.tick()
+    assert [row["id"] for row in pipeline.mirrored("dbo", "orders")] == [0]
+    (letter,) = dead_letters(pipeline.log, pipeline.reader, 100).letters
+    assert (letter.code, letter.origin, letter.table) == ("FILE_UNKNOWN", "b.jsonl.zst", None)
+    assert ".jsonl.gz" in letter.reason
+    assert "accept" in letter.way_out
+    extracted, _ = pipeline.tick()
+    assert extracted.batch is None, "it is told once"
