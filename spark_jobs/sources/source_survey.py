@@ -158,7 +158,7 @@ def _survey(mirror: Mirror) -> Survey:
 def _tables_in_files(root: Path, suffix: str) -> Iterator[FoundTable]:
     """Each folder of a change table with what its last metadata file says."""
     last: dict[str, str] = {}
-    for file in list_source_files(root, (SUFFIX,), any_case=True).files:
+    for file in list_source_files(root, (SUFFIX,)).files:
         folder = change_folder(root, file.name, suffix)
         if folder is not None:
             last[folder] = file.name
