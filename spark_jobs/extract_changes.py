@@ -42,6 +42,7 @@ class Extracted(NamedTuple):
         batch: the newest batch that it completed; None when there was nothing to read.
         counts: its messages by disposition.
         waiting_files: source files that are not whole yet.
+        withheld: those of them that hold something already.
         batches: all batches that it completed.
         gone: what a backfill was to read again and the source no longer has.
         losses: what the mirror's tables lack, or may, by table.
@@ -55,6 +56,7 @@ class Extracted(NamedTuple):
     gone: Sequence[str] = ()
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
+    withheld: Sequence[str] = ()
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
@@ -80,6 +82,7 @@ class _Points:
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._horizon = partial(mirror_horizon, ledger, mirror.name)
         self._waiting: Sequence[str] = ()
+        self._withheld: Sequence[str] = ()
         self._gone: Sequence[str] = ()
 
     def read(self, backfill: Backfill | None) -> Extracted:
@@ -91,7 +94,8 @@ class _Points:
         driver = self._driver
         driver.drive(agenda)
         batches = tuple(driver.completed)
-        return Extracted(batches[-1] if batches else None, driver.counts, self._waiting, batches, self._gone)
+        newest = batches[-1] if batches else None
+        return Extracted(newest, driver.counts, self._waiting, batches, self._gone, withheld=self._withheld)
 
     def _new(self) -> Scope:
         place = self._driver.source.place
@@ -100,6 +104,7 @@ class _Points:
             self._driver.ledger.record_offsets(kafka_times.offsets_kept(place))
         found = self._find()
         self._waiting = found.waiting
+        self._withheld = sorted({*found.waiting} - {*found.empty})
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges and self._driver.has_overdue:

@@ -194,7 +194,8 @@ def tick_text(ticked: Ticked) -> str:
         lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
     lines += _held_and_stopped(ticked.held, ticked.stopped)
     lines += _losses(ticked.losses) + _told(ticked.told, ticked.losses)
-    if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses):
+    lines += [f"awaited: {shown(what)}" for what in ticked.awaited]
+    if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
         lines.append("Nothing to do: the target has all that the source has shown.")
     return "\n".join(lines)
 

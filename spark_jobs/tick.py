@@ -36,6 +36,7 @@ class Ticked(NamedTuple):
         waiting: tables that still have changes in the log, or a load, to be published.
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
+        awaited: what is there and cannot be read or published before something else comes.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 
@@ -49,6 +50,7 @@ class Ticked(NamedTuple):
     failed: MirroringError | None = None
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
+    awaited: Sequence[str] = ()
 
     @property
     def did_nothing(self) -> bool:
@@ -57,7 +59,10 @@ class Ticked(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The failure of reading, then stopped tables, then losses, then a hold that let nothing through."""
+        """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
+
+        What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule.
+        """
         if self.failed is not None:
             return exit_of(self.failed)
         done = exit_of_report(self.stopped, self.losses)
@@ -65,7 +70,7 @@ class Ticked(NamedTuple):
             return done
         if self.waiting and not self.files and all(source in self.held for source in self.waiting):
             return Exit.ON_HOLD
-        return Exit.DONE
+        return Exit.ON_HOLD if self.awaited and self.batch is None else Exit.DONE
 
     def document(self) -> dict[str, Any]:
         """The tick as plain JSON values."""
@@ -122,4 +127,16 @@ def tick(
         failed=failed,
         losses=told.lost,
         told=told.document(),
+        awaited=_awaited(reader.open_fragment_count(), read.withheld),
     )
+
+
+def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
+    """What waits for something else, in words."""
+    found = []
+    if fragments:
+        found.append(f"{fragments} messages wait for their other pieces, or for a description of their structure")
+    if withheld:
+        more = " and others" if len(withheld) > 3 else ""
+        found.append(f"{len(withheld)} at the source cannot be read yet: {', '.join(withheld[:3])}{more}")
+    return found

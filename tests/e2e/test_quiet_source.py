@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from spark_jobs.command_line import main
 from spark_jobs.dead_letters import dead_letters
+from spark_jobs.exit_codes import Exit
 from tests.ces_messages import event, split
 from tests.pipeline import Pipeline
 
@@ -21,21 +25,26 @@ def codes(pipeline: Pipeline) -> list[str]:
     return [letter.code for letter in dead_letters(pipeline.log, pipeline.reader, 100).letters]
 
 
-def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(tmp_path: Path, spark: Any) -> None:
+def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """C-56: no other message has to arrive for a piece that waits in vain to become a dead letter."""
     pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
     pipeline.deliver("a.jsonl", lines(event("INS", commit=1), split(event("INS", commit=2), [40])[0]))
     pipeline.tick()
-    extracted, _ = pipeline.tick()
-    assert (extracted.batch, codes(pipeline)) == (None, []), "it waits"
+    assert main(["tick", str(pipeline.file)]) == Exit.ON_HOLD
+    assert "awaited: 1 messages wait for their other pieces" in capsys.readouterr().out
+    assert (len(pipeline.reader.batches(above=0)), codes(pipeline)) == (1, []), "it waits"
     pipeline.make_overdue()
     extracted, _ = pipeline.tick()
     assert (extracted.batch, dict(extracted.counts), codes(pipeline)) == (2, {"expired": 1}, ["FRAGMENTS_INCOMPLETE"])
-    extracted, _ = pipeline.tick()
-    assert extracted.batch is None, "it is given up once"
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
+    assert (len(pipeline.reader.batches(above=0)), codes(pipeline)) == (2, ["FRAGMENTS_INCOMPLETE"]), "once"
 
 
-def test_files_that_nothing_reads_are_dead_letters_g06(tmp_path: Path, spark: Any) -> None:
+def test_files_that_nothing_reads_are_dead_letters_g06(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """G-06: a packed file of another kind holds changes; one that is hidden or still being written holds none yet."""
     pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
     rows = [{"id": str(key), "name": None, "price": None} for key in range(3)]
@@ -45,9 +54,10 @@ def test_files_that_nothing_reads_are_dead_letters_g06(tmp_path: Path, spark: An
         pipeline.deliver(name, lines(event("INS", rows[2], commit=3)))
     pipeline.tick()
     assert [row["id"] for row in pipeline.mirrored("dbo", "orders")] == [0]
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
+    assert "FILE_UNKNOWN" in capsys.readouterr().out
     (letter,) = dead_letters(pipeline.log, pipeline.reader, 100).letters
     assert (letter.code, letter.origin, letter.table) == ("FILE_UNKNOWN", "b.jsonl.zst", None)
     assert ".jsonl.gz" in letter.reason
     assert "accept" in letter.way_out
-    extracted, _ = pipeline.tick()
-    assert extracted.batch is None, "it is told once"
+    assert len(pipeline.reader.batches(above=0)) == 1, "it is told once"
