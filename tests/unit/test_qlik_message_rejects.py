@@ -273,10 +273,29 @@ def test_a_type_that_is_none_rejects_the_changes_that_carry_it_k13() -> None:
     assert only(decode(md(columns), dt(), tables=[without])).op == "I", "the way out: leave the column out"
 
 
-def test_a_key_type_that_loses_digits_is_refused_g02() -> None:
+@pytest.mark.parametrize(
+    ("scale", "fraction"), [(0, ".123456"), (0, ".1234560"), (0, ""), (9, ".123456000"), (7, ".1")]
+)
+def test_a_time_as_a_key_is_judged_by_its_value_g02_k66(scale: int, fraction: str) -> None:
+    """Qlik never tells how many digits of a second a value has: the type alone must not stop the table."""
+    columns = [("id", "DATETIME", 0, 0, scale, 1)]
+    row = only(decode(md(columns), dt("INSERT", {"id": f"2023-03-21 14:34:21{fraction}"})))
+    assert json.loads(row.key or "") == [f"2023-03-21T14:34:21.{fraction[1:7].ljust(6, '0')}"]
+    assert json.loads(row.cols or "") == [["id", "datetime2(6)", 0]]
+
+
+@pytest.mark.parametrize("fraction", [".1234567", ".123456001", ".12345600"[:-1] + "01"])
+def test_a_key_that_loses_digits_is_refused_g02_k66(fraction: str) -> None:
     columns = [("id", "DATETIME", 0, 0, 0, 1)]
-    row = only(decode(md(columns), dt("INSERT", {"id": "2023-03-21 14:34:21.000000"})))
+    row = only(decode(md(columns), dt("INSERT", {"id": f"2023-03-21 14:34:21{fraction}"})))
     assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", None)
+
+
+def test_a_number_without_digits_is_named_with_the_way_out_k13() -> None:
+    columns = [*COLUMNS[:2], ("price", "NUMERIC", 0, 0, 0, 0), COLUMNS[3]]
+    row = only(decode(md(columns), dt()))
+    assert (row.code, row.key) == ("COLUMNS_INVALID", PLACED)
+    assert "Oracle NUMBER" in (row.reason or "") and "`columns`" in (row.reason or "")
 
 
 def test_a_message_beyond_the_limit_is_not_read() -> None:
