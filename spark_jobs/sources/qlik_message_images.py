@@ -139,6 +139,10 @@ class TableImages:
             return False
         return all(image.get(name) is not None for name in self.key)
 
+    def tells_all(self, image: Image) -> bool:
+        """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
+        return all(column.name in image for column in self._kept if not column.is_large)
+
     def same_key(self, one: Image, other: Image) -> bool:
         """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
         return all(one.get(name) == other.get(name) for name in self.key)

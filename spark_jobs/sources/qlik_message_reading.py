@@ -245,11 +245,28 @@ class Reading:
             seen.foreign = structure.table
             return []
         images, settings = self._images.of(structure, seen.table), self._settings
+        if images.key_differs:
+            self._refuse_changed_key(structure, seen.table)
         at = Place(message.origin, message.place, seen.table.source, settings.load)
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs
         return rows
+
+    def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
+        """Refuse changes of a table whose key was the mirror's and is no more: two rows may have one of ours (K-68).
+
+        Raises:
+            Refusal: ``KEY_CHANGED``.
+        """
+        key = frozenset(table.key)
+        if any(
+            known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
+        ):
+            raise Refusal(
+                "KEY_CHANGED",
+                f"the key of the source is {shown(sorted(structure.key_names))} now, not {shown(sorted(key))}",
+            )
 
     def _announce(self, structure: Structure) -> None:
         mapped = self._settings.topics.get(structure.topic)

@@ -314,3 +314,29 @@ def test_metadata_does_not_repair_itself_silently_k10() -> None:
     broken["tableStructure"]["tableColumns"]["id"]["length"] = "10"
     row = only(decode(enveloped("MD", broken)))
     assert row.code == "METADATA_INVALID" and "length" in (row.reason or "")
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "REFRESH", "DELETE"])
+def test_two_keys_in_one_change_of_one_row_are_not_chosen_from_k30_k68(operation: str) -> None:
+    row = only(decode(md(), dt(operation, {**ROW, "id": 8}, OLD)))
+    assert (row.code, row.tbl, row.key) == ("ROW_MALFORMED", "dbo.orders", None)
+    assert only(decode(md(), dt(operation, ROW, OLD))).key == PLACED
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "REFRESH"])
+def test_a_new_row_that_does_not_tell_all_columns_has_to_be_completed_k23_k68(operation: str) -> None:
+    absent = dt(operation, {"id": 7, "price": "1.50"})
+    masked = dt(operation, {**ROW, "name": None, "note": None}, columnMask="05")
+    for body in (absent, masked):
+        row = only(decode(md(), body))
+        assert (row.op, row.whole, json.loads(row.row or "")) == ("U", False, {"id": "7", "price": "1.50"})
+    large = only(decode(md(), dt(operation, {**ROW, "note": None}, columnMask="07")))
+    assert large.op == "I", "masks do not speak of large objects"
+
+
+def test_a_key_that_is_another_one_now_stops_the_table_k12_k68() -> None:
+    moved = [("id", "INT4", 10, 0, 0, 0), ("name", "WSTRING", 100, 0, 0, 1), *COLUMNS[2:]]
+    newer = md(moved, version=2, schema_id="F" * 32)
+    old, row = decode(md(), newer, dt(number=1), dt(schema_id="F" * 32, number=2)).rows
+    assert (old.kind, row.code, row.tbl, row.key) == ("change", "KEY_CHANGED", "dbo.orders", None)
+    assert only(decode(newer, dt(schema_id="F" * 32))).kind == "change", "a key of one's own choice was never another"
