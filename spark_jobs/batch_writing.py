@@ -27,9 +27,11 @@ from open_mirroring.ledger.extract_ledger import (
 )
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.manifest import SeenLetter
+from spark_jobs.change_log_schema import LOAD_MAJOR
 from spark_jobs.fragment_joining import FragmentJoining
 from spark_jobs.job import run_job
 from spark_jobs.letter_bounds import LETTERS_SHOWN, bounded_letters
+from spark_jobs.load_rows import judge_loads
 from spark_jobs.logged_loads import LoggedLoads
 from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
@@ -97,10 +99,38 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or self.given))
-        manifest = merge(parts, announced, self.reading.partitions)
+        manifest = self._judging_loads(batch, merge(parts, announced, self.reading.partitions))
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
+
+    def _judging_loads(self, batch: int, manifest: Manifest) -> Manifest:
+        """The manifest without rows of full loads that are repetitions; a table stops whose rows prove a reload."""
+        changed = self.ledger.tables_with_changes() if manifest.reloads else frozenset[str]()
+        loaded = {
+            table: origins
+            for table, origins in manifest.reloads.items()
+            if any(last is not None for last, _ in origins.values())
+            and (
+                table in changed
+                or any(last is not None and first is not None and last > first for last, first in origins.values())
+            )
+        }
+        if not loaded:
+            return manifest
+        epoch, highest = self.reading.load, f"{LOAD_MAJOR};"
+        earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
+        reloads, stops, repeated = dict(manifest.reloads), dict(manifest.stops), 0
+        for table, origins in sorted(loaded.items()):
+            fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
+            found = judge_loads(self.root, table, fresh, earlier)
+            reloads[table] = {o: [found.last.get(o), first] for o, (_, first) in sorted(origins.items())}
+            repeated += found.repeated
+            if found.other is not None and table in changed:
+                what = f"a row of a full load came at {found.other}, after changes of this table"
+                stops[table] = ["RELOAD_SEEN", f"{what}, and an earlier one of its key differs"]
+        counts = {**manifest.counts, "loads_repeated": repeated} if repeated else manifest.counts
+        return replace(manifest, reloads=reloads, stops=stops, counts=counts)
 
     def _read_ranges(
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched

@@ -25,6 +25,7 @@ from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, expo
 from spark_jobs.sources.jdbc import JdbcTable, SplitColumn
 from spark_jobs.sources.jdbc_dialects import Range
 from spark_jobs.sources.pacing import Pace
+from spark_jobs.sources.qlik_types import key_type
 from spark_jobs.sources.sql_server_types import key_converter
 from spark_jobs.unique_keys import find_duplicate
 
@@ -124,6 +125,14 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
                 where=str(export.path(file)),
                 way_out="export the whole table anew, all files by the same columns and types",
             )
+    if export.format == "qlik-full-load":
+        # What its files tell of the digits of a key is as little as what the task's changes tell.
+        columns = tuple(
+            c._replace(sql_type=key_type(c.sql_type))
+            if c.sql_type is not None and c.name in table.key and c.name not in load.types
+            else c
+            for c in columns
+        )
     _check(columns, table.key)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)

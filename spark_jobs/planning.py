@@ -37,9 +37,11 @@ from spark_jobs.table_plan import (
     in_set,
     late_keys,
     left_keys,
+    loaded_twice,
     logged_change,
     of_keys,
     refuse_late,
+    refuse_two_loads,
     rejection,
 )
 from spark_jobs.transaction_cut import published, take
@@ -87,7 +89,8 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory, read_a
             result.moved = MovedRows(lambda condition: in_set(plan, read_any(condition)), plan.types)
             renewed = result.moved.destinations(late_keys(plan, read_any, floor), plan.buckets)
             uncertain |= renewed
-    certain = certain_keys(changes, floor, uncertain)
+    twice = loaded_twice(plan, changes, read_history)
+    certain = certain_keys(changes, floor, uncertain | twice)
     winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
     failed = result.take(winners)
     counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
@@ -139,6 +142,7 @@ class _Result:
     def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
         """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
         chosen = of_keys(known, keys)
+        refuse_two_loads(chosen)
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}

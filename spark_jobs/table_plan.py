@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.logged_change import Left, Logged, first_of_each
-from spark_jobs.change_log_schema import INSERT, UPDATE
+from spark_jobs.change_log_schema import INSERT, LOAD_MAJOR, UPDATE
 from spark_jobs.moved_rows import MovedRows, Place, Read, place_of
 from spark_jobs.partial_rows import carries_all, types_of
 from spark_jobs.transaction_cut import Cut
@@ -237,6 +237,59 @@ def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
     for epoch, text in not_above(floor, plan.epochs).items():
         late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
     return set(in_set(plan, read_any((pc.field("batch") > plan.batch_from) & late))["key"].to_pylist())
+
+
+def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) -> set[str]:
+    """The keys that rows of a source's own full load tell more than once, new ones among them (K-18).
+
+    Such rows have no position of the source: of two partitions nothing tells which came last.
+    """
+    loaded = _loaded(changes).filter(pc.greater(_loaded(changes)["batch"], plan.batch_from))
+    if not loaded.num_rows or not plan.keys:
+        return set()
+    counted = pc.value_counts(_loaded(changes)["key"].combine_chunks())
+    found = set(counted.filter(pc.greater(counted.field("counts"), 1)).field("values").to_pylist())
+    if plan.history_files:
+        keys = pc.unique(loaded["key"]).to_pylist()
+        found |= set(_loaded(eligible(plan, read_history(sorted(keys))))["key"].to_pylist())
+    return found & set(loaded["key"].to_pylist())
+
+
+def refuse_two_loads(changes: pa.Table) -> None:
+    """Refuse rows of a full load that tell one key differently in two partitions: which is true nobody knows (K-18).
+
+    Raises:
+        PlanStop: ``IDENTITY_CONFLICT``.
+    """
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in _loaded(changes).to_pylist():
+        other = first.setdefault((line["epoch"], line["key"]), line)
+        if other["origin"] != line["origin"] and not _say_alike(other, line):
+            places = " and ".join(f"{one['origin']}:{one['place']}" for one in (other, line))
+            raise PlanStop(
+                "IDENTITY_CONFLICT",
+                f"two rows of a full load differ in one key of {len(line['key'])} characters, at {places}: nothing "
+                "orders the partitions of a load",
+            )
+
+
+def _loaded(changes: pa.Table) -> pa.Table:
+    """The rows of a source's own full load; those of an initial load of ours are told apart by their epoch."""
+    if not changes.num_rows:
+        return changes
+    epochs = [epoch for epoch in pc.unique(changes["epoch"]).to_pylist() if not is_load_epoch(epoch)]
+    theirs = pc.is_in(changes["epoch"], pa.array(epochs, pa.string()))
+    return changes.filter(pc.and_(theirs, pc.starts_with(changes["pos"], f"{LOAD_MAJOR}:")))
+
+
+def _say_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    told, again = (
+        {n: v for n, v in msgspec.json.decode(line["row"]).items() if v is not None} for line in (one, other)
+    )
+    meaning = meaning_of(one["cols"])
+    return told.keys() == again.keys() and all(
+        told[name] == again[name] or meaning(name, told[name]) == meaning(name, again[name]) for name in told
+    )
 
 
 def arrived(plan: TablePlan, changes: pa.Table) -> int:

@@ -136,7 +136,7 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
             _record_columns(db, table_id, manifest.columns.get(source, ()))
         _record_epochs(db, table_id, epochs.get(source, set()))
-        _record_reloads(db, table_id, manifest.reloads.get(source, {}))
+        _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
         if source in manifest.stops:
             stop_table(db, table_id, *manifest.stops[source])
         reject = manifest.keyless_rejects.get(source)
@@ -171,19 +171,31 @@ def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
     stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {fresh}")
 
 
-def _record_reloads(db: Connection, table_id: str, seen: Mapping[str, Sequence[int | None]]) -> None:
-    """Where changes begin; a row of a full load behind that place means that the source was loaded again (K-18)."""
+def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[str, Sequence[int | None]]) -> None:
+    """Where changes begin; a row of a full load behind that place means that the source was loaded again (K-18).
+
+    A full load ends before the first change of its table is sent. So in the partition of that change it lies before
+    it, and in every other partition of a broker before the end that this one had when the change was bound. Only one
+    that was read up to its end has such a place: a load that is still being read from a slow partition is no reload.
+    """
+    if not seen:
+        return
     c = t.stream_start.c
-    known = db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples()
-    starts = {origin: place for origin, place in known}
+    known = dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
+    starts = dict(known)
     for origin, (last_loaded, first_change) in sorted(seen.items()):
-        if first_change is not None and first_change < starts.get(origin, first_change + 1):
-            starts[origin] = first_change
-            row = {"table_id": table_id, "origin": origin, "place": first_change}
-            upsert(db, t.stream_start, [row], keys=["table_id", "origin"], update=["place"])
+        if first_change is not None:
+            starts[origin] = min(first_change, starts.get(origin, first_change))
         if last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
             what = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
             stop_table(db, table_id, "RELOAD_SEEN", what)
+    if starts:
+        b, o = t.bound_range.c, t.source_offsets.c
+        ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == mirror)).tuples().all())
+        bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == mirror)).tuples().all())
+        starts = {**{name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}, **starts}
+    fresh = [{"table_id": table_id, "origin": o, "place": at} for o, at in sorted(starts.items()) if known.get(o) != at]
+    upsert(db, t.stream_start, fresh, keys=["table_id", "origin"], update=["place"])
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:

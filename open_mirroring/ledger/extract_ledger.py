@@ -203,6 +203,13 @@ class ExtractLedger:
         with self._engine.begin() as db:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})
 
+    def tables_with_changes(self) -> frozenset[str]:
+        """Source tables of which changes were logged, not rows of a full load alone (K-18)."""
+        m, s = t.mirrored_table.c, t.stream_start.c
+        query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
+        with self._engine.begin() as db:
+            return frozenset(db.scalars(query))
+
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
         """The log files of some committed batches."""
         c = t.log_batch.c

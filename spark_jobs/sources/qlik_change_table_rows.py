@@ -17,7 +17,7 @@ import msgspec
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.ces_rows import ColumnList, key_json
 from spark_jobs.sources.decoded import Damage, MirroredTable, Refusal, shown
-from spark_jobs.sources.qlik_types import log_type
+from spark_jobs.sources.qlik_types import key_type, log_type
 
 _encode = msgspec.json.encode
 
@@ -126,7 +126,8 @@ class RowLayout:
             if name not in self._places:
                 raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
         data = [at for at in range(self.width) if at not in self.header_places]
-        named = [(structure.columns[at].name, structure.columns[at].type, index) for index, at in enumerate(data)]
+        self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
+        named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
         allowed = None if table.columns is None else frozenset(table.columns)
         described = [{"name": name, "type": type_, "index": index} for name, type_, index in named]
         self._list = ColumnList(_encode(described), table.key, allowed, "hex")
@@ -195,7 +196,7 @@ class RowLayout:
 
     def type_at(self, at: int) -> str:
         """The type of the column at a place."""
-        return self.structure.columns[at].type
+        return self._types[at]
 
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ from spark_jobs.sources.decoded import (
     Waiting,
 )
 from spark_jobs.sources.qlik_message_images import ImagesMade, TableImages
-from spark_jobs.sources.qlik_message_reading import UNTOLD, QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik_message_reading import BY_KEY, UNTOLD, QlikMessageSettings, Reading, rejected
 from spark_jobs.sources.qlik_message_registry import Structures
 from spark_jobs.sources.qlik_message_structures import Structure, registry_schema
 from spark_jobs.sources.qlik_message_tables import key_that_tells
@@ -90,13 +90,19 @@ class QlikMessageDecoder:
         Each of them is a message of its own, so an unreadable one is a dead letter among the rows.
         """
         ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
-        decoded = self.decode(self.again(piece.origin, piece.place, piece.raw, piece.tbl) for piece in ordered)
+        decoded = self.decode(map(self._waited, ordered))
         return Waiting() if decoded.counts.fragments else decoded
 
     def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
         """A message of the log as it was read, its own key, which the log does not keep, told by its table there."""
         name = next((name for name, table in self._tables.items() if table.source == source), None)
         return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
+
+    def _waited(self, piece: LogRow) -> RawMessage:
+        _, by_key, name = (piece.fragment_of or "").partition(BY_KEY)
+        if by_key and piece.tbl is None:
+            return RawMessage(piece.origin, piece.place, piece.raw, key_that_tells(name))
+        return self.again(piece.origin, piece.place, piece.raw, piece.tbl)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """One dead letter for each message whose structure was not announced in time."""

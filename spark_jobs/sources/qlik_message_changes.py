@@ -87,10 +87,12 @@ def _rows(
         raise Refusal("ROW_MALFORMED", f"{headers.operation} without data")
     image = images.present(data, masks.column)
     texts = images.key_texts(image)
-    op = UPDATE if headers.operation == "UPDATE" else INSERT
-    row_set = _row(headers, at, 1, op, texts, images.after(image), is_set=True)
-    if op == INSERT:
-        return [row_set]
+    if headers.operation != "UPDATE":
+        _refuse_another_row(before, texts, images, headers.operation)
+        # A column that is not told is no NULL, of a new row either: like an update's it has to be completed (K-23).
+        op = INSERT if images.tells_all(image) else UPDATE
+        return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
+    row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)
     if before is not None and images.key and images.same_key(before, image):
         return [row_set]
     old_texts = _old_key(before, masks, images, texts)
@@ -191,7 +193,19 @@ def _delete(headers: Headers, data: Image | None, before: Image | None, images: 
     image = data if images.holds_key(data) else before if images.holds_key(before) else None
     if image is None:
         raise Refusal("KEY_MISSING", "neither data nor beforeData of a DELETE has all key columns")
-    return _row(headers, at, 0, DELETE, images.key_texts(image), images.before(image), is_set=False)
+    texts = images.key_texts(image)
+    _refuse_another_row(before, texts, images, headers.operation)
+    return _row(headers, at, 0, DELETE, texts, images.before(image), is_set=False)
+
+
+def _refuse_another_row(before: Image | None, texts: list[str], images: TableImages, operation: str) -> None:
+    """Refuse two images of two rows where the operation speaks of one: which was meant is not known (K-68).
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``.
+    """
+    if before is not None and images.key and images.holds_key(before) and images.key_texts(before) != texts:
+        raise Refusal("ROW_MALFORMED", f"data and beforeData of one {operation} have two keys")
 
 
 def _row(headers: Headers, at: Place, sub: int, op: str, texts: list[str], row: Row, *, is_set: bool) -> LogRow:

@@ -17,6 +17,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik_message_envelope import JsonNumber
 from spark_jobs.sources.qlik_message_structures import Column, Structure
+from spark_jobs.sources.qlik_types import key_type
 from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 
 Image = dict[str, str | None]
@@ -61,7 +62,11 @@ class TableImages:
         self.source, self.key, self.keys_never_change = table.source, table.key, table.keys_never_change
         allowed = None if table.columns is None else {*table.columns, *table.key}
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
-        self._mend = {column.name: mend for column in structure.columns if (mend := _mend(column, binary))}
+        self._mend = {
+            column.name: mend
+            for column in structure.columns
+            if (mend := _mend(column, binary, column.name in self.key))
+        }
         self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
         self._written: dict[tuple[str, ...], _Written] = {}
@@ -133,6 +138,10 @@ class TableImages:
         if image is None:
             return False
         return all(image.get(name) is not None for name in self.key)
+
+    def tells_all(self, image: Image) -> bool:
+        """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
+        return all(column.name in image for column in self._kept if not column.is_large)
 
     def same_key(self, one: Image, other: Image) -> bool:
         """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
@@ -213,7 +222,8 @@ class TableImages:
     def _how_written(self, carried: tuple[str, ...]) -> _Written:
         columns = [column for column in self._kept if column.name in carried]
         try:
-            cols = _encode([[c.name, c.log_type(), c.ordinal - 1] for c in columns]).decode()
+            typed = [(c, key_type(c.log_type()) if c.name in self.key else c.log_type()) for c in columns]
+            cols = _encode([[c.name, type_, c.ordinal - 1] for c, type_ in typed]).decode()
         except TerminalError as error:
             raise Refusal("COLUMNS_INVALID", error.what) from error
         names = tuple(column.name for column in columns)
@@ -255,20 +265,21 @@ def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | 
     if column is None:
         return None
     try:
-        return key_converter(column.log_type(), "hex")
+        return key_converter(key_type(column.log_type()), "hex")
     except (TerminalError, ValueError) as error:
         return f"the key column {shown(name)}: {error}"
 
 
-def _mend(column: Column, binary: BinaryText) -> Callable[[str], str] | None:
-    """What turns JSON's spelling of a value into the log's, where they may differ."""
+def _mend(column: Column, binary: BinaryText, is_key: bool) -> Callable[[str], str] | None:
+    """What turns JSON's spelling of a value into the log's, where they may differ; no digit of a key is lost."""
     try:
         kind = column.log_type()
     except TerminalError:
         return None
     sound = most_characters(kind)
     if sound is not None:
-        return lambda text: text if len(text) <= sound else _cut_seconds(text)
+        cut = _cut_zeros if is_key else _cut_seconds
+        return lambda text: text if len(text) <= sound else cut(text)
     return _hexadecimal if kind.startswith("varbinary") and binary == "base64" else None
 
 
@@ -283,6 +294,11 @@ def _cut_seconds(text: str) -> str:
     """At most seven digits of a second, which is what the log's types have; the target cuts at six (C-82)."""
     match = _FINE_SECONDS.fullmatch(text)
     return match[1] if match else text
+
+
+def _cut_zeros(text: str) -> str:
+    match = _FINE_SECONDS.fullmatch(text)
+    return match[1] if match and not text[match.end(1) :].strip("0") else text
 
 
 def _hexadecimal(text: str) -> str:

@@ -33,7 +33,7 @@ from spark_jobs.sources.qlik_message_images import ImagesMade
 from spark_jobs.sources.qlik_message_registry import Structures, fitting, shape
 from spark_jobs.sources.qlik_message_sections import custom_format
 from spark_jobs.sources.qlik_message_structures import Structure, announced_table, derived_structure, read_announcement
-from spark_jobs.sources.qlik_message_tables import schema_id_in, table_of_key
+from spark_jobs.sources.qlik_message_tables import named_by_key, schema_id_in, table_of_key
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server_types import BinaryText
 from spark_jobs.sources.table_names import TableNames
@@ -64,6 +64,9 @@ class QlikMessageSettings(NamedTuple):
 UNTOLD = "untold:"
 """Begins the name under which messages wait that do not tell whose they are."""
 
+BY_KEY = ":key:"
+"""Ends that name, before the table that the key of such a message names, should anybody announce it."""
+
 _NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
 """Dead letters of no table: nothing is in them, or what tells their table contradicts itself."""
 
@@ -79,13 +82,15 @@ class _StructureUnknown(Exception):
 class _Seen:
     """What a message told before it was given up: its members, and the mirrored table that it surely belongs to.
 
-    *foreign* is its table where that is not mirrored, *said* the one that its metadata names.
+    *foreign* is its table where that is not mirrored, *said* the one that its metadata names, *may_be* the one that its
+    key would name if it is one.
     """
 
     record: Mapping[str, Any] | None = None
     table: MirroredTable | None = None
     foreign: str | None = None
     said: str | None = None
+    may_be: str | None = None
 
 
 class Reading:
@@ -185,6 +190,7 @@ class Reading:
                     except Refusal as refusal:
                         return [rejected(message.origin, message.place, refusal, message.body)], None
                 table = self._tables[unknown.table].source
+            of_key = f"{BY_KEY}{seen.may_be}" if seen.may_be and unknown.name.startswith(UNTOLD) else ""
             fragment = LogRow(
                 FRAGMENT,
                 message.origin,
@@ -192,7 +198,7 @@ class Reading:
                 tbl=table,
                 epoch=self._settings.load,
                 pos=self._position(seen.record, message.place),
-                fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}",
+                fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}{of_key}",
                 raw=message.body,
             )
             return [fragment], None
@@ -209,6 +215,7 @@ class Reading:
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
         topic = topic_of(message.origin)
         by_key = self._told_by_key(message.key)
+        seen.may_be = None if by_key is not None or message.key is None else named_by_key(message.key)
         if isinstance(read, Metadata):
             seen.said = announced_table(read.record)
             self._announce(read_announcement(read.record, topic))
@@ -238,11 +245,28 @@ class Reading:
             seen.foreign = structure.table
             return []
         images, settings = self._images.of(structure, seen.table), self._settings
+        if images.key_differs:
+            self._refuse_changed_key(structure, seen.table)
         at = Place(message.origin, message.place, seen.table.source, settings.load)
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs
         return rows
+
+    def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
+        """Refuse changes of a table whose key was the mirror's and is no more: two rows may have one of ours (K-68).
+
+        Raises:
+            Refusal: ``KEY_CHANGED``.
+        """
+        key = frozenset(table.key)
+        if any(
+            known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
+        ):
+            raise Refusal(
+                "KEY_CHANGED",
+                f"the key of the source is {shown(sorted(structure.key_names))} now, not {shown(sorted(key))}",
+            )
 
     def _announce(self, structure: Structure) -> None:
         mapped = self._settings.topics.get(structure.topic)

@@ -22,6 +22,7 @@ from spark_jobs.sources.qlik_message_envelope import registry_id
 _HEAD = 4096
 _JSON_ID = re.compile(rb'"messageSchemaId"\s*:\s*"([0-9A-Za-z_.-]{1,64})"')
 _AVRO_ID = re.compile(rb"atMSG\x04DT\x00\x02\x40([0-9A-Za-z]{32})")
+_NAMES = re.compile(r"[A-Za-z_][A-Za-z0-9_$#-]{0,60}\.[A-Za-z_][A-Za-z0-9_$#-]{0,60}")
 _AVRO_SPACE = "com.attunity.queue.msg."
 
 
@@ -45,6 +46,12 @@ def table_of_key(key: bytes) -> str | None:
         text = said if isinstance(said, str) else ""
     schema, plus, table = text.partition("+")
     return f"{schema}.{table}" if plus and schema and table and "+" not in table else None
+
+
+def named_by_key(key: bytes) -> str | None:
+    """The table that a key may name, though nobody has heard of it; None where it has not the form of such names."""
+    told = table_of_key(key)
+    return told if told is not None and _NAMES.fullmatch(told) else None
 
 
 def key_that_tells(name: str) -> bytes:

@@ -81,6 +81,14 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
     """
     spell = _LOG_TYPES.get(type.upper())
     text = spell(length, precision, scale) if spell else None
+    if text is None and type.upper() == "NUMERIC" and precision < 1:
+        raise TerminalError(
+            "TYPE_UNKNOWN",
+            f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
+            "precision: give the column digits by a transformation in the Qlik task, such as NUMERIC(38,10), "
+            "or leave it out with `columns`",
+            way_out="transform the column in the Qlik task, or leave it out with `columns`",
+        )
     if text is None:
         raise TerminalError(
             "TYPE_UNKNOWN",
@@ -89,3 +97,12 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
             way_out="leave the column out with `columns`, or transform it in the Qlik task",
         )
     return text
+
+
+def key_type(log_type: str) -> str:
+    """The log's type of a column as a key.
+
+    Qlik hardly ever tells how many digits of a second a value may have, so that the type alone proves nothing: the
+    target keeps six, and a value with a seventh that is not zero is none of this type (G-02).
+    """
+    return "datetime2(6)" if log_type == "datetime2(7)" else log_type

@@ -24,6 +24,7 @@ from tests.qlik_change_rows import ITEMS, NAMES, TABLE, mask, row, sequence
 
 BINARY = Structure(TABLE, ITEMS.columns, True)
 BARE = Structure(TABLE, tuple(c for c in ITEMS.columns if not c.name.endswith(("mask", "operation"))))
+TIMED = Structure(TABLE, tuple(c._replace(type="datetime2(7)") if c.name == "id" else c for c in ITEMS.columns))
 TYPED = Structure(TABLE, tuple(c._replace(type="decimal(9,2)") if c.name == "id" else c for c in ITEMS.columns))
 
 STRANGE: dict[str, st.SearchStrategy[Any]] = {
@@ -222,3 +223,11 @@ def test_json_is_what_a_json_writer_writes(lines: list[tuple[str | None, str | N
     assert json_lists(columns).to_pylist() == compact
     half = [column.slice(1) for column in columns]
     assert json_lists(half).to_pylist() == compact[1:]
+
+
+def test_a_time_as_a_key_is_taken_as_the_exact_decoder_reads_it_g02_k66() -> None:
+    at = "2024-01-01 12:00:0{}"
+    texts = [at.format(end) for end in ("1", "2.1234560", "3.1234567", "4.12345678", "x")]
+    rows = [row(n, "I", (text, "a", "1.00", None), structure=TIMED) for n, text in enumerate(texts, 1)]
+    found = assert_decoded_alike(placed(*rows), decoder())
+    assert found.rows.num_rows == 2

@@ -262,3 +262,47 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, dict):
         return [(name, _spelled(part)) for name, part in value.items()]
     return [_spelled(part) for part in value] if isinstance(value, list) else (type(value), value)
+
+
+def _sent_by_two_tables() -> list[RawMessage]:
+    """Messages of two tables in one topic: announced or not, with an id or a key that tells, or with nothing."""
+    bodies: list[tuple[bytes, bytes | None]] = [
+        (md(table="a", schema_id="A" * 32), None),
+        (md(table="b", schema_id="B" * 32), None),
+        (md(table="foreign", schema_id="C" * 32), None),
+    ]
+    told: list[tuple[str | None, bytes | None]] = [("A" * 32, None), ("B" * 32, b"7"), ("C" * 32, None)]
+    told += [("D" * 32, None), (None, b"dbo+a"), (None, b'{"schema":"dbo","table":"b"}'), (None, b"dbo+foreign")]
+    for number, (schema_id, key) in enumerate([*told, (None, b"7"), (None, None)], 1):
+        bodies.append((dt("INSERT", {**ROW, "id": number}, schema_id=schema_id, number=number), key))
+    bodies += [(dt(schema_id="A" * 32)[:-9], None), (dt(schema_id="B" * 32)[:-9], None)]
+    return [RawMessage("t/0", place, body, key) for place, (body, key) in enumerate(bodies)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(st.data())
+def test_neither_order_nor_cuts_decide_whose_a_message_is_k15_k60_g09(data: st.DataObject) -> None:
+    sent = data.draw(st.permutations(_sent_by_two_tables()))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=4)))
+    tables = {f"dbo.{name}": MirroredTable(f"dbo.{name}", ("id",)) for name in "ab"}
+    schemas: list[SourceSchema] = []
+    changes: set[tuple[str | None, str | None, int]] = set()
+    waiting: dict[str, list[LogRow]] = {}
+    for start, end in pairwise([0, *cuts, len(sent)]):
+        decoded = QlikMessageDecoder(tables, schemas).decode(sent[start:end])
+        schemas += decoded.schemas
+        for one in decoded.rows:
+            if one.kind == "fragment":
+                waiting.setdefault(str(one.fragment_of), []).append(one)
+        changes |= {(one.tbl, one.key, one.place) for one in decoded.rows if one.kind == "change"}
+        for identity in [*waiting]:
+            joined = QlikMessageDecoder(tables, schemas).join(waiting[identity])
+            if isinstance(joined, Decoded):
+                changes |= {(one.tbl, one.key, one.place) for one in joined.rows if one.kind == "change"}
+                del waiting[identity]
+    assert changes == {("dbo.a", '["1"]', 3), ("dbo.b", '["2"]', 4), ("dbo.a", '["5"]', 7), ("dbo.b", '["6"]', 8)}
+    left = [
+        one for pieces in waiting.values() for one in QlikMessageDecoder(tables, schemas).incomplete(pieces, "late")
+    ]
+    told = {one.place: (one.code, one.tbl) for one in left}
+    assert told == {6: ("METADATA_MISSING", None), 10: ("TABLE_UNTOLD", None), 11: ("TABLE_UNTOLD", None)}

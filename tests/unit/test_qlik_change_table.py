@@ -339,6 +339,16 @@ def test_a_row_without_a_usable_key_stops_its_table(id_: str | None, code: str) 
     assert (letter.code, letter.tbl, letter.key, letter.pos) == (code, TABLE, None, qlik_position(sequence(1), 0))
 
 
+@pytest.mark.parametrize(("fraction", "code"), [("", None), (".1234560", None), (".1234567", "KEY_INVALID")])
+def test_a_time_as_a_key_is_judged_by_its_value_g02_k66(fraction: str, code: str | None) -> None:
+    timed = Structure(TABLE, (*HEADERS, ChangeColumn("at", "datetime2(7)")))
+    text = f"2024-01-01 12:00:00{fraction}"
+    found = only(decoder(key=("at",)).decode([row(1, "I", (text,), structure=timed)]))
+    assert found.code == code and (found.key is None) == (code is not None)
+    if code is None:
+        assert json.loads(found.cols or "") == [["at", "datetime2(6)", 0]]
+
+
 def test_a_key_column_that_the_change_table_lacks_is_named() -> None:
     letter = only(decoder(key=("number",)).decode([row(1, "I", OLD)]))
     assert (letter.code, letter.key) == ("KEY_MISSING", None)

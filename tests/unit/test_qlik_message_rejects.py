@@ -273,10 +273,29 @@ def test_a_type_that_is_none_rejects_the_changes_that_carry_it_k13() -> None:
     assert only(decode(md(columns), dt(), tables=[without])).op == "I", "the way out: leave the column out"
 
 
-def test_a_key_type_that_loses_digits_is_refused_g02() -> None:
+@pytest.mark.parametrize(
+    ("scale", "fraction"), [(0, ".123456"), (0, ".1234560"), (0, ""), (9, ".123456000"), (7, ".1")]
+)
+def test_a_time_as_a_key_is_judged_by_its_value_g02_k66(scale: int, fraction: str) -> None:
+    """Qlik never tells how many digits of a second a value has: the type alone must not stop the table."""
+    columns = [("id", "DATETIME", 0, 0, scale, 1)]
+    row = only(decode(md(columns), dt("INSERT", {"id": f"2023-03-21 14:34:21{fraction}"})))
+    assert json.loads(row.key or "") == [f"2023-03-21T14:34:21.{fraction[1:7].ljust(6, '0')}"]
+    assert json.loads(row.cols or "") == [["id", "datetime2(6)", 0]]
+
+
+@pytest.mark.parametrize("fraction", [".1234567", ".123456001", ".12345600"[:-1] + "01"])
+def test_a_key_that_loses_digits_is_refused_g02_k66(fraction: str) -> None:
     columns = [("id", "DATETIME", 0, 0, 0, 1)]
-    row = only(decode(md(columns), dt("INSERT", {"id": "2023-03-21 14:34:21.000000"})))
+    row = only(decode(md(columns), dt("INSERT", {"id": f"2023-03-21 14:34:21{fraction}"})))
     assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", None)
+
+
+def test_a_number_without_digits_is_named_with_the_way_out_k13() -> None:
+    columns = [*COLUMNS[:2], ("price", "NUMERIC", 0, 0, 0, 0), COLUMNS[3]]
+    row = only(decode(md(columns), dt()))
+    assert (row.code, row.key) == ("COLUMNS_INVALID", PLACED)
+    assert "Oracle NUMBER" in (row.reason or "") and "`columns`" in (row.reason or "")
 
 
 def test_a_message_beyond_the_limit_is_not_read() -> None:
@@ -295,3 +314,29 @@ def test_metadata_does_not_repair_itself_silently_k10() -> None:
     broken["tableStructure"]["tableColumns"]["id"]["length"] = "10"
     row = only(decode(enveloped("MD", broken)))
     assert row.code == "METADATA_INVALID" and "length" in (row.reason or "")
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "REFRESH", "DELETE"])
+def test_two_keys_in_one_change_of_one_row_are_not_chosen_from_k30_k68(operation: str) -> None:
+    row = only(decode(md(), dt(operation, {**ROW, "id": 8}, OLD)))
+    assert (row.code, row.tbl, row.key) == ("ROW_MALFORMED", "dbo.orders", None)
+    assert only(decode(md(), dt(operation, ROW, OLD))).key == PLACED
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "REFRESH"])
+def test_a_new_row_that_does_not_tell_all_columns_has_to_be_completed_k23_k68(operation: str) -> None:
+    absent = dt(operation, {"id": 7, "price": "1.50"})
+    masked = dt(operation, {**ROW, "name": None, "note": None}, columnMask="05")
+    for body in (absent, masked):
+        row = only(decode(md(), body))
+        assert (row.op, row.whole, json.loads(row.row or "")) == ("U", False, {"id": "7", "price": "1.50"})
+    large = only(decode(md(), dt(operation, {**ROW, "note": None}, columnMask="07")))
+    assert large.op == "I", "masks do not speak of large objects"
+
+
+def test_a_key_that_is_another_one_now_stops_the_table_k12_k68() -> None:
+    moved = [("id", "INT4", 10, 0, 0, 0), ("name", "WSTRING", 100, 0, 0, 1), *COLUMNS[2:]]
+    newer = md(moved, version=2, schema_id="F" * 32)
+    old, row = decode(md(), newer, dt(number=1), dt(schema_id="F" * 32, number=2)).rows
+    assert (old.kind, row.code, row.tbl, row.key) == ("change", "KEY_CHANGED", "dbo.orders", None)
+    assert only(decode(newer, dt(schema_id="F" * 32))).kind == "change", "a key of one's own choice was never another"

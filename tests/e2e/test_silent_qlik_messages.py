@@ -1,0 +1,249 @@
+"""Odd but possible messages of Qlik tasks, each ending equal, with its table stopped, or told by the run.
+
+Driven by the command line, with the emulator as the target, and compared with the true state.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+
+from open_mirroring.ledger.decisions import Reason, resume_table
+from spark_jobs.command_line import main
+from spark_jobs.exit_codes import Exit
+from tests.kafka_broker import KafkaBroker
+from tests.pipeline import Pipeline, in_order
+from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
+
+A, B = "A" * 32, "B" * 32
+LANDED = {"name": "Ada", "price": Decimal("1.50"), "note": "x"}
+TABLES = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("a", "b")]
+
+
+class Lines:
+    """A mirror of two tables in one topic, whose messages come as wrapped lines."""
+
+    def __init__(self, folder: Path, spark: Any, **settings: Any) -> None:
+        source = {"format": "qlik-message", **settings.pop("source", {})}
+        self.pipeline = Pipeline(folder, spark, settings.pop("tables", TABLES), source=source, **settings)
+        self._next: dict[int, int] = {}
+
+    def send(self, *messages: bytes | tuple[int, bytes | None] | tuple[int, bytes | None, str]) -> None:
+        """Deliver messages in a new file, with partition and key where these matter."""
+        lines = []
+        for message in messages:
+            partition, body, key = (*message, None)[:3] if isinstance(message, tuple) else (0, message, None)
+            offset = self._next.get(partition, 0)
+            self._next[partition] = offset + 1
+            value = None if body is None else body.decode("latin-1") if body[:1] != b"{" else body.decode()
+            line = {"topic": "t", "partition": partition, "offset": offset, "value": value, "key": key}
+            lines.append(json.dumps(line))
+        self.pipeline.deliver(f"{uuid4().hex}.jsonl", ("\n".join(lines) + "\n").encode())
+
+    def tick(self) -> int:
+        code = main(["tick", str(self.pipeline.file)])
+        self.pipeline.service.poll()
+        return code
+
+    def stop(self, table: str) -> tuple[str | None, str | None]:
+        state = self.pipeline.reader.tables()[f"dbo.{table}"]
+        return state.stop_code, state.stop_what
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return in_order(self.pipeline.mirrored("dbo", table), ["id"])
+
+    def codes(self) -> list[tuple[str, str | None]]:
+        return [(letter["code"], letter["tbl"]) for letter in self.pipeline.letters()]
+
+
+def row(key: int, name: str = "Ada") -> dict[str, Any]:
+    return {**ROW, "id": key, "name": name}
+
+
+def landed(*rows: tuple[int, str] | int) -> list[dict[str, Any]]:
+    pairs = [(one, "Ada") if isinstance(one, int) else one for one in rows]
+    return in_order([{"id": key, **LANDED, "name": name} for key, name in pairs], ["id"])
+
+
+def of(schema_id: str | None, key: int, name: str = "Ada", operation: str = "INSERT", **parts: Any) -> bytes:
+    return dt(operation, row(key, name), schema_id=schema_id, **parts)
+
+
+def load(schema_id: str, key: int, name: str = "Ada") -> bytes:
+    return dt("REFRESH", row(key, name), schema_id=schema_id, changeSequence="", transactionEventCounter=None)
+
+
+MD_A, MD_B = md(schema_id=A, table="a"), md(schema_id=B, table="b")
+
+
+def test_a_row_of_another_table_is_never_made_a_row_of_the_one_announced_k15_k60(tmp_path: Path, spark: Any) -> None:
+    """It was: whatever stood in the topic by then decided, so order and cuts of batches did."""
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, of(A, 1), of(None, 2), (0, of(None, 3, number=3), "dbo+b"))
+    assert lines.tick() == Exit.DONE
+    assert lines.rows("a") == landed(1)
+    lines.send(MD_B)
+    lines.tick()
+    assert lines.rows("b") == landed(3), "its key tells whose it is, and that is kept while it waits"
+    lines.pipeline.make_overdue()
+    lines.send(of(A, 4, number=9))
+    lines.tick()
+    assert lines.codes() == [("TABLE_UNTOLD", None)] and lines.rows("a") == landed(1, 4)
+    assert main(["check", str(lines.pipeline.file)]) == Exit.DONE
+
+    text = lines.pipeline.file.read_text().replace("  target: dbo/b\n", "  target: dbo/b\n  topic: t\n")
+    lines.pipeline.file.write_text(text)
+    assert main(["replay-dead-letters", str(lines.pipeline.file)]) == Exit.DONE
+    lines.tick()
+    assert lines.rows("b") == landed(2, 3), "whoever promises the topic says whose it is"
+
+
+def test_a_structure_given_by_hand_reads_what_nothing_announced_k61(tmp_path: Path, spark: Any) -> None:
+    lines = Lines(tmp_path, spark)
+    named = {"schema": "dbo", "table": "a"}
+    lines.send(of(A, 1, **named), of(B, 2))
+    lines.tick()
+    lines.pipeline.make_overdue()
+    lines.send(MD_B)
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.codes() == [("METADATA_MISSING", "dbo.a")] and lines.rows("b") == landed(2)
+    columns = {"id": "INT4", "name": "WSTRING(100)", "price": "NUMERIC(8,2)", "note": "NCLOB"}
+    given = json.dumps([{"table": "dbo.a", "key": ["id"], "columns": columns}])
+    lines.pipeline.file.write_text(f"{lines.pipeline.file.read_text()}\nstructures: {given}\n")
+    assert main(["replay-dead-letters", str(lines.pipeline.file)]) == Exit.DONE
+    resume_table(lines.pipeline.ledger, "test", "dbo.a", Reason("ann", "given by hand"))
+    lines.send(of(A, 3, number=3, **named))
+    assert lines.tick() == Exit.DONE
+    assert lines.rows("a") == landed(1, 3)
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Knows a schema of messages of changes under 1, and things of others under 2 and 3."""
+
+    schemas: ClassVar[dict[str, dict[str, str]]] = {
+        "1": {"schema": json.dumps(avro_schema(table="a"))},
+        "2": {"schemaType": "JSON", "schema": '{"type": "object"}'},
+        "3": {"schema": json.dumps({"type": "record", "name": "acme.Customer", "fields": []})},
+    }
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.schemas[self.path.partition("?")[0].rpartition("/")[2]]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    connection = {"conn_type": "http", "host": f"http://127.0.0.1:{server.server_address[1]}"}
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(connection))
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_one_schema_of_others_in_a_registry_is_a_dead_letter_of_its_messages_k62(
+    tmp_path: Path, spark: Any, registry: None
+) -> None:
+    """Every run of all tables failed by it."""
+    import base64
+
+    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message", "schema_registry": "registry"})
+    bodies = [b"\x00\x00\x00\x00\x02{}", b"\x00\x00\x00\x00\x03\x02",
+              b"\x00\x00\x00\x00\x01" + datum(avro_schema(table="a"), change("INSERT", row(1)))]  # fmt: skip
+    text = "".join(
+        json.dumps({"topic": "t", "partition": 0, "offset": at, "encoding": "base64",
+                    "value": base64.b64encode(body).decode()}) + "\n"
+        for at, body in enumerate(bodies)
+    )  # fmt: skip
+    pipeline.deliver("1.jsonl", text.encode())
+    main(["tick", str(pipeline.file)])
+    pipeline.service.poll()
+    assert [(x["code"], x["place"], x["tbl"]) for x in pipeline.letters()] == [
+        ("AVRO_SCHEMA_INVALID", 0, None),
+        ("AVRO_SCHEMA_INVALID", 1, None),
+    ]
+    assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [1]
+
+
+def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_path: Path, spark: Any) -> None:
+    """The one with the higher offset won, which says nothing: in one batch, and in two."""
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, MD_B, (0, load(A, 1, "old")), (1, load(A, 1, "new")), (0, load(B, 1)), (0, load(B, 2, "old")))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] == "IDENTITY_CONFLICT" and "t/1:0" in (lines.stop("a")[1] or "")
+    assert lines.rows("b") == landed(1, (2, "old"))
+    lines.send(*[(2, load(B, 10 + n)) for n in range(8)], (2, load(B, 1)))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("b")[0] is None, "the same row is no contradiction"
+    lines.send((2, load(B, 2, "new")))
+    lines.tick()
+    assert lines.stop("b")[0] == "IDENTITY_CONFLICT"
+
+
+def test_a_row_of_a_load_that_is_sent_once_more_is_no_reload_k18_k67(tmp_path: Path, spark: Any) -> None:
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 2, "new", "UPDATE", number=5), load(A, 1), load(A, 2))
+    assert lines.tick() == Exit.DONE
+    lines.send(load(A, 2), load(A, 1))
+    assert lines.tick() == Exit.DONE
+    assert (lines.stop("a")[0], lines.rows("a")) == (None, landed(1, (2, "new")))
+    lines.send(load(A, 1, "other"))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
+
+
+def test_a_reload_in_another_partition_than_the_changes_is_noticed_k18_k67(tmp_path: Path, spark: Any) -> None:
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, MD_B, (1, load(A, 1)), (2, load(A, 2)), (2, of(A, 2, "new", "UPDATE", number=5)))
+    lines.send((1, load(B, 1)), (2, of(B, 2, number=6)))
+    assert lines.tick() == Exit.DONE
+    lines.send((1, load(A, 1, "loaded again")), (1, load(B, 3)))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] == "RELOAD_SEEN"
+    assert lines.stop("b")[0] is None and lines.rows("b") == landed(1, 2, 3), "a load still read from a slow partition"
+
+
+def test_a_reload_in_another_partition_of_a_broker_is_noticed_by_its_end_k18_k67(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"reload-{uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
+    source = {"format": "qlik-message", "transport": "kafka", "connection": "broker", "topics": [topic], "path": "",
+              "layout": None, "max_messages_per_run": 4}  # fmt: skip
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    kafka.publish(topic, [(0, None, body) for body in (MD_A, of(A, 2, number=5), of(A, 3, number=6))])
+    kafka.publish(topic, [(1, None, load(A, key)) for key in range(10, 19)])
+    for _ in range(4):
+        assert main(["tick", str(pipeline.file)]) == Exit.DONE, "the load is still being read"
+    pipeline.service.poll()
+    assert len(pipeline.mirrored("dbo", "a")) == 11
+    kafka.publish(topic, [(1, None, load(A, 20))])
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    assert pipeline.reader.tables()["dbo.a"].stop_code == "RELOAD_SEEN"
+
+
+def test_tombstones_foreign_tables_and_other_formats_do_no_harm_unseen_k63_k64_k65(tmp_path: Path, spark: Any) -> None:
+    lines = Lines(tmp_path, spark)
+    foreign = md(schema_id="C" * 32, table="c")
+    custom = enveloped("DT", {"row": row(1), "beforeData": None, "headers": change()["headers"]}, B)
+    lines.send(MD_A, MD_B, foreign, of(A, 1), (0, None, "7"), of("C" * 32, 1), of("C" * 32, 2)[:-9], of(B, 1), custom)
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.codes() == [("MESSAGE_FORMAT_CUSTOM", "dbo.b")]
+    assert (lines.stop("b")[0], lines.stop("a")[0]) == ("CHANGES_MISSING", None)
+    assert lines.rows("a") == landed(1)
