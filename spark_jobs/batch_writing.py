@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,6 +15,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from open_mirroring.correcting import CorrectionRange
+from open_mirroring.dead_letters import NO_MESSAGE
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -170,7 +171,8 @@ class BatchWriting:
     ) -> Manifest:
         """The manifest with the dead letters that the batch settles, and the tables that this heals."""
         if scope.purpose in ("new", "overdue"):
-            return manifest
+            settled_files = list(self._read_whole(manifest, scope))
+            return replace(manifest, settled=settled_files) if settled_files else manifest
         if scope.purpose == "replay":
             replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}
             settled = [letter for letter in open_before if letter.at in replayed]
@@ -188,6 +190,15 @@ class BatchWriting:
             settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
             healed=healed_tables(settled, left, manifest.keyless_rejects.keys()),
         )
+
+    def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
+        """Damage of files that grew since, were read from their beginning and are whole now."""
+        again = {bound.name for bound in scope.ranges if bound.start == 0}
+        damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
+        for at in self.ledger.open_damage(again):
+            # One entry may stand for many files.
+            if not any(x.place < 0 or x.origin == at.origin for x in damaged):
+                yield SettledLetter(*at, "reread", 1)
 
     def _read(
         self,

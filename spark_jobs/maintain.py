@@ -115,9 +115,11 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
     reader = LedgerReader(ledger, mirror.name)
     for _ in range(_TRIES):
         committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)
-        letters = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
+        found_letters = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+        # A letter about a table that is not mirrored is of no concern to any that is.
+        letters = [letter for letter in found_letters if letter.table is None or letter.table in states]
         waiting = [(f.epoch, f.pos) for f in fragments]
         found = advance(
             [LoggedBatch(*one) for one in reader.batch_times()],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.complete_position import Completeness
+from open_mirroring.dead_letters import NO_MESSAGE
 from open_mirroring.errors import TerminalError
 from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.ledger import tables as t
@@ -209,6 +210,19 @@ class ExtractLedger:
         query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
+
+    def open_damage(self, names: Collection[str]) -> list[LetterPlace]:
+        """The open dead letters that say of one of these files that it is damaged, and hide no known table's changes.
+
+        Those that do stop their table: whoever lifts the stop decides about them as well.
+        """
+        c = t.open_letter.c
+        query = sa.select(c.batch, c.origin, c.place).where(
+            c.mirror == self._mirror, c.code.in_(NO_MESSAGE), c.place >= 0, c.source.is_(None)
+        )
+        with self._engine.begin() as db:
+            found = [LetterPlace(*row) for row in db.execute(query).tuples()]
+        return [at for at in found if at.origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
         """The log files of some committed batches."""
