@@ -177,7 +177,12 @@ def test_no_table_differs_in_silence(
 ) -> None:
     """C-73, C-77, C-95 to C-98, G-04: equal, or stopped by its own code; and the run's exit code says so."""
     pipeline = Pipeline(tmp_path / "odd", spark, TABLES, source={"layout": layout, "database": "shop"})
-    others = [ins(1, 1, tbl="items")[:-30], ins(1, 1, tbl="items"), ins(2, 2, tbl="Cased", db="other")[:-30]]
+    others = [
+        *split(ins(5, 98, tbl="items"), [200, 300]),
+        ins(1, 1, tbl="items")[:-30],
+        ins(1, 1, tbl="items"),
+        ins(2, 2, tbl="Cased", db="other")[:-30],
+    ]
     pipeline.deliver("a.jsonl", lines([*others, *(body for case in CASES for body in case.events)], layout))
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     pipeline.make_overdue()
@@ -200,7 +205,7 @@ def test_no_table_differs_in_silence(
     foreign: dict[str, int] = {}
     for manifest in pipeline.reader.manifests().values():
         foreign |= {name: foreign.get(name, 0) + count for name, count in manifest.foreign.items()}
-    assert foreign == {"dbo.items": 3, "other.dbo.Cased": 1}
+    assert foreign == {"dbo.items": 6, "other.dbo.Cased": 1}
     capsys.readouterr()
     main(["status", str(pipeline.file)])
     out = capsys.readouterr().out
