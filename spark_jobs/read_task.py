@@ -189,9 +189,8 @@ def read(source: Place, task: ReadTask) -> dict[str, Any]:
 def join_pieces(task: JoinTask) -> dict[str, Any]:
     """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
     decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
-    notes, counts = Notes(task.tables, task.reading), Counter[str]()
+    notes, counts, foreign = Notes(task.tables, task.reading), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
-    foreign = Counter[str]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -208,8 +207,8 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    told = {"counts": dict(counts), "foreign": dict(foreign)}
-    return {**writer.finish(), "outcomes": outcomes, **told, **notes.to_dict()}
+    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign)}
+    return {**writer.finish(), **told, **notes.to_dict()}
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:

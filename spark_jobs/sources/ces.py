@@ -158,9 +158,10 @@ class CesDecoder:
 
         Without a key it stops its table, for any row of that may be out of date.
         """
-        if told is None:
+        if told is None or not (told.schema and told.tbl):
             return Outcome((letter,))
-        if self.settings.database is not None and told.db not in (None, self.settings.database):
+        database = (self.settings.database or "").casefold()
+        if database and told.db and told.db.casefold() != database:
             return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}")
         name = f"{told.schema}.{told.tbl}"
         meant = self._names.meant_by(name) if name not in self._tables else name
@@ -178,12 +179,19 @@ class CesDecoder:
         """The mirrored table of an event; None when it is not mirrored.
 
         Raises:
-            Refusal: ``DATA_MALFORMED`` when the name has a period, ``TABLE_CASE``.
+            Refusal: ``DATA_MALFORMED`` when the name has a period or is empty, ``TABLE_CASE`` when the table is a
+                mirrored one but for the case of its name, or of the database's.
         """
         source = data.eventsource
-        if self.settings.database is not None and source.db != self.settings.database:
-            return None
-        name = f"{source.schema}.{source.tbl}"
+        if not (source.db and source.schema and source.tbl):
+            raise Refusal("DATA_MALFORMED", "db, schema or tbl is empty")
+        name, database = f"{source.schema}.{source.tbl}", self.settings.database
+        if database is not None and source.db != database:
+            if source.db.casefold() != database.casefold() or self._names.meant_by(name) is None:
+                return None
+            raise Refusal(
+                "TABLE_CASE", f"an event of database {shown(source.db)}, and the mirror file says {database!r}"
+            )
         table = self._tables.get(name)
         if table is None:
             self._names.refuse_other_case(name)

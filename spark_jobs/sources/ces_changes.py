@@ -66,6 +66,9 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
         raise Refusal("DATA_MALFORMED", "data has no eventrow, or has eventdata beside it")
+    parts = data.eventsource.pkkey
+    if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
+        raise Refusal("DATA_MALFORMED", "pkkey names a column twice")
     columns = table.columns(bytes(data.eventsource.cols))
     if event.operation == "DEL":
         if not _is_empty(images.current):
@@ -288,7 +291,10 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
-    """The key of a change as ``pkkey`` tells it, if it does."""
+    """The key of a change as ``pkkey`` tells it, if it does, and once."""
+    names = [part.columnname for part in data.eventsource.pkkey or ()]
+    if len(set(names)) != len(names):
+        return None
     try:
         columns = table.columns(bytes(data.eventsource.cols))
         texts = columns.key_texts(_announced(data, columns))

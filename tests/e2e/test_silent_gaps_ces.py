@@ -7,17 +7,23 @@ Every case is a table of its own, with the rows that its source has in the end; 
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fastavro
+import msgspec
 import pytest
 
+from open_mirroring.ledger.unverified_columns import verify_columns
+from spark_jobs import batch_writing
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
-from tests.ces_messages import COLS, envelope, event, payload, split
+from spark_jobs.sources import ces_avro, ces_envelope
+from tests.ces_messages import COLS, avro, envelope, event, payload, split
 from tests.pipeline import Pipeline, in_order
 
 NOTED = [*COLS, ("note", "nvarchar(20)")]
@@ -171,7 +177,12 @@ def test_no_table_differs_in_silence(
 ) -> None:
     """C-73, C-77, C-95 to C-98, G-04: equal, or stopped by its own code; and the run's exit code says so."""
     pipeline = Pipeline(tmp_path / "odd", spark, TABLES, source={"layout": layout, "database": "shop"})
-    others = [ins(1, 1, tbl="items")[:-30], ins(1, 1, tbl="items"), ins(2, 2, tbl="Cased", db="other")[:-30]]
+    others = [
+        *split(ins(5, 98, tbl="items"), [200, 300]),
+        ins(1, 1, tbl="items")[:-30],
+        ins(1, 1, tbl="items"),
+        ins(2, 2, tbl="Cased", db="other")[:-30],
+    ]
     pipeline.deliver("a.jsonl", lines([*others, *(body for case in CASES for body in case.events)], layout))
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     pipeline.make_overdue()
@@ -194,8 +205,176 @@ def test_no_table_differs_in_silence(
     foreign: dict[str, int] = {}
     for manifest in pipeline.reader.manifests().values():
         foreign |= {name: foreign.get(name, 0) + count for name, count in manifest.foreign.items()}
-    assert foreign == {"dbo.items": 3, "other.dbo.Cased": 1}
+    assert foreign == {"dbo.items": 6, "other.dbo.Cased": 1}
     capsys.readouterr()
     main(["status", str(pipeline.file)])
     out = capsys.readouterr().out
     assert "1 data base64" in out and "1 prose names" in out
+
+
+def test_what_a_newer_decoder_reads_heals_its_table(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C-11, C-95: the table waits stopped, and a replay after the update brings its change to its place."""
+    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("orders", "Cased")]
+    pipeline = Pipeline(tmp_path / "newer", spark, tables)
+    newer = ins(2, 2, replaced={"type": "com.microsoft.SQL.CES.DML.V2"})
+    newest = upd(row(1, "Eve"), row(1), 9)
+    pipeline.deliver("a.jsonl", lines([ins(1, 1), newer, newest, ins(1, 1, tbl="Cased")], "wrapped"))
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    assert "TYPE_VERSION_UNKNOWN" in capsys.readouterr().out
+    assert pipeline.reader.tables()["dbo.orders"].stop_code == "CHANGES_MISSING"
+    pipeline.service.poll()
+    assert pipeline.mirrored("dbo", "Cased") == values(ONE), "the other table goes on"
+    read = ces_envelope._event
+    monkeypatch.setattr(
+        ces_envelope,
+        "_event",
+        lambda envelope, is_avro: read(msgspec.structs.replace(envelope, type=ces_envelope.EVENT_TYPE), is_avro),
+    )
+    # Workers are processes of their own, and would not have the newer decoder.
+    monkeypatch.setattr(batch_writing, "run_job", lambda _spark, _name, work, tasks: [work(task) for task in tasks])
+    assert main(["replay-dead-letters", str(pipeline.file)]) == Exit.DONE
+    assert pipeline.reader.tables()["dbo.orders"].stop_code == "CHANGES_RECOVERED"
+    assert main(["resume", str(pipeline.file), "--table", "dbo.orders", "--why", "updated"]) == Exit.DONE
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    pipeline.service.poll()
+    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == values([row(1, "Eve"), row(2)])
+
+
+def loaded_table(folder: Path, name: str, types: Mapping[str, str], **settings: Any) -> dict[str, Any]:
+    """A table with an export of one row, every text of it `1` but for the key."""
+    folder.mkdir(exist_ok=True)
+    content = ",".join(types) + "\n" + ",".join("1" for _ in types) + "\n"
+    (folder / f"{name}.csv").write_text(content, encoding="utf-8")
+    load = {"format": "csv", "path": str(folder / f"{name}.csv"), "stream_from": "beginning", "types": dict(types)}
+    return {"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"], "initial_load": load, **settings}
+
+
+def test_a_loaded_column_that_no_change_carries_stops_its_table(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C-77, C-75, G-07: a whole row without it would set NULL over the loaded value."""
+    types = {"id": "int", "name": "nvarchar(50)", "doc": "nvarchar(max)"}
+    cols = [("id", "int"), ("name", "nvarchar(50)")]
+    tables = [
+        loaded_table(tmp_path / "x", "inserted", types),
+        loaded_table(tmp_path / "x", "updated", types),
+        loaded_table(tmp_path / "x", "completed", types, complete_rows=True),
+        loaded_table(tmp_path / "x", "chosen", types, columns=["id", "name"]),
+        loaded_table(tmp_path / "x", "quiet", types),
+    ]
+    pipeline = Pipeline(tmp_path / "loads", spark, tables)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE
+    new, changed = {"id": "2", "name": "2"}, {"id": "1", "name": "2"}
+    bodies = [event("INS", new, commit=1, cols=cols, tbl=tbl, pkkey={"id": "2"}) for tbl in ("inserted", "completed")]
+    old = {"id": "1", "name": "1"}
+    bodies += [upd(changed, old, 2, cols=cols, tbl=tbl) for tbl in ("updated", "chosen")]
+    pipeline.deliver("a.jsonl", lines(bodies, "wrapped"))
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    assert "COLUMN_NOT_STREAMED" in capsys.readouterr().out
+    pipeline.service.poll()
+    stops = {source: state.stop_code for source, state in pipeline.reader.tables().items() if state.stop_code}
+    assert stops == {
+        "dbo.inserted": "COLUMN_NOT_STREAMED",
+        # An update that changed all it carries may be a part of its row.
+        "dbo.updated": "PARTIAL_ROWS",
+        # Its load is in the log, as the first of its changes.
+        "dbo.completed": "SCHEMA_CHANGED",
+    }
+    assert pipeline.mirrored("dbo", "chosen") == [{"id": 1, "name": "2"}]
+    assert pipeline.mirrored("dbo", "quiet") == [{"id": 1, "name": "1", "doc": "1"}]
+    resume = ["resume", str(pipeline.file), "--table", "dbo.inserted", "--why", "x"]
+    assert main(resume) == Exit.TERMINAL
+    assert "RESET_NEEDED" in capsys.readouterr().err
+
+
+def test_a_load_of_a_column_that_is_never_streamed_is_refused_at_once(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C-77: by `check`, which is told the types, and by `initial-load` before it reads."""
+    types = {"id": "int", "doc": "XML"}
+    tables = [
+        loaded_table(tmp_path / "x", "orders", types),
+        loaded_table(tmp_path / "x", "chosen", {**types, "name": "text"}, columns=["id"]),
+    ]
+    pipeline = Pipeline(tmp_path / "loads", spark, tables)
+    assert main(["check", str(pipeline.file)]) == Exit.USAGE
+    said = capsys.readouterr()
+    assert "COLUMN_NOT_STREAMED" in said.out + said.err and "list `columns` without them" in said.out + said.err
+    assert main(["initial-load", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    said = capsys.readouterr()
+    assert "COLUMN_NOT_STREAMED" in said.out + said.err
+    assert {s: state.load_state for s, state in pipeline.reader.tables().items()} == {
+        "dbo.orders": "pending",
+        "dbo.chosen": "loaded",
+    }
+
+
+def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-07: ADD … NOT NULL DEFAULT gives rows a value that no change tells."""
+    names = {"later": {}, "at_once": {}, "stops": {"require_reload_on_add": True}, "same": {}}
+    tables = [{"source": f"dbo.{n}", "target": f"dbo/{n}", "key": ["id"], **s} for n, s in names.items()]
+    tables.append(
+        loaded_table(tmp_path / "x", "loaded", {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"})
+    )
+    pipeline = Pipeline(tmp_path / "added", spark, tables)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE
+    wide = {"cols": MORE, "values": {"extra": "5"}}
+    first = [ins(1, 1, tbl=name) for name in names]
+    pipeline.deliver("a.jsonl", lines([*first, ins(2, 2, tbl="at_once", **wide)], "wrapped"))
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    bodies = [ins(3, 3, tbl=tbl, **wide) for tbl in ("later", "stops", "loaded")]
+    pipeline.deliver("b.jsonl", lines([*bodies, ins(3, 3, tbl="same")], "wrapped"))
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    capsys.readouterr()
+    main(["status", str(pipeline.file), "--json"])
+    status = {table["source"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
+    at = {2: "0000002C000000020001:00000000000000000001:1", 3: "0000002C000000030001:00000000000000000001:1"}
+    assert {name: table["unverified_columns"] for name, table in status.items()} == {
+        "dbo.later": [["extra", at[3]]],
+        "dbo.at_once": [["extra", at[2]]],
+        "dbo.loaded": [["extra", at[3]]],
+        "dbo.stops": [],
+        "dbo.same": [],
+    }
+    assert f"column 'extra' unverified since position {at[3]}" in " ".join(status["dbo.later"]["notes"])
+    assert status["dbo.stops"]["code"] == "COLUMN_ADDED"
+    main(["status", str(pipeline.file)])
+    assert "column 'extra' unverified since position" in capsys.readouterr().out
+    later = pipeline.reader.tables()["dbo.later"].id
+    assert verify_columns(pipeline.ledger, later) == 1
+    pipeline.deliver("c.jsonl", lines([ins(4, 4, tbl="later", **wide)], "wrapped"))
+    text = pipeline.file.read_text(encoding="utf-8").replace("require_reload_on_add: true", "full_rows: null")
+    pipeline.file.write_text(text, encoding="utf-8")
+    assert main(["resume", str(pipeline.file), "--table", "dbo.stops", "--why", "came without default"]) == Exit.DONE
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    capsys.readouterr()
+    main(["status", str(pipeline.file), "--json"])
+    status = {table["source"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
+    assert status["dbo.later"]["unverified_columns"] == [], "what is verified stays so"
+    assert status["dbo.stops"]["unverified_columns"] == [["extra", at[3]]]
+
+
+def test_binary_values_are_read_as_the_mirror_file_says(tmp_path: Path, spark: Any) -> None:
+    """C-84, C-63: base64, as keys too, in JSON, and in an Avro container file."""
+    tables = [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}]
+    pipeline = Pipeline(tmp_path / "binary", spark, tables, source={"binary": "base64"})
+    cols = [("id", "binary(2)"), ("data", "varbinary(max)")]
+    one, two, changed = {"id": "q80=", "data": "3q2+7w=="}, {"id": "AAA=", "data": None}, {"id": "q80=", "data": "AA=="}
+    data = avro(ces_avro.DATA_WITH_FINALEVENT, payload(two, cols=cols, commit=2, pkkey={"id": "AAA="}))
+    stream = io.BytesIO()
+    fastavro.writer(stream, ces_avro.CHANGE_EVENT, [envelope("INS", data, commit=2)])
+    bodies = [
+        event("INS", one, cols=cols, commit=1, pkkey={"id": "q80="}),
+        stream.getvalue(),
+        event("UPD", changed, {}, cols=cols, commit=3, pkkey={"id": "q80="}),
+    ]
+    pipeline.deliver("a.jsonl", lines(bodies, "wrapped"))
+    assert main(["check", str(pipeline.file)]) == Exit.DONE
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    pipeline.service.poll()
+    rows = sorted(pipeline.mirrored("dbo", "orders"), key=lambda one: bytes(one["id"]))
+    assert rows == [{"id": b"\0\0", "data": None}, {"id": b"\xab\xcd", "data": b"\0"}]

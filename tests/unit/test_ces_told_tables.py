@@ -99,6 +99,15 @@ def test_a_message_that_was_cut_anywhere_tells_its_table_or_none(cut: int, make:
     assert told_table(body[:cut]) in (None, Told("shop", "größe", 'or"d\\ers'))
 
 
+def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
+    """C-12: else all of its events would be ignored without a word."""
+    decoded = decode(event(db="SHOP"), event(db="SHOP", tbl="items"), event(db="SHOP")[:-9], database="shop")
+    assert [(row.code, row.tbl, row.key) for row in decoded.rows] == [
+        ("TABLE_CASE", "dbo.orders", None), ("JSON_MALFORMED", "dbo.orders", None),
+    ]  # fmt: skip
+    assert decoded.foreign == {"SHOP.dbo.items": 1}
+
+
 def test_hostile_names_are_read_as_they_are() -> None:
     for name in ('a"b', "a\\b", "a\nb", "größe", "[x]", "😀"):
         assert told_table(event(tbl=name, replaced={"type": "x"})) == Told("shop", "dbo", name)
@@ -162,6 +171,10 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
         (event(replaced={"data": json.dumps({**INNER, "eventData": INNER["eventrow"]})}), "DATA_MALFORMED"),
         (event(replaced={"data": json.dumps({**INNER, "eventdata": INNER["eventrow"]})}), "DATA_MALFORMED"),
         (event(replaced={"data": json.dumps({**INNER, "eventSource": INNER["eventsource"]})}), "DATA_MALFORMED"),
+        (event().replace(b'\\"pkkey\\": []', b'\\"pkkey\\": [{\\"columnname\\":\\"id\\",\\"value\\":\\"6\\"},'
+                         b'{\\"columnname\\":\\"id\\",\\"value\\":\\"7\\"}]'), "DATA_MALFORMED"),
+        (event(schema=""), "DATA_MALFORMED"),
+        (event(db=""), "DATA_MALFORMED"),
         (container(ces_avro.CHANGE_EVENT), "FRAMING_UNKNOWN"),
         (container(ces_avro.CHANGE_EVENT, *[envelope("INS", b"{}")] * 2), "FRAMING_UNKNOWN"),
         (container("string", "x"), "FRAMING_UNKNOWN"),
@@ -171,7 +184,7 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
 )  # fmt: skip
 def test_what_says_two_things_is_a_dead_letter_c98(body: bytes, code: str) -> None:
     """A name that stands there twice, a payload in two spellings: which one counts, nobody says."""
-    assert [(row.kind, row.code) for row in decode(body, tables=[ORDERS]).rows] == [(REJECTED, code)]
+    assert [(row.kind, row.code, row.key) for row in decode(body, tables=[ORDERS]).rows] == [(REJECTED, code, None)]
 
 
 BINARY_COLS = [("id", "binary(2)"), ("name", "varbinary(max)"), ("price", "image")]
