@@ -23,6 +23,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.requests import Asked
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.resetting import Sight, Stage
@@ -56,6 +57,7 @@ class ResetDriver:
         ledger: its ledger.
         source: the table.
         rebuild: publishes what the table begins with; says what it waits for, or nothing.
+        asked: the request that is carried out; without one, whatever is open.
         word: what an operator says of the target; counts for the one look that it answers.
         watch: tells what the target has; by default what the mirror file names.
         store: the landing zone; by default the mirror's.
@@ -68,11 +70,13 @@ class ResetDriver:
         source: str,
         *,
         rebuild: Callable[[], str],
+        asked: Asked | None = None,
         word: Word | None = None,
         watch: TargetWatch | None = None,
         store: LandingZoneStore | None = None,
     ) -> None:
         self._source = source
+        self._asked = asked
         self._ledger = ResetLedger(ledger, mirror.name)
         self._reader = LedgerReader(ledger, mirror.name)
         zone = zone_address(mirror)
@@ -89,7 +93,7 @@ class ResetDriver:
             TerminalError: what the store refuses, or rebuilding raises.
         """
         until = time.monotonic() + wait.total_seconds()
-        state, unknowns = protocol.start(), 0
+        state, unknowns = protocol.start(self._asked.request if self._asked else ""), 0
         while True:
             while not isinstance(state.request, protocol.Finished):
                 reply = self._answer(state.request)
@@ -109,6 +113,9 @@ class ResetDriver:
     def _answer(self, request: protocol.Request) -> protocol.Reply:
         try:
             match request:
+                case protocol.Ask():
+                    assert self._asked is not None
+                    return self._ledger.asked(self._asked)
                 case protocol.Acquire():
                     return self._ledger.acquire(self._source)
                 case protocol.Advance(version, to, absent):

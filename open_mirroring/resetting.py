@@ -9,6 +9,9 @@ record is. What is repeated does no harm: deleting a folder that is gone does no
 delete that was sent before and arrives late can do harm, by hitting the folder of the new generation; that folder's
 marker goes with it, so the publisher stops with INCARNATION_CHANGED and nothing is taken for published (I12).
 
+A reset belongs to its request (G-30): an owner asks first. What is under way it carries on, whoever began it; what came
+to its end, by whomever, is answered and never begun again.
+
 The request opens a new row version and abandons an open intent: its sealed objects lie in the folder and die with it.
 """
 
@@ -76,6 +79,16 @@ class Sight(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Ledger: what became of this request? Reply :class:`Open`, :class:`Answered` or :class:`Unknown`.
+
+    It is recorded at the latest now.
+    """
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
 class Acquire:
     """Ledger: raise the row's version and read it; reply :class:`Owned` or :class:`Unknown`."""
 
@@ -121,9 +134,19 @@ class Finished:
     waits_for: str = ""
 
 
-Request = Acquire | DeleteFolders | LookForTable | Advance | Rebuild | Finished
+Request = Ask | Acquire | DeleteFolders | LookForTable | Advance | Rebuild | Finished
 
 # --- replies --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The request is under way: it is carried on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The request came to its end before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +192,7 @@ class Rebuilt:
     what: str = ""
 
 
-Reply = Owned | Lost | Unknown | Deleted | InUse | Looked | Rebuilt
+Reply = Open | Answered | Owned | Lost | Unknown | Deleted | InUse | Looked | Rebuilt
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +205,9 @@ class State:
     """This run's rebuilding has been tried: it is not tried again without end."""
 
 
-def start() -> State:
-    """A run that has not asked anything yet: its first request is :class:`Acquire`."""
-    return State(Acquire())
+def start(request: str = "") -> State:
+    """A run that has not asked anything yet; without a *request* it carries on whatever is open."""
+    return State(Ask(request) if request else Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
@@ -195,6 +218,12 @@ def step(state: State, reply: Reply) -> State:
     """
     request = state.request
     match request, reply:
+        case Ask(), Open():
+            return replace(state, request=Acquire())
+        case Ask(), Answered():
+            return replace(state, request=Finished())
+        case Ask(), Unknown():
+            return state
         case (Advance(absent=True), Owned(row)):
             # Two looks without a moment between them are one look.
             return replace(state, row=row, request=Finished("a second look at the target that finds no table"))

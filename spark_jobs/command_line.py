@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_jobs.reset_arguments import add_decision_arguments, add_reset_arguments, stated
+from spark_jobs.reset_arguments import add_decision_arguments, add_request_argument, add_reset_arguments, stated
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
@@ -116,6 +116,7 @@ class _Commands:
         if table:
             one.add_argument("--table", required=True, metavar="NAME", help="its `source` in the mirror file")
         one.add_argument("--why", type=stated, required=True, metavar="TEXT", help="kept in the ledger's audit")
+        add_request_argument(one)
         return one
 
     def resetting(self, name: str, about: str) -> argparse.ArgumentParser:

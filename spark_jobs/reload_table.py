@@ -25,6 +25,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reconciliation.losses import look
@@ -53,17 +54,23 @@ class Reloaded(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
 
 
-def request_reload(mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False) -> bool:
-    """Ask for the reset of a table; False when it is under way already, unless *again*. Nothing is deleted yet.
+def request_reload(
+    mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
+) -> bool:
+    """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
+
+    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``TARGET_TAKEN``, ``EPOCH_NOT_ACCEPTED``; ``LOAD_NEEDED`` when the table has
             no initial load, and the log cannot tell its rows.
     """
     table = declared_table(mirror, source)
-    if table.initial_load is None:
+    if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
         _check_log_tells(mirror, ledger, table)
-    requested = ResetLedger(ledger, mirror.name).request_reload(declaration(table), reason, again=again)
+    requested = ResetLedger(ledger, mirror.name).request_reload(
+        declaration(table), reason, again=again, request=request
+    )
     reach("reset.requested")
     return requested
 
@@ -76,6 +83,7 @@ def reload_table(
     *,
     wait: timedelta = timedelta(0),
     word: Word | None = None,
+    request: str = "",
 ) -> Reloaded:
     """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
 
@@ -86,12 +94,14 @@ def reload_table(
         source: the table.
         wait: how long to wait for the target.
         word: what an operator says of the table at the target.
+        request: the request that is carried out; what it came to is not done again (G-30).
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
         TerminalError: ``TABLE_UNKNOWN``; what the source or the store refuses.
     """
     table = declared_table(mirror, source)
+    asked = Asked(request, RELOAD, source)
     stopped: dict[str, str] = {}
 
     def rebuild() -> str:
@@ -108,7 +118,10 @@ def reload_table(
             return published.stopped.get(source) or published.held.get(source, "")
         return ""
 
-    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, word=word).drive(wait)
+    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked, word=word).drive(wait)
+    finished = answer(ledger, mirror.name, asked)
+    if finished is not None:
+        return Reloaded(source, finished["generation"], "", "", stopped)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
     losses = look(mirror, ledger).lost
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
@@ -165,9 +178,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 4 says that the reset waits for something: run again."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
-        request_reload(mirror, ledger, arguments.table, Reason(arguments.approved_by, arguments.reason))
+        reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
+        request_reload(mirror, ledger, arguments.table, reason, request=request)
         wait = timedelta(minutes=arguments.wait)
-        done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait)
+        done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
         if done.waits_for and not done.stopped:
             raise TransientError(
                 "RESET_WAITS",

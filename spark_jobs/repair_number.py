@@ -19,6 +19,7 @@ from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.repair_ledger import RepairLedger
+from open_mirroring.ledger.requests import REPAIR, Asked
 from open_mirroring.publishing import Place, StagedFile
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
 from open_mirroring.reconciliation.repairing import check_permitted
@@ -39,7 +40,14 @@ class Repaired(NamedTuple):
 
 
 def repair_number(
-    mirror: Mirror, ledger: Engine, source: str, number: int, reason: Reason, *, not_applied: str = ""
+    mirror: Mirror,
+    ledger: Engine,
+    source: str,
+    number: int,
+    reason: Reason,
+    *,
+    not_applied: str = "",
+    request: str = "",
 ) -> Repaired:
     """Publish a number again with the content that was sealed; goes on where an earlier call was interrupted.
 
@@ -50,10 +58,11 @@ def repair_number(
         number: the number.
         reason: who approved it, and why.
         not_applied: how somebody knows that the target has not applied it, where no trusted counter proves it.
+        request: once its repair is done, asking again tells so, also when the number is lost again (G-30).
 
     Raises:
-        TerminalError: ``REPAIR_REFUSED``, ``REPAIR_IMPOSSIBLE``, ``TABLE_UNKNOWN``; ``CONFLICT`` when somebody else
-            made the number meanwhile.
+        TerminalError: ``REPAIR_REFUSED``, ``REPAIR_IMPOSSIBLE``, ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``; ``CONFLICT``
+            when somebody else made the number meanwhile.
         TransientError: ``REPAIR_UNFINISHED``; what ledger and store raise. Call again.
     """
     findings = inspect_mirror(mirror, ledger)
@@ -62,6 +71,11 @@ def repair_number(
             "TABLE_UNKNOWN", f"the mirror has no table {source!r}", way_out=f"choose from {sorted(findings)}"
         )
     reader, repairs = LedgerReader(ledger, mirror.name), RepairLedger(ledger, mirror.name)
+    done = repairs.join(source, Asked(request, REPAIR, source, str(number)))
+    if done is not None and "refused" in done:
+        raise TerminalError("REPAIR_REFUSED", str(done["refused"]), way_out="look at `status` again")
+    if done is not None:
+        return Repaired(done["number"], done["rows"], done["etag"])
     state = reader.tables()[source]
     generation = state.row.generation
     published = {file.number: file for file in reader.published(state.id, generation)}

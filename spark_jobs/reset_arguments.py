@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from uuid import uuid4
 
 
 def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -10,6 +12,22 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", required=True, metavar="NAME", help="its `source` in the mirror file")
     parser.add_argument("--reason", type=stated, required=True, metavar="TEXT", help="why; kept in the ledger's audit")
     parser.add_argument("--approved-by", type=stated, required=True, metavar="NAME", help="who; kept in the audit")
+    add_request_argument(parser)
+
+
+def add_request_argument(parser: argparse.ArgumentParser) -> None:
+    """Which request this is; by default a new one."""
+    about = "ask again for this request, which never has a second effect (default: a new one)"
+    parser.add_argument("--request", type=stated, metavar="ID", help=about)
+
+
+def request_of(arguments: argparse.Namespace) -> str:
+    """The request's id; a new one is told, so that one can ask for it again."""
+    if arguments.request is not None:
+        return str(arguments.request)
+    request = uuid4().hex
+    print(f"request {request}: to ask for it again, add --request {request}", file=sys.stderr)
+    return request
 
 
 def add_reset_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,14 @@
 """What operators decide: clearing a stop whose cause is mended, accepting a stream that began anew.
 
 Each decision is one transaction that changes the stop, fences whoever is at work on the row, and writes who decided,
-what and why into the ledger's audit. Nothing else in the product lifts a stop.
+what and why into the ledger's audit. Nothing else in the product lifts a stop. A decision that names its request is
+taken once: asked again, it answers what it cleared then, and lifts no stop that came later (G-30).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,8 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.requests import ACCEPT_EPOCH, RESUME, RESUME_EXTRACTION, Asked
 from open_mirroring.ledger.verdict_memory import accept_count
 from open_mirroring.log_position import is_load_epoch
 from open_mirroring.reconciliation.verdicts import TARGET_RESTARTED
@@ -52,6 +56,16 @@ class OpenStop(NamedTuple):
     what: str
     since: datetime | None
 
+    def document(self) -> dict[str, Any]:
+        """As a request's outcome keeps it."""
+        return {**self._asdict(), "since": None if self.since is None else self.since.isoformat()}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> OpenStop:
+        """The stop that :meth:`document` describes."""
+        since = document["since"]
+        return cls(**{**document, "since": None if since is None else datetime.fromisoformat(since)})
+
 
 class EpochAccepted(NamedTuple):
     """The ordinal that a stream incarnation got.
@@ -81,7 +95,7 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
     return stops
 
 
-def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> OpenStop:
+def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
     """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
 
     ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
@@ -92,8 +106,12 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> Op
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
+        asked = Asked(request, RESUME, source)
+        if done := requests.known(db, mirror, asked):
+            return OpenStop.of(done.outcome or {})
         if row.stop_code is None and (counted := accept_count(db, row.id)):
             cleared = OpenStop(source, TARGET_RESTARTED, *counted)
+            requests.record(db, mirror, asked, cleared.document())
             _audit(db, mirror, source, "RESUMED", reason, cleared)
             return cleared
         if row.stop_code is None:
@@ -120,11 +138,14 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason) -> Op
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
             )
         cleared = _clear(db, row)
+        requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, source, "RESUMED", reason, cleared)
     return cleared
 
 
-def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason) -> EpochAccepted:
+def accept_epoch(
+    ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason, *, request: str = ""
+) -> EpochAccepted:
     """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
 
     Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
@@ -136,6 +157,11 @@ def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: R
     epoch = epoch.strip().lower()
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
+        asked = Asked(request, ACCEPT_EPOCH, source, epoch)
+        if done := requests.known(db, mirror, asked):
+            before = done.outcome or {}
+            lifted = None if before["cleared"] is None else OpenStop.of(before["cleared"])
+            return EpochAccepted(before["ordinal"], lifted, tuple(before["still_unknown"]))
         c = t.stream_epoch.c
         known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
         unknown = unknown_epochs(db, row)
@@ -159,11 +185,13 @@ def accept_epoch(ledger: Engine, mirror: str, source: str, epoch: str, reason: R
             cleared = _clear(db, row)
         else:
             _set(db, row)
+        outcome = {"ordinal": ordinal, "cleared": cleared and cleared.document(), "still_unknown": left}
+        requests.record(db, mirror, asked, outcome)
         _audit(db, mirror, source, "EPOCH_ACCEPTED", reason, cleared, epoch=epoch, ordinal=ordinal)
     return EpochAccepted(ordinal, cleared, left)
 
 
-def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
+def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
     """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
 
     Raises:
@@ -172,6 +200,9 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
     c = t.mirror.c
     with ledger.begin() as db:
         row = db.execute(sa.select(t.mirror).where(c.name == mirror).with_for_update()).one_or_none()
+        asked = Asked(request, RESUME_EXTRACTION)
+        if done := requests.known(db, mirror, asked):
+            return OpenStop.of(done.outcome or {})
         if row is None or row.stop_code is None:
             raise TerminalError(
                 "NOT_STOPPED",
@@ -181,6 +212,7 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason) -> OpenStop:
         cleared = OpenStop(None, row.stop_code, row.stop_what or "", None)
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
+        requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, None, "EXTRACTION_RESUMED", reason, cleared)
     return cleared
 

@@ -10,10 +10,12 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.letter_counts import take_out
 from open_mirroring.ledger.manifest import LetterPlace, SettledLetter
+from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 
 Outdated = Literal["healed", "reloaded"]
 HIDDEN_CHANGES = ("KEY_UNKNOWN", "CHANGES_MISSING")
@@ -40,7 +42,9 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
     _settle(db, mirror, outcomes, number, {place: letter.homeless for place, letter in settled.items()})
 
 
-def accept_letters(ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason) -> int:
+def accept_letters(
+    ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
+) -> int:
     """Accept dead letters as lost, with an entry in the audit; how many were open until now.
 
     Args:
@@ -48,10 +52,17 @@ def accept_letters(ledger: Engine, mirror: str, letters: Mapping[LetterPlace, in
         mirror: the mirror's name.
         letters: of each, how many of its rows told no table.
         reason: who decides, and why.
+        request: asked again by it, nothing more is accepted, whatever is open by then (G-30).
     """
+    asked = Asked(request, ACCEPT_LETTERS)
     with ledger.begin() as db:
+        # Locked before it is looked, so that of two that ask alike one waits for the other.
+        db.execute(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror).with_for_update())
+        if done := requests.known(db, mirror, asked):
+            return int((done.outcome or {})["accepted"])
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
         if accepted:
+            requests.record(db, mirror, asked, {"accepted": len(accepted)})
             detail = {"who": reason.who, "why": reason.why, "letters": accepted}
             values = {"at": datetime.now(UTC), "mirror": mirror, "source": None, "event": "LETTERS_ACCEPTED"}
             db.execute(t.audit.insert().values(detail=json.dumps(detail, ensure_ascii=False), **values))

@@ -7,6 +7,7 @@ one. Nothing but the record of the number's object changes when it is done.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -14,9 +15,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason, locked_table
+from open_mirroring.ledger.requests import REPAIR, Asked
 from open_mirroring.publishing import StagedFile
 
 REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
@@ -50,6 +53,19 @@ class RepairLedger:
                 found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
         return found
 
+    def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
+        """Record a request; its outcome where it came to its end before.
+
+        Raises:
+            TerminalError: ``REQUEST_TAKEN``; ``TABLE_UNKNOWN``.
+        """
+        with self._engine.begin() as db:
+            locked_table(db, self._mirror, source)
+            found = requests.known(db, self._mirror, asked)
+            if found is None:
+                requests.record(db, self._mirror, asked)
+        return None if found is None else found.outcome
+
     def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
         """Record who wants a number published again, why, and what proves that it may be.
 
@@ -81,11 +97,13 @@ class RepairLedger:
         with self._engine.begin() as db:
             row = self._same_life(db, source, generation, number)
             same = (c.table_id == row.id) & (c.generation == generation) & (c.number == number) & (c.digest == digest)
-            before = db.execute(sa.select(c.etag).where(same)).one_or_none()
+            before = db.execute(sa.select(c.etag, c.rows).where(same)).one_or_none()
             if before is None:
                 raise _another_life(source, number)
             db.execute(t.published_file.update().where(same).values(etag=etag, size=size))
             self._write(db, source, REPAIRED, generation, number, {"etag_before": before.etag, "etag": etag})
+            outcome = {"number": number, "rows": before.rows, "etag": etag}
+            requests.finish(db, self._mirror, source, (REPAIR,), outcome, str(number))
 
     def _same_life(self, db: Connection, source: str, generation: int, number: int) -> Any:
         row = locked_table(db, self._mirror, source)

@@ -19,14 +19,16 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table, unknown_epochs
 from open_mirroring.ledger.declaring import TableDeclaration, newest_batch, newest_epoch, refuse_taken_folder
 from open_mirroring.ledger.horizon import newest_dropped
+from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.log_position import LOAD_ORDINAL, load_epoch
-from open_mirroring.resetting import Lost, Owned, ResetRow, Stage
+from open_mirroring.resetting import Answered, Lost, Open, Owned, ResetRow, Stage
 from open_mirroring.table_stops import LOAD_NEEDED, RESET
 
 LOG_LACKS = {
@@ -51,18 +53,29 @@ class ResetLedger:
         self._engine = engine
         self._mirror = mirror
 
-    def request_reload(self, declared: TableDeclaration, reason: Reason, *, again: bool = False) -> bool:
-        """Ask for a reset after which the table is what the mirror file declares; False when it is under way already.
+    def request_reload(
+        self, declared: TableDeclaration, reason: Reason, *, again: bool = False, request: str = ""
+    ) -> bool:
+        """Ask for a reset after which the table is what the mirror file declares; False when nothing begins with it.
 
-        It begins anew when the declaration changed meanwhile, when what it published was stopped, or *again* is asked.
+        That is when one is under way already, which the *request* joins, or when this request was made before: it
+        begins nothing a second time, whether it is under way or finished (G-30). Another request begins anew when the
+        declaration changed meanwhile, when what was published was stopped, or *again* is asked.
 
         Raises:
             TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log cannot tell the table's
-                rows and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read.
+                rows and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
+                ``REQUEST_TAKEN``.
         """
+        asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
             newest = newest_batch(db, self._mirror)
+            if requests.known(db, self._mirror, asked) is not None:
+                return False
             row = locked_table(db, self._mirror, declared.source)
+            if requests.known(db, self._mirror, asked) is not None:
+                return False  # somebody else recorded it while the row was waited for
+            requests.record(db, self._mirror, asked)
             open_one = ResetRecord.of(row.reset)
             same = declared.is_that_of(row)
             if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
@@ -88,23 +101,38 @@ class ResetLedger:
             )
         return True
 
-    def request_drop(self, source: str, reason: Reason) -> bool:
-        """Ask that a table be dropped for good; False when that is under way, or done already.
+    def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
+        """Ask that a table be dropped for good; False when that is under way, done already, or asked by this *request*.
 
         Raises:
-            TerminalError: ``TABLE_UNKNOWN``.
+            TerminalError: ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``.
         """
+        asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
+            if requests.known(db, self._mirror, asked) is not None:
+                return False
             d = t.dropped_table.c
             done = sa.select(d.table_id).where(d.mirror == self._mirror, d.source == source)
             if db.scalar(done) is not None:
+                requests.record(db, self._mirror, asked, {"stage": Stage.DROPPED.value})
                 return False
             row = locked_table(db, self._mirror, source)
+            if requests.known(db, self._mirror, asked) is not None:
+                return False
+            requests.record(db, self._mirror, asked)
             open_one = ResetRecord.of(row.reset)
             if open_one is not None and open_one.drops:
                 return False
             self._request(db, row, reason, drops=True, loads=False)
         return True
+
+    def asked(self, asked: Asked) -> Open | Answered:
+        """Whether a request came to its end, by whomever.
+
+        Raises:
+            TerminalError: ``REQUEST_TAKEN``.
+        """
+        return Open() if requests.answer(self._engine, self._mirror, asked) is None else Answered()
 
     def acquire(self, source: str) -> Owned:
         """Raise the row's version and return it; a table that was dropped has no open reset."""
@@ -142,6 +170,12 @@ class ResetLedger:
                 generation = row.generation + (to is Stage.REBUILDING)
                 detail = {"who": reset.who, "why": reset.why, "generation": generation}
                 audit(db, self._mirror, source, to.value, detail)
+                if to in (Stage.REBUILDING, Stage.DROPPED):
+                    refused = {"refused": f"table {source!r} was reset meanwhile: its numbers are other files now"}
+                    requests.finish(db, self._mirror, source, (requests.REPAIR,), refused, None)
+                if to in (Stage.TABLE_BACK, Stage.DROPPED):
+                    outcome = {"stage": to.value, "generation": generation}
+                    requests.finish(db, self._mirror, source, requests.RESETS, outcome)
             return self._owned(db, source)
 
     def _request(self, db: Connection, row: Any, reason: Reason, *, drops: bool, loads: bool, **values: Any) -> None:

@@ -411,3 +411,21 @@ proof = Table(
     # All the rest: source, version of the target, ranges, columns, keys, reasons.
     Column("document", Text, nullable=False),
 )
+
+# What was asked for, once per approval: who asks again for a finished request gets its outcome (G-30).
+decision_request = Table(
+    "decision_request",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    # Given by whoever approved: a run of a scheduler, or an id of the command line.
+    Column("request", String(600), primary_key=True),
+    Column("action", String(30), nullable=False),
+    # Empty for the mirror as a whole.
+    Column("source", String(300), nullable=False),
+    # What of the table, where one can be asked for several things at a time; else empty.
+    Column("subject", String(300), nullable=False),
+    Column("asked_at", Moment, nullable=False),
+    # Null while it is under way.
+    Column("finished_at", Moment),
+    Column("outcome", Text),
+)

@@ -188,7 +188,10 @@ class ReloadOperator(PublishingOperator):
                 way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
             )
         reason = context["params"][REASON]
-        return ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--wait={_LOOK_MINUTES}"]
+        # One approval is one request, however often this task is tried, cleared or killed (G-30).
+        request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
+        decided = ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--request={request}"]
+        return [*decided, f"--wait={_LOOK_MINUTES}"]
 
 
 def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:

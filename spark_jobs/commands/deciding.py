@@ -20,6 +20,7 @@ from spark_jobs.commands.looking import never_run
 from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.reporting import shown
+from spark_jobs.reset_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 
@@ -27,7 +28,9 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 def resume(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a table; says what the next run will find."""
     mirror, ledger = _opened(arguments)
-    cleared = decisions.resume_table(ledger, mirror.name, arguments.table, _reason(arguments))
+    cleared = decisions.resume_table(
+        ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments)
+    )
     _say_cleared(arguments.table, cleared)
     return _verdict_now(mirror, ledger, arguments.table)
 
@@ -35,7 +38,9 @@ def resume(arguments: argparse.Namespace) -> Exit:
 def accept_epoch(arguments: argparse.Namespace) -> Exit:
     """Give a stream that began anew its place after the earlier ones."""
     mirror, ledger = _opened(arguments)
-    accepted = decisions.accept_epoch(ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments))
+    accepted = decisions.accept_epoch(
+        ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments), request=request_of(arguments)
+    )
     print(f"accepted: {arguments.table}: stream {shown(arguments.epoch)} has the ordinal {accepted.ordinal}")
     if accepted.cleared is not None:
         _say_cleared(arguments.table, accepted.cleared)
@@ -47,7 +52,7 @@ def accept_epoch(arguments: argparse.Namespace) -> Exit:
 def resume_extraction(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a mirror's reading."""
     mirror, ledger = _opened(arguments)
-    cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments))
+    cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
     _say_cleared(f"mirror {mirror.name}", cleared)
     return Exit.DONE
 
@@ -66,7 +71,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
         raise UsageError("LETTER_UNKNOWN", "no dead letter is named", way_out=_LIST_LETTERS)
     known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
-    accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments))
+    accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
     if not accepted:
         raise TerminalError("LETTER_UNKNOWN", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
     print(f"accepted as lost: {accepted} dead letters; the audit names them")

@@ -9,6 +9,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from spark_jobs.exit_codes import Exit
 from spark_jobs.repair_number import repair_number
+from spark_jobs.reset_arguments import request_of
 
 
 def repair(arguments: argparse.Namespace) -> Exit:
@@ -22,6 +23,7 @@ def repair(arguments: argparse.Namespace) -> Exit:
         arguments.number,
         reason,
         not_applied=arguments.not_applied or "",
+        request=request_of(arguments),
     )
     print(f"{arguments.table}: number {done.number} is published again, {done.rows} rows; the audit names who and why")
     return Exit.DONE

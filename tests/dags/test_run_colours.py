@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -217,8 +218,10 @@ def test_an_approved_reload_resets_the_table_in_the_approvers_name(
         {"approve": "success", "reload": "success", "reconcile": "success"},
     )
     assert fake_spark.jobs() == ["reload_table"]
-    arguments = fake_spark.calls[-1]["argv"][-5:]
+    arguments = fake_spark.calls[-1]["argv"][-6:]
     assert arguments[:4] == ["--table", "dbo.orders", "--reason=the key changed", "--approved-by=Ada"]
+    # One approval is one request, whichever attempt or clearing of the task asks (G-30).
+    assert re.fullmatch(r"--request=shop__reload_table/[^/]+/approve", arguments[4])
 
 
 def test_a_rejected_reload_touches_nothing(home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,3 +147,33 @@ def test_the_runbook_names_every_stop_that_resuming_refuses() -> None:
     runbook = (Path(__file__).resolve().parents[2] / "docs" / "runbook.md").read_text(encoding="utf-8")
     section = runbook.split("## Lifting a stop")[1].split("\n## ")[0]
     assert [code for code in [*NEEDS_RESET, EPOCH_UNKNOWN] if code not in section] == []
+
+
+def test_a_decision_is_taken_once_and_lifts_no_later_stop_g_30(made: HandMadeMirror) -> None:
+    """G-30: repeated by its request, it answers what it cleared; without one, or by another, it is a decision anew."""
+    made.stop("dbo.orders", "PARTIAL_ROWS", "2 of 3 columns")
+    made.set_mirror(stop_code="LOG_CONFLICT", stop_what="x")
+    first = resume_table(made.ledger, "shop", "dbo.orders", REASON, request="a")
+    read = resume_extraction(made.ledger, "shop", REASON, request="b")
+    made.stop("dbo.orders", "ROW_INCOMPLETE", "another one")
+    made.set_mirror(stop_code="LOG_CONFLICT", stop_what="again")
+    written = made.audit()
+    assert resume_table(made.ledger, "shop", "dbo.orders", REASON, request="a") == first
+    assert resume_extraction(made.ledger, "shop", REASON, request="b") == read
+    assert made.audit() == written
+    assert {stop.what for stop in open_stops(made.ledger, "shop")} == {"again", "another one"}
+    assert refused(lambda: resume_extraction(made.ledger, "shop", REASON, request="a")).code == "REQUEST_TAKEN"
+    assert resume_table(made.ledger, "shop", "dbo.orders", REASON, request="c").code == "ROW_INCOMPLETE"
+
+
+def test_an_accepted_stream_answers_its_request_g_30(made: HandMadeMirror) -> None:
+    """G-30: without a request, EPOCH_KNOWN says that it is done already."""
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
+    made.stop("dbo.orders", EPOCH_UNKNOWN)
+    first = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a")
+    assert first.ordinal == 1 and first.cleared is not None
+    again = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a")
+    assert (again.ordinal, again.cleared and again.cleared.code, again.still_unknown) == (1, EPOCH_UNKNOWN, ())
+    known = refused(accept_epoch, made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON)
+    assert known.code == "EPOCH_KNOWN"

@@ -107,6 +107,21 @@ def test_rows_come_again_only_when_somebody_says_how_he_knows_f_40(made: HandPub
     assert "its key 3 is not at the target" in made.audit()[0][1]["proof"]
 
 
+def test_a_repair_is_done_once_for_its_request_g_30(made: HandPublished) -> None:
+    """G-30: a number that is lost again afterwards needs another approval; a reset ends what was asked of its life."""
+
+    def ask(request: str) -> str:
+        made_again = repair_number(made.mirror, made.ledger, ORDERS, 3, ASKED, not_applied="looked", request=request)
+        return made_again.etag
+
+    made.path(3).unlink()
+    first = ask("run 1")
+    made.path(3).unlink()
+    assert ask("run 1") == first and not made.path(3).exists(), "what came of it, and nothing more"
+    assert ask("run 2") != first and made.path(3).exists()
+    assert events(made).count("REPAIR_REQUESTED") == 2
+
+
 def test_a_trusted_counter_is_proof_enough_and_says_when_it_is_none_f_40(
     tmp_path: Path, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,10 @@ class World:
     target: int | None = 1
     late: int = 0
     crashes: int = 1
+    begun: int = 0
+    open: str = ""
+    """The request that is under way; *answered* are those that came to their end."""
+    answered: frozenset[str] = frozenset()
     hit: bool = False
     """A late delete removed the new generation's folder."""
 
@@ -43,6 +47,23 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
     """Everything that may come of a request."""
     row = world.row
     match request:
+        case r.Ask(asked):
+            if asked in world.answered:
+                yield world, r.Answered()
+                return
+            after = world
+            if not world.open:
+                # Whoever asks for the first time begins a reset; one that is under way is joined.
+                after = replace(
+                    world,
+                    open=asked,
+                    row=replace(row, version=row.version + 1, stage=Stage.REQUESTED),
+                    begun=world.begun + 1,
+                )
+                if after.begun > 1:
+                    raise Violation("G-30", "one approval begins two resets")
+            yield after, r.Open()
+            yield after, r.Unknown()
         case r.Acquire():
             row = replace(row, version=row.version + 1)
             yield replace(world, row=row), r.Owned(row)
@@ -96,15 +117,19 @@ def advanced(world: World, to: Stage, absent: bool) -> World:
             raise Violation("F-75", "the table is called back while the target has it not")
         if to is Stage.DROPPED and world.target is not None:
             raise Violation("F-71", "the table is called dropped while the target has it")
-        return replace(world, row=replace(row, stage=None))
+        answered = world.answered | {world.open} if world.open else world.answered
+        return replace(world, row=replace(row, stage=None), open="", answered=answered)
     return replace(world, row=row)
 
 
 class Resetting:
     """The transition system that the search walks through; versions count from the lowest that anybody holds."""
 
-    def __init__(self, *, drops: bool, owners: int = 2) -> None:
-        self._first = World(requested(drops=drops), tuple(r.start() for _ in range(owners)))
+    def __init__(self, *, drops: bool, owners: int = 2, request: str = "") -> None:
+        """With a *request*, every owner asks for it: at first, after a crash, and again after the end (G-30)."""
+        self._request = request
+        row = requested(drops=drops, stage=None if request else Stage.REQUESTED)
+        self._first = World(row, tuple(r.start(request) for _ in range(owners)))
 
     def initial(self) -> World:
         return self._first
@@ -118,7 +143,11 @@ class Resetting:
         for number, owner in enumerate(state.owners):
             if isinstance(owner.request, r.Finished):
                 if owner.request.waits_for:
-                    yield Move(("again", number), True, self._with(state, number, r.start()))
+                    yield Move(("again", number), True, self._with(state, number, r.start(self._request)))
+                elif self._request and state.crashes:
+                    # Cleared, and run again after the end.
+                    asks = replace(state, crashes=state.crashes - 1)
+                    yield Move(("cleared", number), False, self._with(asks, number, r.start(self._request)))
                 continue
             try:
                 for after, reply in answer(state, owner.request):
@@ -129,11 +158,11 @@ class Resetting:
                 yield Move((number, "violation"), True, violation)
             if state.crashes:
                 crashed = replace(state, crashes=state.crashes - 1)
-                yield Move(("crash", number), False, self._with(crashed, number, r.start()))
+                yield Move(("crash", number), False, self._with(crashed, number, r.start(self._request)))
 
     def is_goal(self, state: World) -> bool:
         # A folder that a late delete hit is found out by the publisher, and waits for a person's decision.
-        return state.row.stage is None or state.hit
+        return (state.row.stage is None and not self._request) or self._request in state.answered or state.hit
 
     def tell(self, path: object) -> list[str]:
         return [str(label) for _, label in path]  # type: ignore[attr-defined]
@@ -179,6 +208,26 @@ def test_whatever_two_owners_do_the_reset_ends_or_stops(drops: bool) -> None:
     result = search(Resetting(drops=drops))
     assert result.finding is None, result.finding
     assert result.states > 100
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_whoever_asks_by_one_request_and_how_often_there_is_one_reset(drops: bool) -> None:
+    """G-30: two drivers with one request, each killed or cleared, before, in between and after TABLE_BACK."""
+    result = search(Resetting(drops=drops, request="run 1"))
+    assert result.finding is None, result.finding
+    assert result.states > 100
+
+
+def test_the_search_finds_a_ledger_that_forgets_a_finished_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the test above would say nothing: this is what dropped a table twice (G-30)."""
+    real = answer
+
+    def forgetful(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
+        yield from real(replace(world, answered=frozenset()) if isinstance(request, r.Ask) else world, request)
+
+    monkeypatch.setattr("tests.unit.test_resetting.answer", forgetful)
+    finding = search(Resetting(drops=False, request="run 1")).finding
+    assert finding is not None and finding.invariant == "G-30"
 
 
 @pytest.mark.parametrize(

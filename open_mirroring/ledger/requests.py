@@ -1,0 +1,127 @@
+"""What was asked for, and what came of it: one approval has one effect (G-30).
+
+A request has an id of whoever approved it. It is recorded in the transaction that begins its effect and finished in the
+one that ends it, also when somebody else brought it there. Whoever asks again by the same id is told the outcome; only
+another id asks for another effect. An empty id is nobody's: it is not recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.upsert import upsert
+
+RELOAD, DROP, REPAIR = "reload", "drop", "repair"
+RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
+    "resume",
+    "resume-extraction",
+    "accept-epoch",
+    "accept-dead-letters",
+)
+RESETS = (RELOAD, DROP)
+"""A later reset of a table takes an earlier one over, and ends it with its own end."""
+
+
+class Asked(NamedTuple):
+    """A request: what is asked for, of which table (empty: of the mirror), and of what of it."""
+
+    request: str
+    action: str
+    source: str = ""
+    subject: str = ""
+
+
+class Known(NamedTuple):
+    """A request that the ledger knows; *outcome* is None while it is under way."""
+
+    outcome: Mapping[str, Any] | None
+    finished_at: datetime | None
+
+
+def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
+    """What the ledger knows of a request; None when nobody asked by this id yet.
+
+    Raises:
+        TerminalError: ``REQUEST_TAKEN`` when the id was given to ask for something else.
+    """
+    if not asked.request:
+        return None
+    c = t.decision_request.c
+    query = sa.select(t.decision_request).where(c.mirror == mirror, c.request == asked.request)
+    row = db.execute(query).one_or_none()
+    if row is None:
+        return None
+    before = Asked(row.request, row.action, row.source, row.subject)
+    if before != asked:
+        raise TerminalError(
+            "REQUEST_TAKEN",
+            f"the request {asked.request!r} asked for {_said(before)}, not for {_said(asked)}",
+            where=f"mirror {mirror}",
+            way_out="one approval is for one effect: leave `--request` out, or give a new id",
+        )
+    return Known(None if row.outcome is None else json.loads(row.outcome), row.finished_at)
+
+
+def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
+    """The outcome of a finished request; None for one that is under way or unknown.
+
+    Raises:
+        TerminalError: as :func:`known`.
+    """
+    with ledger.connect() as db:
+        found = known(db, mirror, asked)
+    return None if found is None else found.outcome
+
+
+def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:
+    """Remember a request, with its *outcome* where its effect is done in this very transaction."""
+    if not asked.request:
+        return
+    now = datetime.now(UTC)
+    values = {
+        "mirror": mirror,
+        **asked._asdict(),
+        "asked_at": now,
+        "finished_at": None if outcome is None else now,
+        "outcome": None if outcome is None else json.dumps(outcome, ensure_ascii=False),
+    }
+    upsert(db, t.decision_request, [values], keys=["mirror", "request"], update=[])
+
+
+def finish(
+    db: Connection,
+    mirror: str,
+    source: str,
+    actions: Collection[str],
+    outcome: Mapping[str, Any],
+    subject: str | None = "",
+) -> None:
+    """Every request of these kinds that is under way has this outcome, whoever brought it to its end.
+
+    *subject* None is any.
+    """
+    c = t.decision_request.c
+    of = sa.true() if subject is None else c.subject == subject
+    db.execute(
+        t.decision_request.update()
+        .where(
+            c.mirror == mirror,
+            c.source == source,
+            of,
+            c.action.in_(list(actions)),
+            c.finished_at.is_(None),
+        )
+        .values(finished_at=datetime.now(UTC), outcome=json.dumps(outcome, ensure_ascii=False))
+    )
+
+
+def _said(asked: Asked) -> str:
+    return " ".join(filter(None, (asked.action, repr(asked.source) if asked.source else "", asked.subject)))
