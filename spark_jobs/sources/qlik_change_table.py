@@ -56,7 +56,6 @@ __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Struct
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
-OLD_KEY_MISSING = "OLD_KEY_MISSING"
 
 
 class ChangeTableSettings(NamedTuple):
@@ -256,7 +255,7 @@ class QlikChangeTableDecoder:
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
-            if refusal.code == OLD_KEY_MISSING or together.tell_another_key(entry, letter.key):
+            if together.tell_another_key(entry, letter.key):
                 letter = letter._replace(key=None, bucket=bucket(None))
             return (letter,)
 
@@ -297,7 +296,7 @@ class QlikChangeTableDecoder:
                 return bool(keys)
             if entry.layout.keys_never_change:
                 return False
-            raise Refusal(OLD_KEY_MISSING, "neither a change mask nor a before image tells whether the key changed")
+            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image tells whether the key changed")
         if has_images and isinstance(entry.mask, Mapping):
             # It will come: better wait than trust one of two readings.
             return any(keys & places for places in entry.mask.values())

@@ -9,6 +9,8 @@ from spark_jobs.sources.ces_changes import bucket
 from spark_jobs.sources.decoded import Refusal
 from spark_jobs.sources.qlik_change_table_rows import ChangeRow, RowLayout, read_row, row_bytes
 
+_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
+"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
 _IMAGES = (
     "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
 )
@@ -31,7 +33,9 @@ def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
 
 
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and its key where that can be told."""
+    """The dead letter of a row, with its table, and its key where that can be told and no other row is concerned."""
+    if refusal.code in _OF_OTHER_ROWS:
+        return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=bucket(None))
     key = refusal.key
     try:
         key = key or layout.key(row.values)

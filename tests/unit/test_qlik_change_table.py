@@ -120,6 +120,7 @@ def test_t60_a_change_of_the_key_that_nothing_tells_stops_the_table(bits: str | 
     """Neither mask nor before image: the row of an old key would stay for ever, so no key is told."""
     letter = only(decoder(before_images=before_images).decode([row(1, "U", NEW, bits=bits)]))
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "OLD_KEY_MISSING", TABLE, None)
+    assert (letter.bucket, letter.pos) == (-1, qlik_position(sequence(1), 1))
     promised = decoder(before_images=before_images, keys_never_change=True)
     assert only(promised.decode([row(1, "U", NEW, bits=bits)])).op == "U"
     # The promise concerns what nothing tells: a mask that names the key is believed.
@@ -323,9 +324,9 @@ def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, tol
 
 def test_a_truncated_table_stops_t12() -> None:
     """T-12, T-15: a change table tells a TRUNCATE by one more row; which rows are gone is not in it."""
-    gone = row(1, "T", (None,) * 4, operation="TRUNCATE")
-    letter = only(decoder().decode([gone]))
-    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "TABLE_TRUNCATED", TABLE, None)
+    for values in ((None,) * 4, OLD):
+        letter = only(decoder().decode([row(1, "T", values, operation="TRUNCATE")]))
+        assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "TABLE_TRUNCATED", TABLE, None)
 
 
 def test_a_rejected_update_takes_its_before_image_with_it() -> None:
