@@ -71,7 +71,9 @@ class ChangeTable(Source):
         order = list(self.physical())
         return f"{sum(1 << order.index(name) for name in names):X}" if names else ""
 
-    def stored(self, oper: str, row: Mapping[str, Any], changed: Sequence[str], commit: int, sequence: int) -> dict[str, Any]:
+    def stored(
+        self, oper: str, row: Mapping[str, Any], changed: Sequence[str], commit: int, sequence: int
+    ) -> dict[str, Any]:
         told = {
             "change_seq": f"2026080716301050{commit * 1000 + sequence:019d}",
             "change_oper": oper,
@@ -81,7 +83,9 @@ class ChangeTable(Source):
             "transaction_id": f"{commit:032X}",
             "timestamp": "2026-08-07 16:30:10.000000",
         }
-        line = {f"{self.prefix}{n}": v for n, v in told.items() if n in self.headers} | {n: wire(v) for n, v in row.items()}
+        line = {f"{self.prefix}{n}": v for n, v in told.items() if n in self.headers} | {
+            n: wire(v) for n, v in row.items()
+        }
         self.steps[-1].append(line)
         self.stepped_columns[len(self.steps) - 1] = self.physical()
         return line
@@ -150,7 +154,11 @@ def _csv(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]], shape: S
     def cell(value: Any, kind: str) -> str:
         if value is None:
             return shape.null
-        if shape.quote_texts and kind.startswith(("STRING", "WSTRING", "NCLOB", "CLOB")) and kind not in HEADERS.values():
+        if (
+            shape.quote_texts
+            and kind.startswith(("STRING", "WSTRING", "NCLOB", "CLOB"))
+            and kind not in HEADERS.values()
+        ):
             return '"' + str(value).replace('"', '""') + '"'
         return str(value)
 

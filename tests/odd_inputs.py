@@ -492,7 +492,9 @@ def concerns(letter: Mapping[str, Any], source: Source) -> bool:
     """Whether the dead letter is of what was sent for this table: by its table, its topic or its file."""
     origin = str(letter["origin"])
     files = {name for step in source.files for name in step}
-    return letter.get("tbl") == f"dbo.{source.name}" or source.name in origin.split("/") or origin in files or source.alone
+    return (
+        letter.get("tbl") == f"dbo.{source.name}" or source.name in origin.split("/") or origin in files or source.alone
+    )
 
 
 def deliver_lines(first: Pipeline) -> Callable[[Pipeline, int, Sequence[Source]], None]:

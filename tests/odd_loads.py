@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -42,9 +42,7 @@ class Loaded(Ces):
         """These rows, there and exported soundly."""
         for key, name, price in rows:
             self.there(id=str(key), name=name, price=price)
-        self.parquet(
-            [{"id": k, "name": n, "price": p if p is None else Decimal(p)} for k, n, p in rows], **ARROW
-        )
+        self.parquet([{"id": k, "name": n, "price": p if p is None else Decimal(p)} for k, n, p in rows], **ARROW)
 
     def csv(self, text: str | bytes, **types: str) -> None:
         self.table["initial_load"] |= {"format": "csv", "types": types}
@@ -140,14 +138,18 @@ def column_more_in_export(t: Loaded) -> None:
 @case()
 def column_in_other_case(t: Loaded) -> None:
     t.there(id="1", name="Ada", price="1.00")
-    t.parquet([{"id": 1, "Name": "Ada", "price": Decimal("1.00")}], id=pa.int32(), Name=pa.string(), price=ARROW["price"])
+    t.parquet(
+        [{"id": 1, "Name": "Ada", "price": Decimal("1.00")}], id=pa.int32(), Name=pa.string(), price=ARROW["price"]
+    )
     t.upd(1, name="Eve")
 
 
 @case()
 def key_in_other_case(t: Loaded) -> None:
     t.there(id="1", name="Ada", price="1.00")
-    t.parquet([{"ID": 1, "name": "Ada", "price": Decimal("1.00")}], ID=pa.int32(), name=pa.string(), price=ARROW["price"])
+    t.parquet(
+        [{"ID": 1, "name": "Ada", "price": Decimal("1.00")}], ID=pa.int32(), name=pa.string(), price=ARROW["price"]
+    )
 
 
 @case(tell=True)
@@ -242,7 +244,13 @@ typed("double_for_decimal", "decimal(20,4)", pa.float64(), 1234567890123456.7, "
 typed("text_for_decimal", "decimal(8,2)", pa.string(), "1.50", "1.50")
 typed("long_for_int", "int", pa.int64(), 5, "5")
 typed("float_for_double", "float", pa.float32(), 0.1, "0.1")
-typed("nanoseconds", "datetime2(7)", pa.timestamp("ns"), datetime(2025, 3, 14, 1, 2, 3, 456789), "2025-03-14 01:02:03.4567891")
+typed(
+    "nanoseconds",
+    "datetime2(7)",
+    pa.timestamp("ns"),
+    datetime(2025, 3, 14, 1, 2, 3, 456789),
+    "2025-03-14 01:02:03.4567891",
+)
 typed("timestamp_for_date", "date", pa.timestamp("us"), datetime(2025, 3, 14), "2025-03-14")
 typed("date_for_datetime", "datetime", pa.date32(), date(2025, 3, 14), "2025-03-14 10:11:12.000")
 typed("int_for_bit", "bit", pa.int32(), 1, "1")
@@ -423,7 +431,7 @@ of_csv("sound", 'id,name,price\n1,"Ada",1.00\n2,,\n3,"",2.00\n', (1, "Ada", "1.0
 of_csv("word_null", "id,name,price\n1,NULL,NULL\n", (1, None, None))
 of_csv("backslash_n", "id,name,price\n1,\\N,\\N\n", (1, None, None))
 of_csv("text_null", 'id,name,price\n1,"NULL",1.00\n', (1, "NULL", "1.00"))
-of_csv("bom_crlf", b"\xef\xbb\xbfid,name,price\r\n1,\"A\r\nB\",1.00\r\n", (1, "A\r\nB", "1.00"))
+of_csv("bom_crlf", b'\xef\xbb\xbfid,name,price\r\n1,"A\r\nB",1.00\r\n', (1, "A\r\nB", "1.00"))
 of_csv("semicolons", "id;name;price\n1;Ada;1.00\n", (1, "Ada", "1.00"))
 of_csv("tabs", "id\tname\tprice\n1\tAda\t1.00\n", (1, "Ada", "1.00"))
 of_csv("blanks", "id, name, price\n1, Ada, 1.00\n", (1, "Ada", "1.00"))
@@ -431,7 +439,12 @@ of_csv("header_in_capitals", "ID,NAME,PRICE\n1,Ada,1.00\n", (1, "Ada", "1.00"))
 of_csv("header_missing", "1,Ada,1.00\n2,Bob,2.00\n", (1, "Ada", "1.00"), (2, "Bob", "2.00"))
 of_csv("header_reordered", "name,price,id\nAda,1.00,1\n", (1, "Ada", "1.00"))
 of_csv("header_twice", "id,name,name\n1,Ada,Eve\n", (1, "Ada", None), tell=True)
-of_csv("header_in_each_part", "id,name,price\n1,Ada,1.00\nid,name,price\n2,Bob,1.00\n", (1, "Ada", "1.00"), (2, "Bob", "1.00"))
+of_csv(
+    "header_in_each_part",
+    "id,name,price\n1,Ada,1.00\nid,name,price\n2,Bob,1.00\n",
+    (1, "Ada", "1.00"),
+    (2, "Bob", "1.00"),
+)
 of_csv("ragged_long", "id,name,price\n1,Ada,1.00,x\n", (1, "Ada", "1.00"), tell=True)
 of_csv("ragged_short", "id,name,price\n1,Ada\n", (1, "Ada", "1.00"), tell=True)
 of_csv("cut", 'id,name,price\n1,Ada,1.00\n2,"Bo', (1, "Ada", "1.00"), (2, "Bob", "1.00"))
@@ -448,7 +461,12 @@ of_csv("rounds", "id,name,price\n1,Ada,1.005\n", (1, "Ada", "1.00"), tell=True)
 of_csv("number_as_float", "id,name,price\n1.0,Ada,1.00\n", (1, "Ada", "1.00"))
 of_csv("id_exponent", "id,name,price\n1E+3,Ada,1.00\n", (1000, "Ada", "1.00"))
 of_csv("packed", gzip.compress(b"id,name,price\n1,Ada,1.00\n", mtime=0), (1, "Ada", "1.00"), file="part-0.csv.gz")
-of_csv("packed_cut", gzip.compress(b"id,name,price\n1,Ada,1.00\n" * 1, mtime=0)[:-6], (1, "Ada", "1.00"), file="part-0.csv.gz")
+of_csv(
+    "packed_cut",
+    gzip.compress(b"id,name,price\n1,Ada,1.00\n" * 1, mtime=0)[:-6],
+    (1, "Ada", "1.00"),
+    file="part-0.csv.gz",
+)
 of_csv("footer", "id,name,price\n1,Ada,1.00\n\n(1 rows affected)\n", (1, "Ada", "1.00"))
 of_csv("dashes", "id,name,price\n--,----,-----\n1,Ada,1.00\n", (1, "Ada", "1.00"))
 of_csv("type_missing", "id,name,price\n1,Ada,1.00\n", (1, "Ada", "1.00"), id="int", name="nvarchar(50)")

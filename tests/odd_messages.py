@@ -572,7 +572,9 @@ def headers_renamed(t: Messages) -> None:
 @case()
 def data_renamed(t: Messages) -> None:
     t.ins(id=1, name="Ada", price="1.00")
-    t.upd(1, name="Eve").rewrite = lambda body: body.replace(b'"data":', b'"after":').replace(b'"beforeData":', b'"before":')
+    t.upd(1, name="Eve").rewrite = lambda body: body.replace(b'"data":', b'"after":').replace(
+        b'"beforeData":', b'"before":'
+    )
 
 
 @case()
@@ -1012,7 +1014,8 @@ def column_names_like_sections(t: Messages) -> None:
 def avro_schema(t: Messages) -> dict[str, Any]:
     kinds = {"INT4": "int", "WSTRING": "string", "NUMERIC": "string", "DATETIME": "string", "INT8": "long"}
     data = {"type": "record", "name": "Data", "fields": [
-        {"name": n, "type": ["null", kinds[k.partition("(")[0]]], "default": None} for n, k in t.columns.items()]}  # fmt: skip
+        {"name": n, "type": ["null", kinds[k.partition("(")[0]]], "default": None}
+        for n, k in t.columns.items()]}  # fmt: skip
     headers = {"type": "record", "name": "Headers", "fields": [
         {"name": "operation", "type": {"type": "enum", "name": "operation",
                                        "symbols": ["INSERT", "UPDATE", "DELETE", "REFRESH"]}},

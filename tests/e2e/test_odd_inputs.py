@@ -1,0 +1,72 @@
+"""Hundreds of odd but possible inputs: the mirrored table equals the source's, or somebody is told. Nothing is silent.
+
+Each case is a table in tests/odd_*.py whose generator knows its true rows; the tables of one kind are one mirror, run
+by `open-mirroring tick` and applied by the emulator. Told is: a tick ended with another code than 0, and the table has
+another verdict than PASS (G-04, G-06, G-13). What is still silent is listed in tests/odd_known.py, strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests import odd_ces, odd_change_tables, odd_loads, odd_messages, odd_mirrors
+from tests.odd_inputs import Result, Source, run
+from tests.odd_known import ORDINARY, SILENT
+
+KINDS: dict[str, tuple[ModuleType, dict[str, Any]]] = {
+    "events": (odd_ces, {"overdue": True}),
+    "messages": (odd_messages, {"overdue": True, **odd_messages.SETTINGS}),
+    "change tables": (odd_change_tables, {"overdue": True, **odd_change_tables.SETTINGS}),
+    "loads": (odd_loads, {}),
+    "mirrors": (odd_mirrors, {}),
+}
+REASONS = {name: reason for reason, names in SILENT.items() for name in names.split()}
+
+
+def cases() -> Iterator[Any]:
+    for kind, (module, _) in KINDS.items():
+        for name in module.CASES:
+            marks = [pytest.mark.xfail(strict=True, reason=REASONS[name])] if name in REASONS else []
+            yield pytest.param(kind, name, id=name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[str, str], Result]:
+    """What became of a case; the mirror that it is part of runs when the first of them is asked for."""
+    known: dict[str, Result] = {}
+
+    def of(kind: str, name: str) -> Result:
+        if name not in known:
+            module, settings = KINDS[kind]
+            wanted: Source = module.CASES[name]()
+            together = [wanted] if wanted.alone else [s for s in (b() for b in module.CASES.values()) if not s.alone]
+            folder = tmp_path_factory.mktemp(kind.replace(" ", "_")) / "mirror"
+            known.update(run(folder, spark, together, **{**settings, **(wanted.settings if wanted.alone else {})}))
+        return known[name]
+
+    return of
+
+
+@pytest.mark.parametrize(("kind", "name"), cases())
+def test_nothing_differs_in_silence(kind: str, name: str, outcome: Callable[[str, str], Result]) -> None:
+    """Equal, or told: by the table's verdict and the run's exit code."""
+    found = outcome(kind, name)
+    assert not found.silent, f"exits {found.exits}, {found.verdict}, dead letters {found.letters}: {found.detail}"
+
+
+@pytest.mark.parametrize("name", sorted(ORDINARY.split()))
+def test_what_is_sound_is_mirrored_and_stops_nothing(name: str, outcome: Callable[[str, str], Result]) -> None:
+    """The judge is no excuse to stop everything: odd spellings of what is sound come out equal, and nobody is told."""
+    (kind,) = (kind for kind, (module, _) in KINDS.items() if name in module.CASES)
+    found = outcome(kind, name)
+    assert (found.equal, found.told) == (True, False), f"{found.verdict} {found.letters}: {found.detail}"
+
+
+def test_the_lists_name_cases_that_are_there() -> None:
+    there = {name for module, _ in KINDS.values() for name in module.CASES}
+    assert set(REASONS) | set(ORDINARY.split()) <= there
+    assert sum(len(names.split()) for names in SILENT.values()) == len(REASONS), "each once"
