@@ -30,6 +30,7 @@ from spark_jobs.job import job_main
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
 from spark_jobs.logged_loads import chunks_to_log
+from spark_jobs.lost_ledger import log_ahead
 from spark_jobs.publication_driver import PublicationDriver
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ def load(
             goes on where this one stopped.
     """
     ids = declare_tables(mirror, ledger)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
     unknown = sorted(set(only or ()) - ids.keys())
     if unknown:
         raise TerminalError(

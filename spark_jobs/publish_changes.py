@@ -26,6 +26,7 @@ from open_mirroring.ledger.unpublished import next_changes
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from spark_jobs.job import job_main, run_job
+from spark_jobs.lost_ledger import log_ahead
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared
 from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
@@ -55,6 +56,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
             were finished.
     """
     ids = declare_tables(mirror, ledger)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
     unknown = sorted(set(only or ()) - ids.keys())
     if unknown:
         raise TerminalError(

@@ -21,6 +21,7 @@ from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.reconciliation.inspection import declare_tables
 from spark_jobs.extraction_driver import ExtractionDriver
 from spark_jobs.job import job_main
+from spark_jobs.lost_ledger import refuse_lost_ledger
 from spark_jobs.open_letters import LetterChoice, OpenLetter, read_open_letters
 
 
@@ -55,6 +56,7 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
+    refuse_lost_ledger(mirror, ledger)
     chosen = LetterChoice() if choice is None else choice
     driver = ExtractionDriver(mirror, ledger, spark)
     bound: list[OpenLetter] = []
