@@ -75,6 +75,9 @@ def empty_ledger() -> Iterator[Engine]:
 
 def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
     """What is found of the tables of a mirror by a ledger that knows nothing: those that somebody published."""
+    zone = mirror.landing_zone
+    if zone.store == "local" and not mirror.resolve(zone.path).exists():
+        return {}  # opening it would create it
     with empty_ledger() as ledger:
         findings = inspect_mirror(mirror, ledger, record=False)
     return {source: finding for source, finding in findings.items() if finding.code in (LEDGER_LOST, FOREIGN_WRITER)}
