@@ -160,6 +160,22 @@ def _invalid(path: Path, what: str) -> TerminalError:
     )
 
 
+def newest_in_log(root: Path, mirror: str) -> int:
+    """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+    """
+    if not DeltaTable.is_deltatable(str(root)):
+        return 0
+    try:
+        return DeltaTable(str(root)).transaction_version(f"open_mirroring/{mirror}") or 0
+    except DeltaError as error:
+        raise TransientError(
+            "LOG_COMMIT_FAILED", f"the change log cannot be opened: {error}", where=str(root), way_out="try again later"
+        ) from error
+
+
 def paths_of(root: Path, files: Sequence[str]) -> list[str]:
     """Absolute paths of log files, for a reader inside a worker."""
     return [str(root / file) for file in files]

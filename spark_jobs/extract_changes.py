@@ -26,6 +26,7 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extraction_driver import ExtractionDriver, Point
 from spark_jobs.job import job_main
+from spark_jobs.lost_ledger import refuse_lost_ledger
 from spark_jobs.open_letters import ensure_counted
 from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc
 from spark_jobs.sources.kafka_place import KafkaPlace
@@ -65,10 +66,12 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     A *backfill* goes before: a batch of what was never bound of its interval, and one of what is to be read again.
 
     Raises:
-        TerminalError: ``BELOW_HORIZON``; the source or the log is not as it must be: the code says which.
+        TerminalError: ``BELOW_HORIZON``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``; the source or the log is not as it
+            must be: the code says which.
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
+    refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)
     extracted = _Points(mirror, ledger, spark).read(backfill)
     told = look(mirror, ledger)

@@ -33,6 +33,7 @@ from spark_jobs.letter_healing import settle_outdated_letters
 from spark_jobs.load_planning import plan_load, settings_of
 from spark_jobs.load_work import LoadWork
 from spark_jobs.logged_loads import chunks_to_log
+from spark_jobs.lost_ledger import log_ahead
 from spark_jobs.open_letters import ensure_counted
 from spark_jobs.publication_driver import PublicationDriver
 
@@ -68,6 +69,8 @@ def load(
             goes on where this one stopped.
     """
     ids = declare_tables(mirror, ledger)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
     ensure_counted(mirror, ledger)
     unknown = sorted(set(only or ()) - ids.keys())
     if unknown:

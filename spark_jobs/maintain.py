@@ -30,6 +30,7 @@ from open_mirroring.reconciliation.inspection import declare_tables, zone_addres
 from spark_jobs.change_log_retention import drop_blocks, vacuum
 from spark_jobs.change_log_schema import BATCHES_PER_BLOCK
 from spark_jobs.job import job_main
+from spark_jobs.lost_ledger import refuse_lost_ledger
 from spark_jobs.open_letters import OpenLetter, read_open_letters, untyped_letters
 from spark_jobs.sources.opening import source_of
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, overlapping_start
@@ -78,9 +79,10 @@ def maintain(
 
     Raises:
         TransientError: ``LOG_COMMIT_FAILED`` when the log does not take the commit; the next run goes on.
-        TerminalError: ``LOG_PROTOCOL``.
+        TerminalError: ``LOG_PROTOCOL``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``.
     """
     declare_tables(mirror, ledger)
+    refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)
     before = moment - timedelta(days=mirror.maintenance.keep_days)
     moved, held_by = _move(mirror, ledger, before)

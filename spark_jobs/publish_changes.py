@@ -30,6 +30,7 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.job import job_main, run_job
 from spark_jobs.letter_healing import settle_outdated_letters
+from spark_jobs.lost_ledger import log_ahead
 from spark_jobs.open_letters import ensure_counted
 from spark_jobs.planning import PlanStop, TablePlan
 from spark_jobs.publication import Preparation, Prepared
@@ -66,6 +67,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
             were finished.
     """
     ids = declare_tables(mirror, ledger)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
     unknown = sorted(set(only or ()) - ids.keys())
     if unknown:
         raise TerminalError(

@@ -23,6 +23,7 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extraction_driver import ExtractionDriver
 from spark_jobs.job import job_main
+from spark_jobs.lost_ledger import refuse_lost_ledger
 from spark_jobs.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 
 
@@ -59,6 +60,7 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
         TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
     """
     declare_tables(mirror, ledger)
+    refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)
     chosen = LetterChoice() if choice is None else choice
     driver = ExtractionDriver(mirror, ledger, spark)

@@ -17,10 +17,11 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
-from open_mirroring.errors import TransientError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
@@ -129,6 +130,7 @@ class _Looking:
 
     def __init__(self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress) -> None:
         self._reader, self._store = reader, open_store(zone)
+        self._mirror = mirror.name
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
         self._trust_counters = gate.trust_counters
@@ -185,6 +187,7 @@ class _Looking:
                 reset="" if state.reset is None else str(state.reset),
                 losses=self._told.losses.get(source, ()),
                 remarks=self._told.notes.get(source, ()),
+                lost=self._published_before(state, objects[state.folder]),
             )
             found = reconcile(facts)
             # Nothing of a table in a reset is remembered: the target may still count the one before.
@@ -203,6 +206,31 @@ class _Looking:
         found = (self._store.stat(path) for name in names for path in layout.places_of(state.folder, name))
         there = [info for info in found if info is not None]
         return split_listing(state.folder, there, state.row.generation, state.extension)
+
+    def _published_before(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> str:
+        """What shows that this very mirror published a table that the ledger has yet to establish; else empty.
+
+        The newest file tells: its footer names the mirror, and an id that a ledger gave to the table.
+        """
+        if state.row.established or state.row.resetting:
+            return ""
+        numbered = [
+            (number, path)
+            for path in objects
+            if (number := layout.file_number(path.rpartition("/")[2], state.extension)) is not None
+        ]
+        for number, path in sorted(numbered, reverse=True)[:1]:
+            with self._store.fetch(path) as local:
+                try:
+                    footer = None if local is None else read_footer(local)
+                except TerminalError:
+                    footer = None  # no Parquet of ours: what it is, other findings say
+            if footer is not None and footer.mirror == self._mirror and footer.table_id != state.id:
+                return (
+                    f"number {number} in the folder was published by this mirror, batch {footer.batch_to} "
+                    "of its log, and the ledger knows nothing of it"
+                )
+        return ""
 
     def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
         """How the target's tables are, by folder; empty where it is not asked."""

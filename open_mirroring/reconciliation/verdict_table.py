@@ -78,6 +78,7 @@ class TableFacts:
         losses: what the table lacks, or may, although nothing is wrong with its folder.
         remarks: notes that are known of it already.
         counted_before: the most rows that the target ever said it processed of this generation.
+        lost: what shows that this mirror published the table, of which the ledger knows nothing; else empty.
     """
 
     row: TableRow
@@ -98,16 +99,18 @@ class TableFacts:
     counted_before: int = 0
     losses: tuple[Loss, ...] = ()
     remarks: tuple[str, ...] = ()
+    lost: str = ""
 
 
 def reconcile(facts: TableFacts) -> Finding:
     """The verdict on one table; total: it never raises, whatever the facts.
 
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
-    FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP, LAST_FILE_MISSING,
-    MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN,
-    STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING; then the code of the first of its losses. The evidence names the
-    others under ``also``. Numbers of an open intent are left to the publisher, who knows what it sealed.
+    LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP,
+    LAST_FILE_MISSING, MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY,
+    STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING; then the code of the first of its losses. The
+    evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows what it
+    sealed.
 
     A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
@@ -198,6 +201,8 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
 
 def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
     row = facts.row
+    if facts.lost:
+        yield _stop(v.LEDGER_LOST, facts.lost)
     # Before the table is established its marker and metadata may still be missing, but never be others.
     if facts.marker != row.incarnation and (row.established or facts.marker is not None):
         what = f"the folder's {INCARNATION_FILE} is missing or not ours"

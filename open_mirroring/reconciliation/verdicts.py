@@ -37,6 +37,9 @@ TARGET_RESTARTED = "TARGET_RESTARTED"
 FOREIGN_WRITER = "FOREIGN_WRITER"
 """Before anything of ours was in the folder, another one's marker was: another ledger publishes there (I12, I23)."""
 
+LEDGER_LOST = "LEDGER_LOST"
+"""This mirror's files are in the folder, or its batches in the log, and the ledger knows nothing of them (G-31)."""
+
 PAUSED, THROTTLED, STATUS_UNKNOWN = "PAUSED", "THROTTLED", "STATUS_UNKNOWN"
 NOT_READY = "NOT_READY"
 """The target's database is initializing or starting."""
@@ -81,6 +84,9 @@ WAYS_OUT = {
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
     FOREIGN_WRITER: "find the other deployment that publishes there: end one of the two, give this one a landing zone "
     f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",
+    LEDGER_LOST: "put the newest ledger back, or name it in the mirror file (`ledger`): it goes on where it was; if "
+    "another deployment of this mirror publishes there, end one of the two, or let both use one ledger; without any "
+    f"ledger, start the mirror over, or {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
     FOREIGN_ITEM: f"find out who wrote it and move it away; if the service has applied it, {_RESET}",
     LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",

@@ -23,9 +23,10 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
-from open_mirroring.reconciliation.verdicts import FOREIGN_WRITER
+from open_mirroring.reconciliation.verdicts import FOREIGN_WRITER, LEDGER_LOST
 from open_mirroring.zone_check import prove_conformance
 from spark_jobs.exit_codes import Exit, UsageError
+from spark_jobs.lost_ledger import log_ahead
 from spark_jobs.publication_driver import PublicationDriver, Staging
 from spark_jobs.reporting import json_text, result_text
 
@@ -71,8 +72,10 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     assert isinstance(address, OneLakeZone)
     # Looked at before anything is written: what is there may be another deployment's.
     found = inspect_mirror(mirror, ledger, address)
-    if any(finding.code == FOREIGN_WRITER for finding in found.values()):
+    if any(finding.code in (FOREIGN_WRITER, LEDGER_LOST) for finding in found.values()):
         return Created(database.workspace, database.id, settled(api, database).said, {}, {}, gate(found).stopped)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
     store = OneLakeStore(address)
     prove_conformance(store)
     write_partner_events(mirror, store)

@@ -6,18 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.pools import pools_document
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.published_schema import document as schema_document
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.decisions import open_stops
+from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letter_counts import NO_LETTERS, LetterCounts, letter_counts
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.proofs import ProofLedger
@@ -29,6 +31,7 @@ from open_mirroring.status_gathering import mirror_status
 from open_mirroring.zone_check import check_landing_zone
 from spark_jobs.dead_letters import Listed, dead_letters, write_raw
 from spark_jobs.exit_codes import Exit, UsageError, exit_of_report
+from spark_jobs.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
 from spark_jobs.open_letters import ensure_counted
 from spark_jobs.reporting import dead_letters_text, json_text, status_text
 from spark_jobs.sources.given_structures import check_structures
@@ -37,11 +40,7 @@ from spark_jobs.sources.given_structures import check_structures
 def check(arguments: argparse.Namespace) -> Exit:
     """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
     mirrors = _mirrors([arguments.file])
-    problems = [
-        problem
-        for mirror in mirrors
-        for problem in (*check_mirror(mirror), *check_landing_zone(mirror), *check_structures(mirror))
-    ]
+    problems = [problem for mirror in mirrors for problem in _problems(mirror)]
     for problem in problems:
         print(problem)
     if problems:
@@ -80,11 +79,17 @@ def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
 def status(arguments: argparse.Namespace) -> Exit:
     """How far every table is, what holds or stops it, and the way out; 3 when something is stopped, 6 with losses."""
     mirror = load_mirror(arguments.file)
-    if never_run(mirror):
+    if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": []}
         print(json.dumps(document) if arguments.json else f"mirror {mirror.name}: nothing has run yet")
         return Exit.DONE
-    ledger = open_ledger(mirror.ledger_url())
+    with ExitStack() as stack:
+        # Looking creates no ledger: where it is gone, what was published is seen by one that knows nothing.
+        ledger = stack.enter_context(empty_ledger()) if never_run(mirror) else open_ledger(mirror.ledger_url())
+        return _status(arguments, mirror, ledger)
+
+
+def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Exit:
     findings: Mapping[str, Finding] = {}
     failed = ""
     try:
@@ -95,10 +100,16 @@ def status(arguments: argparse.Namespace) -> Exit:
         failed = str(error)
     reader = LedgerReader(ledger, mirror.name)
     proofs = ProofLedger(ledger).newest(table.id for table in reader.tables().values())
+    stops = open_stops(ledger, mirror.name)
+    try:
+        if (lost := log_ahead(mirror, ledger)) and all(stop.source for stop in stops):
+            stops = [OpenStop(None, lost.code, lost.what, None), *stops]
+    except MirroringError as error:
+        failed = failed or str(error)
     state = mirror_status(
         mirror,
         reader,
-        open_stops(ledger, mirror.name),
+        stops,
         findings,
         now=datetime.now(UTC),
         inspection_failed=failed,
@@ -115,7 +126,10 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     log_root = mirror.resolve(mirror.change_log)
     listed, counts = Listed((), False), LetterCounts(True, {}, NO_LETTERS)
-    if not never_run(mirror):
+    if never_run(mirror):
+        for lost in check_ledger_knows(mirror):
+            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+    else:
         ledger = open_ledger(mirror.ledger_url())
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
         ensure_counted(mirror, ledger)
@@ -142,6 +156,15 @@ def pools(arguments: argparse.Namespace) -> Exit:
     """What ``airflow pools import`` reads."""
     print(json_text(pools_document(_mirrors(arguments.mirrors or [Path("mirrors")]))))
     return Exit.DONE
+
+
+def _problems(mirror: Mirror) -> list[Problem]:
+    return [
+        *check_mirror(mirror),
+        *check_landing_zone(mirror),
+        *check_structures(mirror),
+        *check_ledger_knows(mirror),
+    ]
 
 
 def never_run(mirror: Mirror) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.manifest import Manifest
+from spark_jobs.change_log import ChangeLog
 from spark_jobs.maintain import maintain
 from spark_jobs.open_letters import read_open_letters
 from spark_jobs.reconcile_sequence import reconcile_deep
@@ -37,6 +40,11 @@ def grow_old(pipeline: Pipeline, up_to: int) -> None:
             db.execute(t.log_batch.insert().values(number=number, **empty, **times))
         db.execute(t.log_batch.update().where(c.number <= up_to).values(**times))
         db.execute(t.mirror.update().values(committed=max(committed, up_to)))
+    # As if the log had the batches in between: it never ends before what the ledger committed (G-31).
+    log = ChangeLog(pipeline.log, pipeline.name)
+    nothing = json.dumps({"files": [], "counts": {}, "columns": {}})
+    if log.open(up_to, Manifest.from_json(nothing), nothing).manifest is None:
+        log.commit(up_to, Manifest.from_json(nothing))
 
 
 def files_of_log(pipeline: Pipeline) -> set[str]:
