@@ -244,10 +244,13 @@ def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) 
 
     Such rows have no position of the source: of two partitions nothing tells which came last.
     """
-    loaded = _loaded(changes).filter(pc.greater(_loaded(changes)["batch"], plan.batch_from))
-    if not loaded.num_rows or not plan.keys:
+    if not plan.keys:
         return set()
-    counted = pc.value_counts(_loaded(changes)["key"].combine_chunks())
+    every = _loaded(changes)
+    loaded = every.filter(pc.greater(every["batch"], plan.batch_from))
+    if not loaded.num_rows:
+        return set()
+    counted = pc.value_counts(every["key"].combine_chunks())
     found = set(counted.filter(pc.greater(counted.field("counts"), 1)).field("values").to_pylist())
     if plan.history_files:
         keys = pc.unique(loaded["key"]).to_pylist()

@@ -5,6 +5,7 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -66,6 +67,8 @@ UNTOLD = "untold:"
 
 BY_KEY = ":key:"
 """Ends that name, before the table that the key of such a message names, should anybody announce it."""
+
+_LONGEST, _LONGEST_NAME = 290, 200
 
 _NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
 """Dead letters of no table: nothing is in them, or what tells their table contradicts itself."""
@@ -198,7 +201,7 @@ class Reading:
                 tbl=table,
                 epoch=self._settings.load,
                 pos=self._position(seen.record, message.place),
-                fragment_of=f"{unknown.table or topic_of(message.origin)}:schema:{unknown.name}{of_key}",
+                fragment_of=_identity(unknown.table or topic_of(message.origin), unknown.name + of_key),
                 raw=message.body,
             )
             return [fragment], None
@@ -377,6 +380,19 @@ class Reading:
         except Refusal:
             return None
         return headers.position(place, 0 if headers.operation == "DELETE" else 1)
+
+
+def _identity(where: str, name: str) -> str:
+    """Under what messages wait that wait for the same: the ledger keeps a limited length of it, whatever is sent."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 17]}~{_digest(name)}"
+    if len(where) + len(name) > _LONGEST:
+        where = f"{where[: _LONGEST - len(name) - 17]}~{_digest(where)}"
+    return f"{where}:schema:{name}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:

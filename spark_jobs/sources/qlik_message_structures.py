@@ -21,6 +21,8 @@ from spark_jobs.sources.qlik_types import LARGE_OBJECTS, log_type
 
 MAX_COLUMNS = 4096
 """More than any source has in a table."""
+MAX_ID, MAX_NAME = 200, 300
+"""As much as the ledger keeps."""
 BY_HAND = "(given by hand)"
 """Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
@@ -188,6 +190,10 @@ def read_announcement(record: Any, topic: str) -> Structure:
     if avro is not None and (not isinstance(avro, str) or isinstance(avro, JsonNumber)):
         raise Refusal("METADATA_INVALID", f"dataSchema is {shown(avro)}")
     version, timestamp = _number(lineage, "tableVersion"), _text(lineage, "timestamp")
+    if len(_text(record, "schemaId")) > MAX_ID or len(schema) + len(table) >= MAX_NAME:
+        raise Refusal(
+            "METADATA_INVALID", f"schemaId or the table's name is longer than {MAX_ID} or {MAX_NAME} characters"
+        )
     found = Structure(topic, _text(record, "schemaId"), f"{schema}.{table}", version, columns, avro or None, timestamp)
     try:
         found.announced.document.encode()

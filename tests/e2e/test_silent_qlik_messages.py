@@ -247,3 +247,41 @@ def test_tombstones_foreign_tables_and_other_formats_do_no_harm_unseen_k63_k64_k
     assert lines.codes() == [("MESSAGE_FORMAT_CUSTOM", "dbo.b")]
     assert (lines.stop("b")[0], lines.stop("a")[0]) == ("CHANGES_MISSING", None)
     assert lines.rows("a") == landed(1)
+
+
+def test_a_new_row_that_does_not_tell_all_columns_is_no_row_with_nulls_k23_k68(tmp_path: Path, spark: Any) -> None:
+    """With `complete_rows` such an INSERT was published with NULL for what it does not tell."""
+    tables = [{**TABLES[0], "complete_rows": True}, TABLES[1]]
+    lines = Lines(tmp_path, spark, tables=tables)
+    lines.send(MD_A, MD_B, of(A, 1), dt("INSERT", {**row(2), "name": None}, schema_id=A, number=2, columnMask="0D"))
+    lines.send(of(B, 1), dt("INSERT", {**row(2), "name": None}, schema_id=B, number=2, columnMask="0D"))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert (lines.stop("a")[0], lines.stop("b")[0]) == ("ROW_INCOMPLETE", "PARTIAL_ROWS")
+
+
+def test_times_as_keys_are_mirrored_and_lose_no_digit_k66(tmp_path: Path, spark: Any) -> None:
+    timed = [("at", "DATETIME", 0, 0, 0, 1), ("name", "WSTRING", 100, 0, 0, 0)]
+    tables = [{**table, "key": ["at"]} for table in TABLES]
+    lines = Lines(tmp_path, spark, tables=tables)
+    said = "2024-01-01 12:00:00.{}"
+
+    def at(schema_id: str, digits: str, number: int, operation: str = "INSERT") -> bytes:
+        return dt(operation, {"at": said.format(digits), "name": "x"}, schema_id=schema_id, number=number)
+
+    lines.send(md(timed, schema_id=A, table="a"), md(timed, schema_id=B, table="b"))
+    lines.send(at(A, "1234560", 1), at(A, "5", 2), at(A, "123456", 3, "DELETE"), at(B, "1234567", 4))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert (lines.stop("a")[0], lines.stop("b")[0]) == (None, "KEY_UNKNOWN")
+    assert [str(found["at"]) for found in lines.pipeline.mirrored("dbo", "a")] == ["2024-01-01 12:00:00.500000"]
+
+
+def test_a_registry_that_is_away_is_tried_again_k62(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message", "schema_registry": "away"})
+    line = {"topic": "t", "partition": 0, "offset": 0, "encoding": "base64", "value": "AAAAAAEA"}
+    pipeline.deliver("1.jsonl", json.dumps(line).encode() + b"\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_AWAY", json.dumps({"conn_type": "http", "host": "http://127.0.0.1:9"}))
+        assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
+    assert "REGISTRY_UNREACHABLE" in capsys.readouterr().err

@@ -340,3 +340,18 @@ def test_a_key_that_is_another_one_now_stops_the_table_k12_k68() -> None:
     old, row = decode(md(), newer, dt(number=1), dt(schema_id="F" * 32, number=2)).rows
     assert (old.kind, row.code, row.tbl, row.key) == ("change", "KEY_CHANGED", "dbo.orders", None)
     assert only(decode(newer, dt(schema_id="F" * 32))).kind == "change", "a key of one's own choice was never another"
+
+
+@pytest.mark.parametrize("parts", [{"schema_id": "A" * 201}, {"table": "t" * 300}])
+def test_what_the_ledger_could_not_keep_is_refused_k10(parts: Any) -> None:
+    """Else one message of such a kind would break every run of all tables."""
+    table = MirroredTable(f"dbo.{parts.get('table', 'orders')}", ("id",))
+    row = only(decode(md(**parts), tables=[table]))
+    assert (row.code, row.tbl) == ("METADATA_INVALID", table.source) and "longer" in (row.reason or "")
+
+
+def test_a_message_of_any_id_waits_under_a_name_that_the_ledger_keeps_k05() -> None:
+    names = {only(decode(dt(schema_id="A" * 400 + end), topic="t" * 249)).fragment_of or "" for end in ("B", "C")}
+    assert len(names) == 2 and max(map(len, names)) <= 300
+    framed = only(decode(b"\x00\x00\x00\x00\x07\x02", topic="t" * 249)).fragment_of or ""
+    assert framed.endswith(":schema:registry:7")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -12,6 +13,7 @@ import pytest
 from open_mirroring.errors import TerminalError
 from spark_jobs.change_log_schema import LogRow, RawMessage
 from spark_jobs.sources.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
+from spark_jobs.sources.json_lines import read_lines
 from spark_jobs.sources.qlik_message import registry_schema
 from spark_jobs.sources.qlik_message_structures import unfit_schema
 from spark_jobs.sources.qlik_positions import qlik_position
@@ -755,3 +757,20 @@ def test_binary_in_base64_becomes_hexadecimal_in_the_log_k35() -> None:
     assert (values(row.row), row.key) == ({"id": "0x00FF"}, '["00FF"]')
     bad = only(decode(md(columns), dt("INSERT", {"id": "AP8"}), binary="base64"))
     assert bad.code == "ROW_MALFORMED" and "base64" in (bad.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "read"),
+    [
+        (None, None),
+        ("ZGJvK29yZGVycw==", b"dbo+orders"),
+        ("dbo+orders", b"dbo+orders"),
+        ("dbo+cars", b"dbo+cars"),
+        ({"schema": "dbo", "table": "orders"}, b'{"schema":"dbo","table":"orders"}'),
+        (7, b"7"),
+    ],
+)
+def test_the_key_of_a_message_comes_along_in_wrapped_lines_k60(key: Any, read: bytes | None, tmp_path: Path) -> None:
+    line = json.dumps({"topic": "t", "partition": 0, "offset": 5, "key": key, "value": "{}"})
+    (tmp_path / "a.jsonl").write_text(f"{line}\n")
+    assert list(read_lines(tmp_path, "a.jsonl", 0, len(line) + 1, "wrapped")) == [RawMessage("t/0", 5, b"{}", read)]
