@@ -136,7 +136,7 @@ class CesDecoder:
                 return Outcome((), foreign=self.foreign_name(data))
             _check_position(event, data)
             outcome = change(event, data, table, origin, place)
-            if is_prose or event.notices != NOTHING_NOTICED:
+            if is_prose or any(event.notices):
                 notices = outcome.notices.plus(event.notices).plus(Notices(prose_names=int(is_prose)))
                 return outcome._replace(notices=notices)
             return outcome
