@@ -34,7 +34,7 @@ from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
 from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
-from open_mirroring.config.tables import Table, table_collisions
+from open_mirroring.config.tables import Collision, Table, change_table_collisions, table_collisions
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
@@ -287,6 +287,27 @@ class Mirror(Section):
             what = f"{given[at].table!r} is no mirrored table"
             raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
         return given
+
+    @field_validator("tables")
+    @classmethod
+    def _change_tables(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+        source = info.data.get("source")
+        if not isinstance(source, Source) or source.format != "qlik-change-table":
+            return tables
+        found = change_table_collisions(list(enumerate(tables)), source.table_suffix or "__ct")
+        if source.transport == "files":
+            what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
+            found = [
+                Collision((index, "change_table"), "COMBINATION_INVALID", what, way_out)
+                for index, table in enumerate(tables)
+                if table.change_table is not None
+            ]
+        if found:
+            errors = [
+                InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
+            ]
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
+        return tables
 
     @field_validator("tables")
     @classmethod

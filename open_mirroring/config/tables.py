@@ -197,7 +197,8 @@ class Table(Section):
     )
     change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
         default=None,
-        description="For qlik-change-table: schema and name of the change table. Default: `source` and the suffix.",
+        description="For qlik-change-table over jdbc: schema and name of the change table. Default: `source` and the "
+        "suffix. Of files the .dfm tells the source table.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
     dead_letters: DeadLetters | None = Field(
@@ -341,5 +342,21 @@ def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
             what += f"no schema is {_DEFAULT_SCHEMA}"
             found.append(
                 Collision((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them")
+            )
+    return found
+
+
+def change_table_collisions(tables: Sequence[tuple[int, Table]], suffix: str) -> list[Collision]:
+    """Every table, given with its place in the file, whose change table is that of an earlier one: it stayed empty."""
+    found: list[Collision] = []
+    taken: dict[tuple[str, str], int] = {}
+    for index, table in tables:
+        schema, name = table.source_name
+        own = (schema, name + suffix) if table.change_table is None else names.split_source_name(table.change_table)
+        first = taken.setdefault(own, index)
+        if first != index:
+            what = f"the change table {'.'.join(own)!r} is read for tables[{first}] already"
+            found.append(
+                Collision((index, "change_table"), "SOURCE_TWICE", what, "name the change table of this table")
             )
     return found

@@ -135,13 +135,18 @@ def test_qlik_change_files(file_format, binary, tmp_path: Path, spark) -> None:
     assert_mirrored(pipeline, made)
 
 
-def test_qlik_change_files_whose_pairs_are_cut_apart_without_masks(tmp_path: Path, spark) -> None:
-    """T-02, T-11, T-19, G-03: each row is a file of its own, in any order; no setting says that images are stored."""
+@pytest.mark.parametrize(("stored", "promised"), [(True, False), (None, True)])
+def test_qlik_change_files_whose_pairs_are_cut_apart_without_masks(stored, promised, tmp_path: Path, spark) -> None:
+    """T-02, T-11, T-19, T-60, G-03: each row is a file of its own, in any order; updates wait for their images.
+
+    Or the mirror file promises that no key changes: images that say otherwise are believed, whenever they come.
+    """
     made = history(seed=41, transactions=25)
     options = ChangeTableOptions(headers=("change_seq", "change_oper"))
     files = [*change_files(stored_changes(made.changes, options), options, "csv", rows_per_file=1)]
-    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
-    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None, "before_images": stored}
+    tables = [{**table, "keys_never_change": True} if promised and table["key"] else table for table in TABLES]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
     pairs = [files[at : at + 2] for at in range(0, len(files), 2)]
     Random(41).shuffle(pairs)
     for tick in range(3):

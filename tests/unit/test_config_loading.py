@@ -534,6 +534,20 @@ def test_aliases_and_merge_keys_mean_what_yaml_says(load: Load) -> None:
     ]
 
 
+def test_two_tables_of_one_change_table_are_refused_t01(load: Load) -> None:
+    """T-01: its rows would all be read for the first of them, and the other would stay empty."""
+    source = "format: qlik-change-table, transport: jdbc, connection: qlik"
+    text = GOOD.replace("format: sqlserver-ces, transport: capture, path: data/capture", source)
+    assert text != GOOD
+    other = "  - {source: dbo.b, target: dbo/b, key: [id], change_table: dbo.orders%s}\n"
+    assert load(text + other % "__changes").tables[1].change_table == "dbo.orders__changes"
+    (found,) = _problems(load, text + other % "__ct")
+    assert (found[0], found[2]) == ("SOURCE_TWICE", "tables[1].change_table")
+    files = text.replace("jdbc, connection: qlik", "files, path: data/qlik") + other % "__changes"
+    (found,) = _problems(load, files)
+    assert (found[0], found[2]) == ("COMBINATION_INVALID", "tables[1].change_table"), "ignored without a word before"
+
+
 def test_every_mistake_is_reported_at_once(load: Load) -> None:
     """One pass over a bad file names all of it: syntax of values, unknown, missing, doubled, colliding, secret."""
     text = """\
