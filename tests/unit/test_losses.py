@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, is_counted, letter_counts
-from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.manifest import Manifest, SeenLetter
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -27,6 +28,7 @@ from spark_jobs import open_letters
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.exit_codes import Exit, exit_of_report
 from spark_jobs.letter_bounds import bounded_letters
+from spark_jobs.letter_healing import settle_outdated_letters
 from spark_jobs.read_task import Notes
 from spark_jobs.reporting import status_text
 from spark_jobs.sources.decoded import MirroredTable
@@ -244,3 +246,18 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
     assert (counts.tables["dbo.orders"].keys, counts.homeless.count, counts.homeless.example) == (1, 7, None)
     assert counts.tables["dbo.orders"].example is not None
     assert [x.messages for x in foreign_tables(ledger, "m")] == [5]
+
+
+def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> None:
+    """G-22: by the batch that the load was handed over at, or by the place from which the stream goes on."""
+    made.accept("dbo.orders", GUID, 0)
+    plan = json.dumps({"hand_over_batch": 3, "chunks": [], "done": []})
+    made.set_table("dbo.orders", load_state="loaded", load_plan=plan, stream_from="0000000B", published_batch=9)
+    for place, (batch, pos) in enumerate([(3, None), (4, "0000000A:01:1"), (4, "0000000B:01:1"), (4, None)]):
+        made.letter(place, "dbo.orders", batch=batch, epoch=GUID, pos=pos)
+    made.letter(9, batch=1)
+    assert settle_outdated_letters(made.mirror, made.ledger) == 2
+    assert [at.place for at, outcome in settled_letters(made.ledger, "shop").items() if outcome == "reloaded"] == [0, 1]
+    assert settle_outdated_letters(made.mirror, made.ledger) == 0
+    counts = letter_counts(made.ledger, "shop")
+    assert (counts.tables["dbo.orders"].count, counts.homeless.count) == (2, 1)
