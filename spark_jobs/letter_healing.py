@@ -168,7 +168,8 @@ class _Search:
         state = self.state
         reaching = not_below(min(rows.values()), ordinals)
         parts = self.reader.history(state.source, state.row.published_batch, reaching)
-        files = sorted({file for part in parts if part.batch > above for file in part.files})
+        # Batches up to `log_from` tell nothing of this generation's rows: their keys may be others.
+        files = sorted({file for part in parts if part.batch > max(above, state.log_from) for file in part.files})
         if not files:
             return {}
         end = state.row.published_position

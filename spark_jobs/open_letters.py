@@ -5,6 +5,7 @@ Only batches whose counts tell of dead letters are opened. No JVM: their files a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.change_log import paths_of
 from spark_jobs.change_log_schema import REJECTED
 from spark_jobs.letter_bounds import LETTERS_SHOWN, REASON, bounded_letters
+
+log = logging.getLogger(__name__)
 
 _COUNTS = ("rejected", "refused", "expired")
 
@@ -140,16 +143,19 @@ def untyped_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
     """Enter the open dead letters of the log into a ledger that does not know them one by one, of an earlier version.
 
-    A ledger that knows them costs one query. When a batch is completed meanwhile, the next run counts.
-
-    Raises:
-        TerminalError: the log cannot be read.
+    A ledger that knows them costs one query. When a batch is completed meanwhile, or the log cannot be read, they stay
+    uncounted, which is a loss of its own: the next run counts.
     """
     if is_counted(ledger, mirror.name):
         return
     committed = LedgerReader(ledger, mirror.name).mirror().committed
     seen: dict[int, list[SeenLetter]] = {}
-    for x in read_open_letters(mirror, ledger):
+    try:
+        found = read_open_letters(mirror, ledger)
+    except duckdb.Error as error:
+        log.error("the dead letters of the change log cannot be counted: %s", type(error).__name__)
+        return
+    for x in found:
         letter = SeenLetter(x.at.origin, x.at.place, x.table, x.code, x.reason[:REASON], x.key, x.epoch, x.position)
         seen.setdefault(x.at.batch, []).append(letter)
     bounded = {batch: bounded_letters(letters, LETTERS_SHOWN) for batch, letters in seen.items()}

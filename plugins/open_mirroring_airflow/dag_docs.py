@@ -21,7 +21,7 @@ the run's date, decides what is read and published next. Running it once more ch
 | `extract` | reads everything never read into the change log, as one batch; for all tables, whatever the gate says |
 | `gate` | waits deferred, at most $gate_minutes minutes, until a table may publish; then succeeds in any case |
 | `publish` | publishes the tables that pass; skipped when none does |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and red tasks before it |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
 
 **Green with a HOLD note** (`note` in what `gate` and `reconcile` return, and in their logs): tables wait because the
 target lags, is paused, or an initial load is not complete. Extraction went on; publishing catches up by itself.
@@ -55,7 +55,7 @@ by hand. It resumes where it stopped, and does nothing for tables that are loade
 **Params.** `tables`: load only these; none chosen means all that have an `initial_load` in the mirror file. Until a
 table is loaded its changes are logged and wait: `${mirror}__replicate` shows it on HOLD.
 
-`reconcile` **fails** naming stopped tables and a red task before it.
+`reconcile` **fails** naming stopped tables, a red task before it, and losses.
 """
     + _ONE_WRITER
 )
@@ -85,7 +85,7 @@ runbook's section *Resetting one table* says when.
 |---|---|
 | `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
 | `reload` | records the request and carries the reset on; tried again every minute while it waits for the target |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and a red task before it |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
 
 **Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
 
@@ -107,7 +107,7 @@ after an update of this product, or after a setting of the mirror file was mende
 |---|---|
 | `replay` | writes what can be decoded now into the change log, as a new batch; letters that cannot be stay open |
 | `publish` | publishes it by the usual rule: what is still the newest of its key, and nothing twice |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables and red tasks before it |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
 
 Changes keep the positions of their messages, so a replay in any order, any number of times, ends in the same rows. What
 `replay` returns tells how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, is_counted, letter_counts
-from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.manifest import Manifest, SeenLetter
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import ANY_TABLE, SeenTable, judge, look
 from open_mirroring.reconciliation.verdicts import Verdict
+from spark_jobs import open_letters
+from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.exit_codes import Exit, exit_of_report
 from spark_jobs.letter_bounds import bounded_letters
+from spark_jobs.letter_healing import settle_outdated_letters
+from spark_jobs.read_task import Notes
 from spark_jobs.reporting import status_text
+from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.sources.formats import Reading
 from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.unit.test_status import status_of
 
@@ -178,3 +189,75 @@ def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_
     assert not is_counted(made.ledger, "shop"), "which of those it was is not known: the log tells"
     sealed(made, Manifest([], {"messages": 1, "rejected": 1}))
     assert not look(made.mirror, made.ledger).letters.known, "sealed by an earlier version"
+
+
+def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22_g_23() -> None:
+    """G-22, G-23: each row may leave another key out of date; one of another table is no homeless one."""
+    notes = Notes({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, Reading("sqlserver-ces"))
+    row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_MALFORMED", reason="x" * 999)
+    notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
+    told = notes.to_dict()
+    letters = [SeenLetter(*entry) for entry in told["letters"]]
+    assert [(x.place, x.source, x.key) for x in letters] == [
+        (1, "dbo.orders", None),
+        (2, "dbo.orders", '["1"]'),
+        (3, "dbo.x", None),
+    ]
+    assert len(letters[0].reason) == 300
+    assert (told["homeless_rejects"], told["keyless_rejects"]) == (0, {})
+
+
+def test_a_log_that_cannot_be_read_leaves_the_letters_uncounted_g_23(
+    made: HandMadeMirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-23: unknown is not none: it is a loss until somebody could count."""
+    made.set_mirror(letters_counted=None)
+
+    def fail(*_: object) -> list[open_letters.OpenLetter]:
+        raise duckdb.IOException("no such file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(open_letters, "read_open_letters", fail)
+        open_letters.ensure_counted(made.mirror, made.ledger)
+    assert list(look(made.mirror, made.ledger).lost) == [ANY_TABLE]
+    open_letters.ensure_counted(made.mirror, made.ledger)
+    assert look(made.mirror, made.ledger).lost == {}
+
+
+def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str) -> None:
+    """G-23: unreadable and untyped ones, without those that are settled; two rows of one message are one letter."""
+    ledger = open_ledger(ledger_url)
+    ids = declare(ledger, "m", [TableDeclaration("dbo.orders", "dbo/orders", ("id",), False)])
+    letter = {"mirror": "m", "batch": 1, "origin": "f", "code": "ROW_MALFORMED", "reason": "x", "looked_to": 0}
+    change = {"table_id": ids["dbo.orders"], "epoch": GUID, "batch": 1, "origin": "f", "reason": "no"}
+    settled = {"mirror": "m", "batch": 1, "origin": "f", "outcome": "accepted", "settled_at": AT}
+    with ledger.begin() as db:
+        db.execute(t.mirror.insert().values(name="m", committed=1))
+        db.execute(t.open_letter.insert().values(**letter, place=1, source="dbo.orders", key="[1]", letters=1))
+        db.execute(t.open_letter.insert().values(**letter, place=-1, source=None, letters=7))
+        for place, key in ((2, "[1]"), (2, "[2]"), (3, "[3]")):
+            row = {**change, "pos": f"0A:{place}:1", "key_digest": key, "key": key, "code": "VALUE_INVALID"}
+            db.execute(t.rejected_change.insert().values(**row, place=place))
+        db.execute(t.settled_letter.insert().values(**settled, place=3))
+        record_foreign(db, "m", 1, AT, {"dbo.x": 3})
+        record_foreign(db, "m", 2, AT, {"dbo.x": 2})
+    counts = letter_counts(ledger, "m")
+    assert counts.tables["dbo.orders"].by_code == {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}
+    assert (counts.tables["dbo.orders"].keys, counts.homeless.count, counts.homeless.example) == (1, 7, None)
+    assert counts.tables["dbo.orders"].example is not None
+    assert [x.messages for x in foreign_tables(ledger, "m")] == [5]
+
+
+def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> None:
+    """G-22: by the batch that the load was handed over at, or by the place from which the stream goes on."""
+    made.accept("dbo.orders", GUID, 0)
+    plan = json.dumps({"hand_over_batch": 3, "chunks": [], "done": []})
+    made.set_table("dbo.orders", load_state="loaded", load_plan=plan, stream_from="0000000B", published_batch=9)
+    for place, (batch, pos) in enumerate([(3, None), (4, "0000000A:01:1"), (4, "0000000B:01:1"), (4, None)]):
+        made.letter(place, "dbo.orders", batch=batch, epoch=GUID, pos=pos)
+    made.letter(9, batch=1)
+    assert settle_outdated_letters(made.mirror, made.ledger) == 2
+    assert [at.place for at, outcome in settled_letters(made.ledger, "shop").items() if outcome == "reloaded"] == [0, 1]
+    assert settle_outdated_letters(made.mirror, made.ledger) == 0
+    counts = letter_counts(made.ledger, "shop")
+    assert (counts.tables["dbo.orders"].count, counts.homeless.count) == (2, 1)
