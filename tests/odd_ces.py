@@ -213,6 +213,26 @@ def r_partial_is_all_there_is(t: Ces) -> None:
         t.step()
 
 
+@case(complete_rows=True)
+def r_partial_is_the_first_completed(t: Ces) -> None:
+    """The same, to be completed: the gap between the places of `cols` says that there is a column more."""
+    t.pull(t.ins(id="1", name="Ada", price="1.00"))
+    sent = t.upd(1, price="2.00")
+    sent.cols = [sent.cols[0], sent.cols[2]]
+    sent.current.pop("name"), sent.old.pop("name")
+
+
+@case(complete_rows=True)
+def r_partial_then_whole_completed(t: Ces) -> None:
+    """Of the row only a partial update was ever seen; another row tells the third column later."""
+    t.pull(t.ins(id="1", name="Ada", price="1.00"))
+    sent = t.upd(1, price="2.00")
+    sent.cols = [sent.cols[0], sent.cols[2]]
+    sent.current.pop("name"), sent.old.pop("name")
+    t.step()
+    t.ins(id="2", name="Bob", price="2.00")
+
+
 @case()
 def r_partial_then_whole(t: Ces) -> None:
     t.pull(t.ins(id="1", name="Ada", price="1.00"))

@@ -304,6 +304,31 @@ def insert_lacks_column_in_both(t: Messages) -> None:
     sent.head = {"columnMask": "05", "changeMask": "05"}
 
 
+def _insert_lacks_column(t: Messages) -> None:
+    sent = t.ins(id=1, name="Ada", price="1.00")
+    del sent.members["data"]["name"]
+    sent.head = {"columnMask": "05", "changeMask": "05"}
+
+
+@case(complete_rows=True)
+def insert_lacks_column_completed(t: Messages) -> None:
+    """Nothing before it can complete an insert."""
+    _insert_lacks_column(t)
+
+
+@case(full_rows=True)
+def insert_lacks_column_full_rows(t: Messages) -> None:
+    """`full_rows: true` is said of updates; the mask of this insert denies it."""
+    _insert_lacks_column(t)
+
+
+@case(complete_rows=True)
+def refresh_lacks_column_completed(t: Messages) -> None:
+    t.refresh(id=1, name="Ada", price="1.00")
+    sent = t.refresh(id=2, name="Bob", price="1.00")
+    del sent.members["data"]["name"]
+
+
 @case()
 def delete_in_before(t: Messages) -> None:
     t.ins(id=1, name="Ada", price="1.00")
@@ -837,7 +862,7 @@ def tombstone(t: Messages) -> None:
     t.ins(id=1, name="Ada", price="1.00")
     t.delete(1)
     sent = t.message("DELETE", None, None, [])
-    sent.rewrite = lambda _: None
+    sent.rewrite, sent.line = lambda _: None, {"key": "eyJpZCI6MX0="}
 
 
 @case()

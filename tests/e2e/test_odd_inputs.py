@@ -51,7 +51,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[s
     return of
 
 
-@pytest.mark.parametrize(("kind", "name"), cases())
+@pytest.mark.parametrize(("kind", "name"), list(cases()))
 def test_nothing_differs_in_silence(kind: str, name: str, outcome: Callable[[str, str], Result]) -> None:
     """Equal, or told: by the table's verdict and the run's exit code."""
     found = outcome(kind, name)
