@@ -13,7 +13,7 @@ from open_mirroring.ledger.manifest import Manifest
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
-    """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were removed or emptied.
+    """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were changed.
 
     Of a dropped batch stay its number, its times and its counts: they have to add up for ever (I1).
     """
