@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.tables import ProofExport
-from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
@@ -149,7 +151,7 @@ class _Proving:
         cases = self._first_looks(only)
         looking = [case for case in cases if case.left is not None]
         ends: Mapping[str, int] | str | None = None
-        for number in range(2, self._looks + 1):
+        for _ in range(1, self._looks):
             if not looking:
                 break
             log.info("%d tables have keys that differ: another look in %s s", len(looking), self._settle)
@@ -162,7 +164,7 @@ class _Proving:
             if behind:
                 log.info("not yet: %s", behind)
                 continue
-            self._look_again(looking, number)
+            self._look_again(looking)
             looking, ends = [case for case in looking if case.left is not None], None
         return Proved({case.table.source: self._concluded(case) for case in cases})
 
@@ -174,10 +176,7 @@ class _Proving:
                 continue
             state = self._reader.tables()[table.source]
             case = _Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
-            try:
-                self._first_look(case)
-            except MirroringError as error:
-                self._fail(case, error)
+            self._looked(case, self._first_look)
             cases.append(case)
         return cases
 
@@ -252,23 +251,36 @@ class _Proving:
             frame.unpersist()
         return found
 
-    def _look_again(self, cases: Sequence[_Case], number: int) -> None:
+    def _look_again(self, cases: Sequence[_Case]) -> None:
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         for case in cases:
-            try:
-                self._second_look(case, number)
-            except MirroringError as error:
-                self._fail(case, error)
+            self._looked(case, self._second_look)
 
-    def _second_look(self, case: _Case, number: int) -> None:
+    def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
+        """Look at one table; what hinders that is said of it, and holds up no other."""
+        try:
+            look(case)
+            return
+        except MirroringError as error:
+            failure = error
+        except (PySparkException, Py4JError) as error:
+            what = str(error).splitlines()[0][:300]
+            failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", way_out="prove it again")
+        self._fail(case, failure)
+
+    def _second_look(self, case: _Case) -> None:
         before, base_state = case.base, case.base_state
-        assert case.left is not None and base_state is not None
+        assert case.left is not None and case.shape is not None and base_state is not None
         target = self._target(case)
         if case.state.row.generation != base_state.row.generation:
             raise TerminalError("TABLE_RESET", "the table was reset while it was compared", way_out="prove it again")
+        if new := {column.name for column in target.columns} - {column.name for column in case.shape.columns}:
+            raise TransientError(
+                "COLUMNS_CHANGED", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
+            )
         still = case.left.select(*_STAYS).join(self._differing(case, target), _STAYS, "inner").persist()
         moved = self._moved(case, before, base_state)
-        case.proof = replace(case.proof, looks=number)
+        case.proof = replace(case.proof, looks=case.proof.looks + 1)
         if moved is None:
             certain, case.left = still.limit(0), still
         else:
