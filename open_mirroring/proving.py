@@ -6,10 +6,10 @@ and a sum of row hashes. Cells that agree hold the same rows. Of the others each
 differs is a *candidate*: the source may have moved between the two readings, so one look proves equality of a key,
 never a difference.
 
-A key differs for certain when it does so in two looks, everything that the source had told by the end of the first one
-is in the change log by then, and the log has no change of the key above what the target had when it was first looked
-at. For then every change of the key from before the first look was in the target at that look, which held another row
-all the same.
+A key differs for certain when it does so in two looks, everything that the source had told some time after the first
+one (so long that its commits have reached the place where they are read) is in the change log by the second, and the
+log has no change of the key above what the target had when it was first looked at. For then every change of the key
+from before the first look was in the target at that look, which held another row all the same.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ class Proof:
             looks=document["looks"],
             counts={kind: document[str(kind)] for kind in Kind if document[str(kind)]},
             columns=document["columns"],
-            keys=[DifferingKey(k["key"], Kind(k["kind"]), tuple(k["columns"])) for k in document["keys"]],
+            keys=tuple(DifferingKey(k["key"], Kind(k["kind"]), tuple(k["columns"])) for k in document["keys"]),
             unproven=document["unproven"],
-            reasons=document["reasons"],
+            reasons=tuple(document["reasons"]),
             code=document["code"],
             proved_at=None if at is None else datetime.fromisoformat(at),
         )
@@ -200,10 +200,7 @@ def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
 
 
 class Progress(NamedTuple):
-    """What holds of the mirror when a second look is about to be taken; *left* names source ranges never bound.
-
-    *ends* are how far the source reached at the end of the look before.
-    """
+    """What holds of the mirror when another look is about to be taken."""
 
     bound: Mapping[str, int]
     open_batch: int | None

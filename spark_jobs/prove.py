@@ -19,16 +19,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.tables import ProofExport
-from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.log_position import LogPosition, not_below
@@ -54,10 +55,7 @@ from spark_jobs.job import job_main
 from spark_jobs.proof_keys import differing_keys, read_sums
 from spark_jobs.proof_rows import KEYS_SCHEMA, SUMS_SCHEMA, HashKeys, Shape, SumCells
 from spark_jobs.proof_sides import Source, Target, check_errors, source_side, target_root
-from spark_jobs.sources import qlik_change_jdbc
-from spark_jobs.sources.opening import source_of
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
-from spark_jobs.sources.transports import find_ranges
+from spark_jobs.source_ends import ends_of, settle_seconds
 
 log = logging.getLogger(__name__)
 
@@ -147,19 +145,27 @@ class _Proving:
         self._log_root = mirror.resolve(mirror.change_log)
         self._findings: Mapping[str, Finding] = {}
         self._looks = asked.looks or mirror.prove.looks
-        self._settle = mirror.prove.settle_seconds if asked.settle_seconds is None else asked.settle_seconds
+        self._settle = settle_seconds(mirror) if asked.settle_seconds is None else asked.settle_seconds
 
     def run(self, only: Sequence[str] | None) -> Proved:
         cases = self._first_looks(only)
         looking = [case for case in cases if case.left is not None]
-        for number in range(2, self._looks + 1):
+        ends: Mapping[str, int] | str | None = None
+        for _ in range(1, self._looks):
             if not looking:
                 break
-            ends = self._ends(looking)
             log.info("%d tables have keys that differ: another look in %s s", len(looking), self._settle)
             self._sleep(self._settle)
-            self._look_again(looking, ends, number)
-            looking = [case for case in looking if case.left is not None and not case.proof.code]
+            # What was committed before the last look has reached the place where it is read by now.
+            ends = self._ends() if ends is None or isinstance(ends, str) else ends
+            behind = ends if isinstance(ends, str) else why_behind(ends, self._progress())
+            for case in looking:
+                case.behind = behind
+            if behind:
+                log.info("not yet: %s", behind)
+                continue
+            self._look_again(looking)
+            looking, ends = [case for case in looking if case.left is not None], None
         return Proved({case.table.source: self._concluded(case) for case in cases})
 
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
@@ -170,10 +176,7 @@ class _Proving:
                 continue
             state = self._reader.tables()[table.source]
             case = _Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
-            try:
-                self._first_look(case)
-            except MirroringError as error:
-                self._fail(case, error)
+            self._looked(case, self._first_look)
             cases.append(case)
         return cases
 
@@ -248,27 +251,36 @@ class _Proving:
             frame.unpersist()
         return found
 
-    def _look_again(self, cases: Sequence[_Case], ends: Mapping[str, int] | str, number: int) -> None:
-        behind = ends if isinstance(ends, str) else why_behind(ends, self._progress())
+    def _look_again(self, cases: Sequence[_Case]) -> None:
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         for case in cases:
-            case.behind = behind
-            if behind:
-                continue  # what the source had told by the last look is not all in the log: nothing can be decided
-            try:
-                self._second_look(case, number)
-            except MirroringError as error:
-                self._fail(case, error)
+            self._looked(case, self._second_look)
 
-    def _second_look(self, case: _Case, number: int) -> None:
+    def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
+        """Look at one table; what hinders that is said of it, and holds up no other."""
+        try:
+            look(case)
+            return
+        except MirroringError as error:
+            failure = error
+        except (PySparkException, Py4JError) as error:
+            what = str(error).splitlines()[0][:300]
+            failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", way_out="prove it again")
+        self._fail(case, failure)
+
+    def _second_look(self, case: _Case) -> None:
         before, base_state = case.base, case.base_state
-        assert case.left is not None and base_state is not None
+        assert case.left is not None and case.shape is not None and base_state is not None
         target = self._target(case)
         if case.state.row.generation != base_state.row.generation:
             raise TerminalError("TABLE_RESET", "the table was reset while it was compared", way_out="prove it again")
+        if new := {column.name for column in target.columns} - {column.name for column in case.shape.columns}:
+            raise TransientError(
+                "COLUMNS_CHANGED", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
+            )
         still = case.left.select(*_STAYS).join(self._differing(case, target), _STAYS, "inner").persist()
         moved = self._moved(case, before, base_state)
-        case.proof = replace(case.proof, looks=number)
+        case.proof = replace(case.proof, looks=case.proof.looks + 1)
         if moved is None:
             certain, case.left = still.limit(0), still
         else:
@@ -289,6 +301,8 @@ class _Proving:
         if at.row.published_position is not None:
             reaching |= not_below(at.row.published_position, epochs)
         if case.source is not None and case.source.since is not None:
+            if self._dropped_reaches(source, case.source.since):
+                return None  # the log no longer tells which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         if reaching:
             contents += self._reader.history(source, committed, reaching)
@@ -303,6 +317,11 @@ class _Proving:
         for other in conditions[1:]:
             some = some | other
         return rows.where((F.col("kind") == CHANGE) & (F.col("tbl") == source) & some).select(columns).distinct()
+
+    def _dropped_reaches(self, source: str, since: str) -> bool:
+        horizon = self._reader.mirror_horizon()
+        dropped = 0 if horizon is None else horizon.dropped
+        return dropped > 0 and any(text >= since for text in self._reader.highest(source, dropped).values())
 
     def _take(self, case: _Case, certain: DataFrame) -> None:
         """Count the keys that differ for certain, and name the first of them."""
@@ -325,19 +344,12 @@ class _Proving:
         state = self._reader.mirror()
         return Progress(self._reader.bound(), state.open_batch, self._reader.open_fragment_count())
 
-    def _ends(self, cases: Sequence[_Case]) -> Mapping[str, int] | str:
+    def _ends(self) -> Mapping[str, int] | str:
         """How far the source has told, after everything of a look was read; a text where nobody can tell."""
         try:
-            source = source_of(self._mirror)
-            bound = ExtractLedger(self._ledger, self._mirror.name).bound()
-            if isinstance(source.place, ChangeTablePlace):
-                found: Any = qlik_change_jdbc.find_ranges(self._spark, source.place, bound)
-            else:
-                found = find_ranges(source.place, bound)
+            return ends_of(self._mirror, self._ledger, self._spark)
         except MirroringError as error:
             return f"nothing tells how far the source's changes go: {error.code}"
-        ends = {name: bound.get(name, 0) + 1 for name in found.waiting}
-        return ends | {one.name: one.end for one in found.ranges}
 
     def _fail(self, case: _Case, error: MirroringError) -> None:
         log.warning("%s cannot be proved: %s", case.table.source, error)
@@ -366,7 +378,9 @@ class _Proving:
         reach("prove.looked")
         ProofLedger(self._ledger).record(recorded)
         reach("prove.recorded")
-        # unverified columns are proven here
+        if proof.verdict is ProofVerdict.EQUAL:
+            log.info("%s: equal, %d rows", case.table.source, proof.rows_source)
+            # unverified columns are proven here
         return {"proof": recorded.id, **proof.document()}
 
 

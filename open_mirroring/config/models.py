@@ -133,13 +133,16 @@ class Spark(Section):
 class Prove(Section):
     """How tables are compared with their source."""
 
-    settle_seconds: Annotated[StrictInt, Field(ge=0)] = Field(
-        default=30,
+    settle_seconds: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        default=None,
         description="Seconds between two looks at keys that differ: longer than a change takes from its commit to the "
-        "place where it is read.",
+        "place where it is read. Unset: 30 for kafka, 60 for files and jdbc, 960 for capture, whose files are written "
+        "every 15 minutes at most.",
     )
     looks: Annotated[StrictInt, Field(ge=2)] = Field(
-        default=4, description="How often a table is looked at before what still moves is called unproven."
+        default=6,
+        description="How often a table is looked at, or its changes are waited for, before what still moves is called "
+        "unproven.",
     )
 
 

@@ -55,13 +55,18 @@ class ProofLedger:
     def newest(self, table_ids: Iterable[str]) -> dict[str, RecordedProof]:
         """The last proof by table id."""
         c, m = t.proof.c, t.mirrored_table.c
-        # Of this generation only: what was proved of a table that was dropped since says nothing of the one now.
-        query = (
-            sa.select(t.proof)
-            .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+        last = (
+            sa.select(c.table_id, sa.func.max(c.proved_at).label("at"))
             .where(c.table_id.in_(list(table_ids)))
+            .group_by(c.table_id)
+            .subquery()
         )
-        newest = query.order_by(c.proved_at)
+        # Of this generation only: what was proved of a table that was dropped since says nothing of the one now.
+        newest = (
+            sa.select(t.proof)
+            .join(last, (c.table_id == last.c.table_id) & (c.proved_at == last.c.at))
+            .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+        )
         with self._engine.connect() as db:
             return {row.table_id: _recorded(row) for row in db.execute(newest)}
 

@@ -6,14 +6,14 @@ import json
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.manifest import Manifest
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
-    """Forget what concerns log batches up to *dropped*, and old audit entries; how many rows were removed or emptied.
+    """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were changed.
 
     Of a dropped batch stay its number, its times and its counts: they have to add up for ever (I1).
     """
@@ -25,6 +25,7 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
         gone += db.execute(t.open_letter.delete().where(c.mirror == mirror, c.batch <= dropped)).rowcount
         audit = t.audit
         gone += db.execute(audit.delete().where(audit.c.mirror == mirror, audit.c.at < audit_before)).rowcount
+        gone += _forget_proofs(db, mirror, audit_before)
         c = t.log_batch.c
         full = sa.select(c.number, c.manifest).where(c.mirror == mirror, c.number <= dropped, c.ranges != "[]")
         for number, text in db.execute(full).tuples().all():
@@ -32,3 +33,11 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
             one = t.log_batch.update().where(c.mirror == mirror, c.number == number)
             gone += db.execute(one.values(ranges="[]", manifest=counts)).rowcount
     return gone
+
+
+def _forget_proofs(db: Connection, mirror: str, before: datetime) -> int:
+    """Forget old proofs, but the newest of each table."""
+    p, other, m = t.proof, t.proof.alias(), t.mirrored_table
+    ours = p.c.table_id.in_(sa.select(m.c.id).where(m.c.mirror == mirror))
+    newer = sa.exists().where(other.c.table_id == p.c.table_id, other.c.proved_at > p.c.proved_at)
+    return db.execute(p.delete().where(ours, p.c.proved_at < before, newer)).rowcount
