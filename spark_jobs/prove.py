@@ -32,6 +32,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.unverified_columns import verify_columns
 from open_mirroring.log_position import LogPosition, not_below
 from open_mirroring.proving import (
     SHOWN_KEYS,
@@ -380,7 +381,9 @@ class _Proving:
         reach("prove.recorded")
         if proof.verdict is ProofVerdict.EQUAL:
             log.info("%s: equal, %d rows", case.table.source, proof.rows_source)
-            # unverified columns are proven here
+            if case.shape is not None:
+                # Only what was compared: a column that came after the look is not verified by it.
+                verify_columns(self._ledger, case.state.id, [column.name for column in case.shape.columns])
         return {"proof": recorded.id, **proof.document()}
 
 

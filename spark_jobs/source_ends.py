@@ -56,5 +56,5 @@ def _rows_of_partitions(spark: SparkSession, place: ChangeTablePlace) -> dict[st
     for source in place.tables:
         table = place.open(spark, source)
         if table.exists:
-            ends |= {f"{table.name}/{name}": rows + 1 for name, rows in table.rows_of_partitions(None).items() if rows}
+            ends |= {f"{table.name}/{name}": rows + 1 for name, rows in table.rows_of_partitions().items() if rows}
     return ends
