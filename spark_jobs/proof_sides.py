@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -104,7 +105,7 @@ class JdbcSource:
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return work(JdbcRows(batches, columns, schema_of_rows, where))
 
-        frame = self._table.frame(self.columns, split, parts, each, schema, self._pace)
+        frame = self._table.frame(self.columns, split, parts, _anew(each), schema, self._pace)
         return self._table.asked("reading its rows", lambda: _kept(frame))
 
 
@@ -139,7 +140,7 @@ class ExportSource:
                 yield from work(ExportRows(export, chosen, columns, schema_of_rows))
 
         places = self._spark.range(0, len(pieces), 1, len(pieces))
-        return _kept(places.mapInArrow(each, schema))
+        return _kept(places.mapInArrow(_anew(each), schema))
 
 
 class Target:
@@ -185,7 +186,7 @@ class Target:
 
         names = ["`" + column.name.replace("`", "``") + "`" for column in self.columns]
         try:
-            return _kept(rows.select(*names).mapInArrow(each, schema))
+            return _kept(rows.select(*names).mapInArrow(_anew(each), schema))
         except (PySparkException, Py4JError) as error:
             what = str(error).splitlines()[0][:300]
         raise TransientError(
@@ -238,6 +239,19 @@ def check_errors(frame: DataFrame) -> None:
     """Raise what a worker met: an error comes back as a line, for Spark would bury it in a stack of its own."""
     for line in frame.where("error IS NOT NULL").select("error").limit(1).collect():
         raise pickle.loads(bytes(line["error"]))
+
+
+def _anew(each: Work) -> Work:
+    """The same function as another one: Spark takes two equal plans for one, and would give what it kept of the first.
+
+    A look at the source must never be an earlier one.
+    """
+    token = uuid4().hex
+
+    def again(batches: Any) -> Iterator[pa.RecordBatch]:
+        return each(batches) if token else iter(())
+
+    return again
 
 
 def _kept(frame: DataFrame) -> DataFrame:
