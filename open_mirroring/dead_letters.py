@@ -26,7 +26,7 @@ HEALED_BY_COPY = frozenset(
         *("OPERATION_UNKNOWN", "POSITION_MISMATCH", "TABLE_CASE", "TOO_LARGE"),
         *("FRAGMENT_CONFLICT", "FRAGMENTS_INCOMPLETE", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
-        "NULL_AMBIGUOUS",
+        *("NULL_AMBIGUOUS", "FILE_UNKNOWN"),
     }
 )
 """Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later, or a
@@ -88,6 +88,8 @@ WAYS_OUT = {
     # Its file is not what the metadata file beside it says.
     "DFM_INVALID": f"have the task write its metadata file, or copy it again; {_FILES}",
     "DFM_CONTRADICTS": f"find the metadata file that belongs to the data file; {_FILES}",
+    "DFM_ERRORS": "look into the task's log for the records that it could not write, mend the cause, and load the "
+    "table anew: which rows are missing is not known",
     "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
     "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",

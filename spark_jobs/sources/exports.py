@@ -54,11 +54,13 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """The files of an export, in order. Names that begin with ``_`` or ``.`` are not part of it.
+    """The files of an export, in order. Marks such as ``_SUCCESS`` are not part of it.
 
     Raises:
-        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between;
-            ``EXPORT_INCOMPLETE`` when a file of a full load by Qlik lacks its metadata file.
+        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between, or
+            data are hidden by ``_`` or ``.``; ``EXPORT_NOT_PLAIN`` for a Delta table, whose folder holds removed rows
+            as well, and for folders that are named by columns, which their files lack; ``EXPORT_INCOMPLETE`` when a
+            file of a full load by Qlik lacks its metadata file.
     """
     if export.format == "qlik-full-load":
         return qlik_full_load.load_files(export.root)
@@ -66,10 +68,18 @@ def export_files(export: Export) -> list[str]:
         return [""]
     found: list[str] = []
     for folder, folders, names in os.walk(export.root):
+        _refuse_layouts(folder, folders)
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         for name in names:
-            if name.startswith(("_", ".")):
+            if name.startswith(("_", ".")) and not name.endswith(f".{export.format}"):
                 continue
+            if name.startswith(("_", ".")):
+                raise TerminalError(
+                    "EXPORT_FOREIGN_FILE",
+                    f"the file {name!r} is hidden by its name, and may hold rows",
+                    where=folder,
+                    way_out="rename the file if it belongs to the export, or take it out",
+                )
             if not name.endswith(f".{export.format}"):
                 raise TerminalError(
                     "EXPORT_FOREIGN_FILE",
@@ -86,6 +96,18 @@ def export_files(export: Export) -> list[str]:
             way_out="put the export there (a table without rows has one file too), or mend `path`",
         )
     return sorted(found)
+
+
+def _refuse_layouts(folder: str, folders: Sequence[str]) -> None:
+    """Refuse what is more than files: reading all of them would bring rows that are gone, or lose columns."""
+    if "_delta_log" in folders:
+        what, way_out = "the folder is a Delta table", "export its rows into a folder of plain files"
+    elif partitions := [name for name in folders if "=" in name]:
+        what = f"the folder {partitions[0]!r} names a column that the files in it do not have"
+        way_out = "export without partitioning"
+    else:
+        return
+    raise TerminalError("EXPORT_NOT_PLAIN", what, where=folder, way_out=way_out)
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:

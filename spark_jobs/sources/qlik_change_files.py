@@ -33,8 +33,8 @@ def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tu
     """Finished data files of change tables that were never bound, and files that are waited for.
 
     A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
-    file is waited for too. A file that has grown since it was bound is bound again as a whole: the plan drops what it
-    holds twice.
+    file is waited for too. A file whose ending tells nothing is a damage of its table: it may hold changes. A file that
+    has grown since it was bound is bound again as a whole: the plan drops what it holds twice.
 
     Args:
         root: the folder of the file target.
@@ -58,6 +58,8 @@ def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tu
             ranges.append(BoundRange(name, 0, size))
         else:
             waiting.append(name)
+    unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
+    ranges += [BoundRange(name, 0, size) for name, size in unread if size and name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
     return ranges, sorted(waiting)
 
@@ -83,6 +85,8 @@ def read_file(
     table, is_sure = table_of_folder(root, bound.name, suffix), False
     place = 0
     try:
+        if not bound.name.lower().endswith(DATA_SUFFIXES):
+            raise Refusal("FILE_UNKNOWN", f"the file's name ends in none of {', '.join(DATA_SUFFIXES)}")
         if path.is_file() and path.stat().st_size < bound.end:
             what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
             raise Refusal("FILE_DAMAGED", what)

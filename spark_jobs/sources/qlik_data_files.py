@@ -68,6 +68,8 @@ def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
         raise Refusal("DFM_COUNT_DIFFERS", f"the metadata file announces {dfm.records} rows, the file has {rows}")
+    if dfm.errors:
+        raise Refusal("DFM_ERRORS", f"the task says that it could not write {dfm.errors} records of this file")
 
 
 def _refuse_ambiguous_nulls(path: Path, dfm: Dfm, batch: pa.RecordBatch, headers: Collection[str]) -> None:

@@ -47,6 +47,7 @@ class _File(msgspec.Struct, frozen=True):
     name: str
     recordCount: int
     extension: str = ""
+    errorCount: int | None = None
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -79,6 +80,7 @@ class Dfm(NamedTuple):
     Args:
         file: the data file's name.
         records: how many rows it has.
+        errors: how many records the task says that it could not write.
         table: the source table, ``schema.table``.
         target: the table at the target, ``schema.table``; empty where it is not said.
         columns: the columns in physical order.
@@ -87,6 +89,7 @@ class Dfm(NamedTuple):
 
     file: str
     records: int
+    errors: int
     table: str
     target: str
     columns: tuple[DfmColumn, ...]
@@ -123,6 +126,7 @@ def read_dfm(content: bytes) -> Dfm:
     return Dfm(
         file=file.name,
         records=file.recordCount,
+        errors=file.errorCount or 0,
         table=_dotted(data.sourceSchema, data.sourceTable),
         target=_dotted(data.targetSchema, data.targetTable),
         columns=tuple(columns),

@@ -31,13 +31,14 @@ def load_files(root: Path) -> list[str]:
             a full load; ``EXPORT_INCOMPLETE`` when a metadata file, or what one describes, is missing or empty.
     """
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX)) if root.is_dir() else None
-    if listed is None or not (listed.files or listed.waiting):
+    if listed is None or not (listed.files or listed.waiting or listed.unknown):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
     data = [name for name in names if not name.endswith(SUFFIX)]
     foreign = [name for name in names if not PurePosixPath(name).name.upper().startswith(_BEGINNING)]
+    foreign += [file.name for file in listed.unknown]
     if foreign:
-        what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}"
+        what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
     described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
     if listed.waiting or described != {stem(name) for name in data}:

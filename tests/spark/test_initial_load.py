@@ -159,6 +159,21 @@ BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
     "EXPORT_INVALID zero bytes": ("a.parquet", {}, lambda p: _text(p / "a.parquet", "")),
     "EXPORT_MISSING": ("", {}, lambda p: p.mkdir()),
     "EXPORT_FOREIGN_FILE": ("a.parquet.gz", {}, lambda p: _text(p / "a.parquet.gz", "x")),
+    "EXPORT_FOREIGN_FILE hidden data": (
+        "_b.parquet",
+        {},
+        lambda p: [parquet(p / name, id=pa.array([1], INT)) for name in ("a.parquet", "_b.parquet")],
+    ),
+    "EXPORT_NOT_PLAIN Delta table": (
+        "Delta",
+        {},
+        lambda p: [parquet(p / "a.parquet", id=pa.array([1], INT)), _text(p / "_delta_log" / "0.json", "{}")],
+    ),
+    "EXPORT_NOT_PLAIN partitioned": (
+        "y=2024",
+        {},
+        lambda p: parquet(p / "y=2024" / "a.parquet", id=pa.array([1], INT)),
+    ),
     "TYPE_UNSUPPORTED": ("", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1], INT), l=pa.array([[1]]))),
     "COLUMN_TWICE": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,id\n1,1\n")),
     "COLUMN_UNTYPED": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,x\n1,1\n")),

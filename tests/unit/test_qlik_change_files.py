@@ -292,6 +292,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD, dfm(columns=[*COLUMNS[:5], ("later", "INT4", 0)]), 0, "DFM_CONTRADICTS", "later"),
         (GOOD, dfm(records=2), 1, "DFM_COUNT_DIFFERS", "announces 2 rows, the file has 1"),
         (GOOD + GOOD[len(HEADER) + 1 :], dfm(), 2, "DFM_COUNT_DIFFERS", "announces 1 rows, the file has 2"),
+        (GOOD, dfm().replace(b'"recordCount"', b'"errorCount": 1, "recordCount"'), 1, "DFM_ERRORS", "1 records"),
         (GOOD.replace(b"1.50", b'1"50'), dfm(), 0, "FILE_DAMAGED", "quote at byte"),
         (GOOD + b'x,I,2,"cut', dfm(records=2), 0, "FILE_DAMAGED", "not closed"),
         (GOOD + b"x,I\n", dfm(records=2), 0, "FILE_DAMAGED", "columns"),
@@ -420,3 +421,15 @@ def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: 
         loaded.pop(row.key or "", None)
     wanted = expected(shared_data / "district_offices" / "final.parquet")
     assert_equal_cell_by_cell({**loaded, **folded(changes)}, wanted)
+
+
+def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: Path) -> None:
+    """It may hold changes; a file outside the folders of change tables does not."""
+    for name in (f"{FOLDER}/1.txt", "elsewhere/readme.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(GOOD)
+    ranges, waiting = find_files(tmp_path, {})
+    assert (ranges, waiting) == ([BoundRange(f"{FOLDER}/1.txt", 0, len(GOOD))], [])
+    (damage,) = read_file(tmp_path, ranges[0], mirrored=[TABLE])
+    assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
+    assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == ([], []), "it is told once"
