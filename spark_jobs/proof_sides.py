@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,9 +27,12 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
+from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.load_planning import CHUNK_BYTES, pace_of
+from spark_jobs.onelake_tables import copied_table
 from spark_jobs.proof_rows import Shape, Work
 from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc import JdbcRows, JdbcTable, SplitColumn
@@ -149,21 +153,14 @@ class Target:
     *changed* is when that version came to be.
     """
 
-    def __init__(self, spark: SparkSession, root: Path, folder: str) -> None:
-        if not root.is_dir():
-            raise TerminalError(
-                "TABLES_MISSING",
-                "the folder of the target's tables is not there",
-                where=str(root),
-                way_out="mend `landing_zone.tables`, or mount what it names",
-            )
-        self._spark, self._path = spark, _place_of(root, folder)
+    def __init__(self, spark: SparkSession, path: Path | None) -> None:
+        self._spark, self._path = spark, path
         self.version: int | None = None
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
         try:
-            if DeltaTable.is_deltatable(str(self._path)):
-                table = DeltaTable(self._path)
+            if path is not None and DeltaTable.is_deltatable(str(path)):
+                table = DeltaTable(path)
                 self.version = table.version()
                 self.changed = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
                 self.columns = tuple(_landing(field) for field in pa.schema(table.schema().to_arrow()))
@@ -219,20 +216,53 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
     return ExportSource(spark, table, Export(mirror.resolve(chosen.path), chosen.format), chosen.types, since)
 
 
-def target_root(mirror: Mirror) -> Path:
-    """The folder of the target's tables.
+class TargetTables:
+    """Where a mirror's tables are: a folder, or OneLake, whose tables are copied to be compared.
+
+    Copies stay until the end, for Spark may read them again: as much room is needed as the tables take.
 
     Raises:
-        TerminalError: ``TABLES_UNNAMED``.
+        TerminalError: ``TABLES_UNNAMED``; ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
     """
-    if mirror.landing_zone.tables is None:
-        what = "nothing says where the mirrored tables can be read"
-        way_out = "set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`"
-        if mirror.landing_zone.store == "onelake":
-            way_out += "; those in OneLake are read where they are mounted or synchronised: by itself this release "
-            way_out += "does not read `Tables/`"
-        raise TerminalError("TABLES_UNNAMED", what, where=f"mirror {mirror.name}", way_out=way_out)
-    return mirror.resolve(mirror.landing_zone.tables)
+
+    def __init__(self, mirror: Mirror) -> None:
+        tables, is_onelake = mirror.landing_zone.tables, mirror.landing_zone.store == "onelake"
+        if tables is None and not is_onelake:
+            raise TerminalError(
+                "TABLES_UNNAMED",
+                "nothing says where the mirrored tables can be read",
+                where=f"mirror {mirror.name}",
+                way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
+            )
+        self._root = None if tables is None else mirror.resolve(tables)
+        zone = zone_address(mirror) if tables is None else None
+        self._zone = zone if isinstance(zone, OneLakeZone) else None
+        self._copies = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._copies.close()
+
+    def path(self, folder: str) -> Path | None:
+        """Where the table of a landing zone folder can be read now; None when there is none.
+
+        Raises:
+            TerminalError: ``TABLES_MISSING``; what the store raises.
+            TransientError: ``TABLE_CHANGES``; what the store raises.
+        """
+        if self._zone is not None:
+            return self._copies.enter_context(copied_table(self._zone, folder))
+        assert self._root is not None
+        if not self._root.is_dir():
+            raise TerminalError(
+                "TABLES_MISSING",
+                "the folder of the target's tables is not there",
+                where=str(self._root),
+                way_out="mend `landing_zone.tables`, or mount what it names",
+            )
+        return _place_of(self._root, folder)
 
 
 def check_errors(frame: DataFrame) -> None:

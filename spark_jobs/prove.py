@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -55,7 +54,7 @@ from spark_jobs.exit_codes import Exit, UsageError
 from spark_jobs.job import job_main
 from spark_jobs.proof_keys import differing_keys, read_sums
 from spark_jobs.proof_rows import KEYS_SCHEMA, SUMS_SCHEMA, HashKeys, Shape, SumCells
-from spark_jobs.proof_sides import Source, Target, check_errors, source_side, target_root
+from spark_jobs.proof_sides import Source, Target, TargetTables, check_errors, source_side
 from spark_jobs.source_ends import ends_of, settle_seconds
 
 log = logging.getLogger(__name__)
@@ -127,7 +126,8 @@ def prove(
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
-    return _Proving(mirror, ledger, spark, asked or Asked(), target_root(mirror), sleep).run(only)
+    with TargetTables(mirror) as targets:
+        return _Proving(mirror, ledger, spark, asked or Asked(), targets, sleep).run(only)
 
 
 class _Proving:
@@ -137,10 +137,10 @@ class _Proving:
         ledger: Engine,
         spark: SparkSession,
         asked: Asked,
-        root: Path,
+        targets: TargetTables,
         sleep: Callable[[float], None],
     ) -> None:
-        self._mirror, self._ledger, self._spark, self._asked, self._root = mirror, ledger, spark, asked, root
+        self._mirror, self._ledger, self._spark, self._asked, self._targets = mirror, ledger, spark, asked, targets
         self._sleep = sleep
         self._reader = LedgerReader(ledger, mirror.name)
         self._log_root = mirror.resolve(mirror.change_log)
@@ -219,7 +219,7 @@ class _Proving:
         case.state = self._reader.tables()[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
-        target = Target(self._spark, self._root, case.state.folder)
+        target = Target(self._spark, self._targets.path(case.state.folder))
         finding = self._findings.get(case.table.source)
         # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied

@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.tables import mirrored_table
 from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.command_line import main
+from spark_jobs.exit_codes import Exit
+from tests.ces_messages import event
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.onelake import CLIENT, CLIENTS, SECRET, connection_variable, emulator
 from tests.pipeline import Pipeline
@@ -161,3 +164,29 @@ def test_create_loads_the_first_files_before_it_starts(
         assert (report["state"], report["held"], report["stopped"]) == ("Running", {}, {})
         assert [(one.number, one.rows) for one in database.service.poll()] == [(1, 1), (2, 1), (3, 1)]
     opening._onelake_store.cache_clear()
+
+
+def test_mirrored_tables_in_onelake_are_proved_g40(
+    tmp_path: Path, spark, server: EmulatorServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-40: read over the wire from `Tables/`, by the same login; a stale row there is found."""
+    zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
+    orders = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
+    pipeline = Pipeline(tmp_path / "mirror", spark, [orders], source={"layout": "bare"}, landing_zone=zone)
+    pipeline.service = server.service
+    rows = [{"id": str(key), "name": f"n{key}", "price": "1.50"} for key in range(20)]
+    pipeline.deliver("a.jsonl", b"".join(event("INS", row, commit=at) + b"\n" for at, row in enumerate(rows, 1)))
+    pipeline.tick()
+    columns = {"id": pa.array(range(20), pa.int32()), "name": [row["name"] for row in rows]}
+    prices = pa.array([Decimal("1.50")] * 20, pa.decimal128(8, 2))
+    (tmp_path / "equal").mkdir()
+    pq.write_table(pa.table({**columns, "price": prices}), tmp_path / "equal" / "dbo.orders.parquet")
+    columns["name"][7] = "other"
+    (tmp_path / "other").mkdir()
+    pq.write_table(pa.table({**columns, "price": prices}), tmp_path / "other" / "dbo.orders.parquet")
+    prove = ["prove", str(pipeline.file), "--json", "--settle", "0", "--export"]
+    assert main([*prove, str(tmp_path / "equal")]) == Exit.DONE
+    capsys.readouterr()
+    assert main([*prove, str(tmp_path / "other")]) == Exit.NOT_EQUAL
+    (found,) = json.loads(capsys.readouterr().out)["tables"].values()
+    assert [(key["kind"], key["key"], key["columns"]) for key in found["keys"]] == [("different", '["7"]', ["name"])]
