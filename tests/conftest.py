@@ -23,7 +23,7 @@ MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "
 
 # `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
-WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags"}
+WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Which odd inputs are silent still, by reason, and which are sound: strict lists of tests/e2e/test_odd_inputs.py."""
+"""Which odd inputs are silent still, by reason, and which are sound: strict lists of tests/odd/test_odd_inputs.py."""
 
 SILENT = {
     "a number of JSON goes by way of a double": """

@@ -2,7 +2,7 @@
 
 Each case is a table in tests/odd_*.py whose generator knows its true rows; the tables of one kind are one mirror, run
 by `open-mirroring tick` and applied by the emulator. Told is: a tick ended with another code than 0, and the table has
-another verdict than PASS (G-04, G-06, G-13). What is still silent is listed in tests/odd_known.py, strictly.
+another verdict than PASS (G-04, G-06, G-13). What is still silent is listed in tests/odd/known.py, strictly.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests import odd_ces, odd_change_tables, odd_loads, odd_messages, odd_mirrors
-from tests.odd_inputs import Result, Source, run
-from tests.odd_known import ORDINARY, SILENT
+from tests.odd import ces, change_tables, loads, messages, mirrors
+from tests.odd.inputs import Result, Source, run
+from tests.odd.known import ORDINARY, SILENT
 
 KINDS: dict[str, tuple[ModuleType, dict[str, Any]]] = {
-    "events": (odd_ces, {"overdue": True}),
-    "messages": (odd_messages, {"overdue": True, **odd_messages.SETTINGS}),
-    "change tables": (odd_change_tables, {"overdue": True, **odd_change_tables.SETTINGS}),
-    "loads": (odd_loads, {}),
-    "mirrors": (odd_mirrors, {}),
+    "events": (ces, {"overdue": True}),
+    "messages": (messages, {"overdue": True, **messages.SETTINGS}),
+    "change tables": (change_tables, {"overdue": True, **change_tables.SETTINGS}),
+    "loads": (loads, {}),
+    "mirrors": (mirrors, {}),
 }
 REASONS = {name: reason for reason, names in SILENT.items() for name in names.split()}
 

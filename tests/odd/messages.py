@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from tests.odd_inputs import LEFT_OUT, Source, V, datum, json_text, lines, replaced, wire
+from tests.odd.inputs import LEFT_OUT, Source, V, datum, json_text, lines, replaced, wire
 
 CASES: dict[str, Callable[[], Messages]] = {}
 SETTINGS = {"source": {"format": "qlik-message"}}

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.odd_inputs import Ces, V
+from tests.odd.inputs import Ces, V
 
 CASES: dict[str, Callable[[], Loaded]] = {}
 COLUMNS = {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"}

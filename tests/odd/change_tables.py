@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.odd_inputs import Source, V, wire
+from tests.odd.inputs import Source, V, wire
 from tests.pipeline import Pipeline
 
 CASES: dict[str, Callable[[], ChangeTable]] = {}

@@ -12,9 +12,9 @@ from typing import Any
 import fastavro
 import yaml
 
-from tests.odd_ces import own
-from tests.odd_inputs import LEFT_OUT, Ces, Split, lines, make_overdue
-from tests.odd_messages import Messages
+from tests.odd.ces import own
+from tests.odd.inputs import LEFT_OUT, Ces, Split, lines, make_overdue
+from tests.odd.messages import Messages
 from tests.pipeline import Pipeline
 
 CASES: dict[str, Callable[[], Any]] = {}

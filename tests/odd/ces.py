@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from tests.odd_inputs import COLUMNS, LEFT_OUT, Ces, CesEvent, Split, V, lines, wire
+from tests.odd.inputs import COLUMNS, LEFT_OUT, Ces, CesEvent, Split, V, lines, wire
 
 CASES: dict[str, Callable[[], Ces]] = {}
 
