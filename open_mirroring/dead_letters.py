@@ -121,7 +121,8 @@ WAYS_OUT = {
     "`sequence_digits`",
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
-    "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; else {_ROW}",
+    "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; if NULLs in updates of "
+    f"change tables stand for what did not change, set `sparse_updates`; else {_ROW}",
     "OLD_KEY_MISSING": "have the source send what was before: @include_old_values = 1 for change events, before "
     "images (`beforeData`) in a Qlik task; a key changed, or may have, and the row of the old key cannot be removed; "
     "if keys of this table never change, say `keys_never_change: true` and replay the dead letters; else the table is "

@@ -47,7 +47,13 @@ from spark_jobs.sources.qlik_change_table_rows import (
     content,
     row_bytes,
 )
-from spark_jobs.sources.qlik_change_table_updates import Readings, absent_columns, read_mask
+from spark_jobs.sources.qlik_change_table_updates import (
+    Readings,
+    absent_columns,
+    read_mask,
+    refuse_denied_change,
+    refuse_mask_without_bits,
+)
 from spark_jobs.sources.qlik_masks import MaskOrder
 from spark_jobs.sources.qlik_positions import qlik_position
 from spark_jobs.sources.table_names import TableNames
@@ -248,6 +254,8 @@ class QlikChangeTableDecoder:
             if entry.operation == UPDATE:
                 return self._update(entry, together)
             key = layout.key(values)
+            if entry.mask is not None:
+                refuse_mask_without_bits(layout, entry.operation, values, entry.mask)
             if entry.operation == INSERT:
                 return (self._change(entry, 1, INSERT, key, layout.cols, row=layout.image(values)),)
             before = layout.image(values) if layout.says_more_than_key(values) else None
@@ -272,6 +280,9 @@ class QlikChangeTableDecoder:
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
+        if masks is not None:
+            sparse = self.settings.sparse_updates
+            refuse_denied_change(layout, values, before.layout, before.row.values, masks, sparse=sparse)
         old_values = before.row.values if before.layout is layout else None
         if old_values is not None and layout.same_key(values, old_values):
             return (self._row_set(entry, key, old_values, changed),)

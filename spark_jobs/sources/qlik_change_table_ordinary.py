@@ -25,7 +25,15 @@ from spark_jobs.sources.qlik_change_table_blocks import Places, TextBlock
 from spark_jobs.sources.qlik_change_table_keys import canonical_texts
 from spark_jobs.sources.qlik_change_table_pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik_change_table_rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
-from spark_jobs.sources.qlik_change_table_updates import Readings, choose_reading, is_no_mask, mask_readings
+from spark_jobs.sources.qlik_change_table_updates import (
+    Reading,
+    Readings,
+    choose_reading,
+    has_no_bit,
+    is_no_mask,
+    judged_places,
+    mask_readings,
+)
 from spark_jobs.sources.qlik_positions import SEQUENCE_DIGITS, qlik_position
 
 Booleans = npt.NDArray[np.bool_]
@@ -37,6 +45,7 @@ _SCHEMA = pa.schema(
 _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
 """What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
 _I, _U, _D, _B = range(1, 5)
+_READINGS: tuple[Reading, ...] = ("msb_text", "le_bytes")
 
 
 class OrdinaryRows(NamedTuple):
@@ -102,7 +111,9 @@ class _Look:
         is_proven &= self._have_masks(does)
         is_alone = (does == _U) & (images[group] == 0)
         is_proven &= ~is_alone | self._stay_in_place(does, is_alone)
-        is_proven &= (does != _U) | is_alone | self._keep_their_key(does, group)
+        pairs = self._pairs(does, group, images)
+        is_proven &= (does != _U) | is_alone | self._keep_their_key(*pairs)
+        is_proven &= ~self._may_deny_changes(*pairs)
         # All rows that the exact decoder sees together: those it refuses by their header alone do not count.
         is_proven &= (images[group] == 0) | ((images[group] == 1) & (updates[group] > 0))
         is_broken = np.bincount(group[(does != 0) & ~is_proven], minlength=group[-1] + 1) > 0
@@ -128,12 +139,22 @@ class _Look:
         return np.array(codes, np.int8)[of_row]
 
     def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
-        """Which rows have a mask that can be read, or none, or need none: before images (T-13)."""
-        masks = self._header(MASK).dictionary_encode()
-        told = [*(not isinstance(self._readings(text), Refusal) for text in masks.dictionary.to_pylist()), True]
-        sound: Booleans = np.array(told)[masks.indices.fill_null(len(told) - 1).to_numpy()]
+        """Which rows have a mask that can be read, or none, or need none: before images (T-13).
+
+        Of an INSERT or DELETE it also names something (T-21).
+        """
+        told, of_row = self._masks()
+        sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
+        names_any = np.array([one is None or isinstance(one, Refusal) or not has_no_bit(one) for one in told])[of_row]
+        sound &= names_any | (does == _U)
         sound |= does == _B
         return sound
+
+    def _masks(self) -> tuple[list[Readings | Refusal | None], Places]:
+        """The different masks, and which of them each row has."""
+        masks = self._header(MASK).dictionary_encode()
+        told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
+        return told, masks.indices.fill_null(len(told) - 1).to_numpy()
 
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
         """Which of the UPDATEs without before image surely keep their key, as their masks say (T-19)."""
@@ -141,9 +162,7 @@ class _Look:
         if not is_alone.any():
             return stay
         untold = not keys or self._layout.keys_never_change
-        masks = self._header(MASK).dictionary_encode()
-        told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
-        of_row = masks.indices.fill_null(len(told) - 1).to_numpy()
+        told, of_row = self._masks()
         has_images = bool((does == _B).any())
         stored = self._settings.before_images
         if keys and (has_images if stored is None else stored):
@@ -172,20 +191,56 @@ class _Look:
         except Refusal as refusal:
             return refusal
 
-    def _keep_their_key(self, does: npt.NDArray[np.int8], group: Places) -> Booleans:
-        """Which UPDATEs spell their key as a before image of their group does."""
-        updates = np.flatnonzero(does == _U)
-        images = np.zeros(group[-1] + 1, np.int64)
+    def _pairs(self, does: npt.NDArray[np.int8], group: Places, images: Places) -> tuple[Places, Places]:
+        """The UPDATEs that have a before image in their group, and a before image of each."""
+        updates = np.flatnonzero((does == _U) & (images[group] > 0))
+        of_group = np.zeros(group[-1] + 1, np.int64)
         befores = np.flatnonzero(does == _B)
-        images[group[befores]] = befores
+        of_group[group[befores]] = befores
+        return updates, of_group[group[updates]]
+
+    def _keep_their_key(self, updates: Places, befores: Places) -> Booleans:
+        """Which UPDATEs spell their key as their before image does."""
         same = np.ones(len(updates), bool)
         for at in self._layout.key_places:
             column = self._texts.column(at)
-            after, before = column.take(pa.array(updates)), column.take(pa.array(images[group[updates]]))
-            same &= pc.equal(after, before).fill_null(False).to_numpy(zero_copy_only=False)
+            equal = pc.equal(column.take(pa.array(updates)), column.take(pa.array(befores)))
+            same &= equal.fill_null(False).to_numpy(zero_copy_only=False)
         kept = np.zeros(self._size, bool)
         kept[updates] = same
         return kept
+
+    def _may_deny_changes(self, updates: Places, befores: Places) -> Booleans:
+        """Which UPDATEs have a mask that does not name all columns spelled otherwise than in their before image."""
+        denying = np.zeros(self._size, bool)
+        places = judged_places(self._layout)
+        if not len(updates) or not places:
+            return denying
+        told, of_row = self._masks()
+        used, which = np.unique(of_row[updates], return_inverse=True)
+        possible = []
+        for reading in _READINGS:
+            agrees, named = np.zeros(len(used), bool), np.zeros((len(used), self._layout.width), bool)
+            for number, mask in enumerate(told[at] for at in used.tolist()):
+                if mask is None or isinstance(mask, Refusal):
+                    agrees[number], named[number] = True, True  # nothing to deny, or left anyway
+                elif reading in mask:
+                    agrees[number], named[number, list(mask[reading])] = True, True
+            possible.append((agrees[which], named))
+        for at in places:
+            asked = np.zeros(len(updates), bool)
+            for agrees, named in possible:
+                asked |= agrees & ~named[which, at]
+            if not asked.any():
+                continue
+            column = self._texts.column(at)
+            after, before = column.take(pa.array(updates)), column.take(pa.array(befores))
+            same = pc.or_(pc.equal(after, before).fill_null(False), pc.and_(after.is_null(), before.is_null()))
+            is_same = same.to_numpy(zero_copy_only=False)
+            for agrees, named in possible:
+                agrees &= named[which, at] | is_same
+        denying[updates] = ~np.logical_or.reduce([agrees for agrees, _ in possible])
+        return denying
 
     def _rows(self, places: Places, keys: pa.Array, does: npt.NDArray[np.int8], sequences: pa.Array) -> pa.Table:
         size, at = len(places), pa.array(places)

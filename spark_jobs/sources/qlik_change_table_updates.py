@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
+from spark_jobs.change_log_schema import DELETE, INSERT
 from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_change_table_rows import MASK, RowLayout, Values
 from spark_jobs.sources.qlik_masks import MaskOrder, places, readings
-from spark_jobs.sources.sql_server_types import is_large
+from spark_jobs.sources.sql_server_types import is_large, is_same_value
 
 Reading = Literal["msb_text", "le_bytes"]
 Readings = Mapping[Reading, frozenset[int]]
@@ -73,7 +74,8 @@ def choose_reading(
         layout: the table.
         order: the setting; only ``auto`` leaves a choice.
         masks: the possible readings of every mask at hand.
-        pairs: the readings of those with a before image, and the places at which this differs.
+        pairs: the readings of those with a before image, and the places at which this differs; a pair that no reading
+            agrees with is a contradiction of its own, and says nothing about the order.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -81,6 +83,8 @@ def choose_reading(
         possible = [one for one in possible if one in mask]
     unrefuted = list(possible)
     for mask, different in pairs:
+        if not any(different <= places for places in mask.values()):
+            continue
         unrefuted = [one for one in unrefuted if different <= mask[one]]
     return (unrefuted or possible or orders)[0]
 
@@ -89,6 +93,72 @@ def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int
     """The places of the mirrored columns that an UPDATE changed; large objects are not told in masks (T-25)."""
     places = [*layout.key_places, *layout.value_places()]
     return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
+
+
+def judged_places(layout: RowLayout) -> tuple[int, ...]:
+    """The places at which a mask and a pair of images can contradict each other (T-63).
+
+    Not those of large objects, which masks do not tell (T-25), nor of the key: which row was left, and which one is
+    set, both images tell themselves (T-60).
+    """
+    return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
+
+
+def refuse_denied_change(
+    layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: Readings, *, sparse: bool
+) -> None:
+    """Refuse an UPDATE whose before image differs where its mask says that nothing changed, however it is read (T-63).
+
+    Args:
+        layout: that of the UPDATE, of whose places the mask speaks.
+        after: the values of the UPDATE.
+        before_layout: that of the before image; columns are compared that have one name and one type in both.
+        before: the values of the before image.
+        mask: its possible readings.
+        sparse: whether a NULL may stand for a column that is absent, and so tells nothing (T-32).
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    there = {name: at for at, name in before_layout.kept}
+    names = dict(layout.kept)
+    different = []
+    for at in judged_places(layout):
+        was = there.get(names[at])
+        if was is None or before_layout.type_at(was) != layout.type_at(at):
+            continue
+        old, new = before[was], after[at]
+        if sparse and (old is None or new is None):
+            continue
+        if not is_same_value(layout.type_at(at), old, new):
+            different.append(at)
+    if not different or any(places.issuperset(different) for places in mask.values()):
+        return
+    (places, *_) = mask.values()
+    denied = next((at for at in different if at not in places), different[0])
+    raise Refusal(
+        "MASK_CONTRADICTED",
+        f"the change mask says that {shown(names[denied])} did not change, but the before image has another value",
+    )
+
+
+def has_no_bit(mask: Readings) -> bool:
+    """Whether a mask that is there names no column, however it is read."""
+    return not any(mask.values())
+
+
+def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: Readings) -> None:
+    """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    if not has_no_bit(mask):
+        return
+    if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
+        raise Refusal("MASK_CONTRADICTED", "the change mask of an INSERT names no column, but the row has values")
+    if operation == DELETE and layout.key_places:
+        raise Refusal("MASK_CONTRADICTED", "the change mask of a DELETE names no column, not even its key")
 
 
 def absent_columns(

@@ -20,6 +20,7 @@ from spark_jobs.sources.decoded import Refusal, shown
 from spark_jobs.sources.qlik_masks import MaskOrder, readings
 from spark_jobs.sources.qlik_message_headers import Headers, Mask, read_headers
 from spark_jobs.sources.qlik_message_images import Image, Row, TableImages
+from spark_jobs.sources.sql_server_types import is_same_value
 
 
 class Place(NamedTuple):
@@ -92,6 +93,7 @@ def _rows(
         # A column that is not told is no NULL, of a new row either: like an update's it has to be completed (K-23).
         op = INSERT if images.tells_all(image) else UPDATE
         return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
+    _refuse_denied_change(image, before, masks, images)
     row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)
     if before is not None and images.key and images.same_key(before, image):
         return [row_set]
@@ -163,7 +165,38 @@ def _is_contradicted(
             value, old = data.get(column.name), before.get(column.name)
             if value is not None and old is not None and (value != old) > bool(masks.change & column.bit):
                 return True
+        return _denied(data, before, masks, images) is not None
     return False
+
+
+def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> str | None:
+    """The first column that both images tell, and differently, though the change mask does not name it (K-69).
+
+    Not one of the key, which both images tell themselves (K-31), nor one that the column mask leaves out (K-23); and an
+    old row that lacks its key was not sent whole, so that a null in it tells nothing.
+    """
+    if masks.change is None or not images.holds_key(before):
+        return None
+    for column in images.judged:
+        name = column.name
+        if masks.change & column.bit or name not in data or name not in before or not _is_known(name, masks, images):
+            continue
+        if data[name] != before[name] and not is_same_value(column.log_type(), data[name], before[name]):
+            return name
+    return None
+
+
+def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
+    """Refuse an update whose old row differs where its mask says that nothing changed.
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    name = None if before is None else _denied(image, before, masks, images)
+    if name is not None:
+        raise Refusal(
+            "MASK_CONTRADICTED", f"changeMask says that {shown(name)} did not change, but beforeData has another value"
+        )
 
 
 def _is_known(name: str, masks: Masks, images: TableImages) -> bool:

@@ -5,9 +5,11 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.change_log_schema import DELETE, INSERT, UPDATE
@@ -26,6 +28,9 @@ from spark_jobs.sources.qlik_message_structures import Column, Structure
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
 """Types of the log whose values JSON spells without quotes (K-35)."""
 _OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_MASKS_KEPT = 4096
+"""Masks remembered for a structure: those of a table are few; a hostile stream must not fill the memory."""
+_raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
@@ -49,6 +54,8 @@ class Followed:
         self._key_bits = images.key_bits if images else 0
         self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
         self._bits = sum(column.bit for column in structure.columns)
+        self._judged = images.judged if images else ()
+        self._denied: dict[int, tuple[str, ...]] = {}
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
@@ -66,6 +73,11 @@ class Followed:
         elif sequence is None or len(sequence) != self.sequence_digits or not sequence.strip(b"0"):
             return None
         headers = Headers(name, sequence.decode(), int(counter or 0), _text(change), _text(column))
+        if before and (unchanged := self.unchanged(headers)):
+            start = found.start(pattern.fields[5])
+            after, old = _raw_values(content[at : start - len(b',"beforeData":')]), _raw_values(before)
+            if any(after[name] != old[name] for name in unchanged):
+                return None
         if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
             return None
         return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found))
@@ -92,6 +104,22 @@ class Followed:
         if headers.operation != "UPDATE" or has_before:
             return True
         return self._keeps_keys if marks.key is None else not marks.key
+
+    def unchanged(self, headers: Headers) -> Sequence[str]:
+        """The columns that have one value in both images of an update, as its mask says (K-69)."""
+        if headers.operation != "UPDATE" or headers.change_mask is None:
+            return ()
+        masks = headers.change_mask, headers.column_mask
+        marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
+        if marks is None or marks.change is None:
+            return ()  # it is not sure anyway
+        found = self._denied.get(marks.change)
+        if found is None:
+            if len(self._denied) >= _MASKS_KEPT:
+                self._denied.clear()
+            names = tuple(column.name for column in self._judged if not marks.change & column.bit)
+            found = self._denied[marks.change] = names
+        return found
 
     def row(self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes) -> RowFields | None:
         """The row of a change that is sure, with the texts of its key; None if these are no key."""
@@ -127,23 +155,24 @@ class Followed:
 
 
 class _Marks(NamedTuple):
-    """What masks say: all columns are in the message, and a column of the key changed, if they tell (K-70)."""
+    """What masks say: all columns are in the message, one of the key changed, if they tell (K-70), what changed."""
 
     all_columns: bool
     key: bool | None
+    change: int | None
 
 
 @lru_cache(maxsize=4096)
 def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
     """What the masks of a message say for a table of so many bits; None where they have not just one meaning."""
     if change is None and column is None:
-        return _Marks(True, None)
+        return _Marks(True, None, None)
     try:
         (masks,) = possible_masks(change, column, order, bits)
     except (Refusal, ValueError):
         return None
     key = None if masks.change is None else bool(masks.change & key_bits)
-    return _Marks(masks.column is None or masks.column == all_bits, key)
+    return _Marks(masks.column is None or masks.column == all_bits, key, masks.change)
 
 
 def _json_column(column: Column) -> JsonColumn:

@@ -18,6 +18,7 @@ from spark_jobs.sources.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik_message_envelope import JsonNumber
 from spark_jobs.sources.qlik_message_structures import Column, Structure
 from spark_jobs.sources.qlik_types import key_type
+from spark_jobs.sources.sql_server_type_text import is_large
 from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 
 Image = dict[str, str | None]
@@ -70,6 +71,8 @@ class TableImages:
         self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
         self._written: dict[tuple[str, ...], _Written] = {}
+        self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
+        """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
         self.key_bits = sum(structure.by_name[name].bit for name in table.key if name in structure.by_name)
         self._all_bits = sum(column.bit for column in structure.columns)
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
@@ -258,6 +261,11 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
 }
 """How the plain values of JSON besides texts and null are spelled."""
+
+
+def _is_told(column: Column) -> bool:
+    """Whether masks speak of a column: of none that is a large object, or may be one for all that is known (K-22)."""
+    return not column.is_large and (column.known_type is None or not is_large(column.known_type))
 
 
 def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | None:

@@ -84,14 +84,14 @@ class JsonPattern:
             raise ValueError("a column's name needs escapes")
         self._key = tuple(key)
         row = self._row(columns)
-        other = rb"(?:null|(?P<before>)" + self._other_row(columns) + rb")"
+        other = rb"(?:null|(?P<before>" + self._other_row(columns) + rb"))"
         parts = rb'null,"beforeData":(?P<before>)' + row if in_before else row + rb',"beforeData":' + other
         compiled = re.compile(parts + _HEADERS)
         self.fullmatch, group = compiled.fullmatch, compiled.groupindex
         names = ["operation", "sequence", "change", "column", "counter", "before"]
         names += [f"key{number}" for number in range(len(key))]
         self.fields = tuple(group[name] for name in names)
-        """Groups of the headers, one that is None where ``beforeData`` is null, and those of the key."""
+        """Groups of the headers, ``beforeData`` (None where it is null, empty where it is the row), and the key."""
         self._pieces = tuple(group[f"piece{number}"] for number in range(2 * self._unquoted + 1))
         self._image = b'"'.join([b"%b"] * len(self._pieces))
 

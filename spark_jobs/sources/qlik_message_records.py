@@ -49,6 +49,8 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
             headers = read_headers(record, followed.sequence_digits)
         except Refusal:
             continue
+        if other is not None and any(image[name] != other[name] for name in followed.unchanged(headers)):
+            continue
         is_sure = followed.is_sure(headers, has_data=data is not None, has_before=before is not None)
         if is_sure and (other is None or schema.has_texts(other)):
             sure.append((spot, headers))

@@ -22,6 +22,7 @@ from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal
 
+from open_mirroring.errors import TerminalError
 from spark_jobs.sources.decoded import shown
 from spark_jobs.sources.sql_server_times import parse_date, time_parser, time_text, timestamp_parser
 from spark_jobs.sources.sql_server_type_text import (
@@ -67,6 +68,18 @@ def parse_value(sql_type: str, text: str, binary: BinaryText = "hex") -> Any:
         ValueError: the text is no value of this type; the message says why.
     """
     return converter(sql_type, binary)(text)
+
+
+def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
+    """Whether two texts, of which None is NULL, are one value of this type; what is no value of it, is its text."""
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    try:
+        return bool(parse_value(sql_type, one) == parse_value(sql_type, other))
+    except (TerminalError, ValueError):
+        return False
 
 
 @lru_cache(maxsize=4096)

@@ -9,8 +9,7 @@ SILENT = {
     """,
     "NULL or absent, and the event contradicts itself": """
         r_partial_completed_name_null q_update_mask_left_out q_update_mask_null_column_null
-        q_update_change_mask_denies_null ct_empty_unquoted_text ct_update_null_not_in_mask
-        ct_update_null_not_in_mask_no_before
+        ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
     "a row that partial changes do not tell whole": """
         r_partial_is_the_first_completed r_partial_then_whole_completed q_insert_lacks_column_completed
@@ -49,9 +48,6 @@ SILENT = {
     """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
-    """,
-    "a mask that contradicts the row": """
-        ct_mask_none_on_insert ct_mask_none_on_delete ct_mask_beyond_columns ct_mask_denies_change
     """,
     "a data file waits for ever for its .dfm or its content": """
         ct_dfm_missing ct_dfm_missing_behind_good_one ct_zero_bytes ct_zero_bytes_of_json

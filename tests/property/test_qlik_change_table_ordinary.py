@@ -37,7 +37,7 @@ STRANGE: dict[str, st.SearchStrategy[Any]] = {
     "order": st.none(),
     "twice": st.none(),
 }
-masks = st.none() | st.sampled_from([mask(6), mask(5), mask(6, 8), mask(5, 6), "0040", "2000", "4000"])
+masks = st.none() | st.sampled_from([mask(6), mask(5), mask(6, 8), mask(5, 6), "0040", "2000", "4000", "00"])
 texts = st.one_of(
     st.none(), st.sampled_from(["", "a", "é😀", '"', "\\", "\n", "\x00", "\x1f", "\x7f", "null", '","', "\\u0041"])
 )
@@ -175,6 +175,13 @@ ORDINARY = placed(
         ([row(1, "I", ["3"] * 4), row(5, "U", ["1", "a", "1", None], bits="")], {"before_images": False}, [0, 1]),
         # T-13: what is no mask is a dead letter, of an insert as well; an empty one is none.
         ([row(1, "I", ["3"] * 4, bits="zz"), row(2, "D", ["3"] * 4, bits=""), row(3, "I", ["4"] * 4)], {}, [0]),
+        # T-21: the mask of an insert or delete names something; T-63: that of an update all that changed.
+        ([row(1, "I", ["3"] * 4, bits="00"), row(2, "D", ["3"] * 4, bits="00"), row(3, "I", ["4"] * 4)], {}, [0, 1]),
+        ([*PAIR[:1], PAIR[1]._replace(values=row(1, "U", ["1", "b", "1", None], bits=mask(7)).values), *ORDINARY[1:3]],
+         {}, [0, 1]),
+        ([row(1, "B", ["1", None, "1", "x"]), row(1, "U", ["1", None, "1", "y"], bits="00"), *ORDINARY[1:3]], {}, []),
+        ([row(1, "B", ["1", "a", "1", None]), row(1, "U", ["1", None, "1", None], bits=mask(7)), *ORDINARY[1:3]],
+         {}, [0, 1]),
         # T-24: how a mask is read is judged from all that come together; this one leaves no choice but the second.
         ([row(1, "U", ["1", "a", "1", None], bits="2040")], {"mask_order": "le_bytes"}, [0]),
         ([row(1, "B", ["1", "a", "1", None]), row(1, "U", ["1", "b", "1", None], bits="zz")], {}, [0, 1]),

@@ -122,7 +122,6 @@ def test_histories_through_files_end_in_their_final_state(
     files = change_files(
         stored_changes(history.changes, options), options, file_format, rows_per_file=11, compressed=seed % 2 == 0
     )
-    decoder = QlikChangeTableDecoder(TABLES, ChangeTableSettings(before_images="change_mask" not in headers or None))
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), files)
         ranges, waiting = find_files(Path(folder), {})
@@ -131,9 +130,18 @@ def test_histories_through_files_end_in_their_final_state(
         order.shuffle(ranges)
         messages = [message for one in [*ranges, *again] for message in read_file(Path(folder), one)]
     assert all(isinstance(message, ChangeRow) for message in messages), messages[-1]
+    # Cut off its image, an update whose mask is none, as that of large objects alone, needs the setting (T-19, T-60).
+    stored = None if all(has_mask(message) for message in messages) else True
+    decoder = QlikChangeTableDecoder(TABLES, ChangeTableSettings(before_images=stored))
     changes = decoded_in_pieces(decoder, messages, cuts)
     assert_same_content(changes)
     assert_is_final(history, changes)
+
+
+def has_mask(message: ChangeRow) -> bool:
+    """Whether a row has a mask, or needs none."""
+    told = dict(zip((column.name for column in message.structure.columns), message.values, strict=True))
+    return told["header__change_oper"] != "U" or bool(told.get("header__change_mask"))
 
 
 def assert_same_content(changes: Iterable[LogRow]) -> None:

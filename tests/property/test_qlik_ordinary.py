@@ -192,6 +192,7 @@ ORDINARY: dict[str, bytes] = {
     "insert": dt(),
     "null values": dt("INSERT", {**ROW, "price": None, "note": None}),
     "update": dt("UPDATE", ROW, {**ROW, "price": "1.00"}, changeMask="04", columnMask="0F"),
+    "update of a large object": dt("UPDATE", ROW, {**ROW, "note": "y"}, changeMask="00", columnMask="0F"),
     "update without old row": dt("UPDATE", ROW, changeMask="04", columnMask="0F"),
     "update without column mask": dt("UPDATE", ROW, changeMask="04"),
     "full load": dt("REFRESH", ROW, changeSequence="", transactionEventCounter=None, transactionLastEvent=None),
@@ -200,6 +201,8 @@ ORDINARY: dict[str, bytes] = {
     "no masks, no counter": dt("INSERT", transactionEventCounter=None),
 }
 OTHERS: dict[str, bytes] = {
+    "a change that its mask denies": dt("UPDATE", ROW, {**ROW, "name": "Eve"}, changeMask="04", columnMask="0F"),
+    "a NULL that its mask denies": dt("UPDATE", {**ROW, "name": None}, ROW, changeMask="04", columnMask="0F"),
     "delete of a table with a large object": dt("DELETE", ROW),
     "key change": dt("UPDATE", ROW, {**ROW, "id": 8}),
     "changed key without the old one": dt("UPDATE", ROW, changeMask="01", columnMask="0F"),

@@ -87,12 +87,12 @@ def test_t11_t25_halves_in_different_calls_wait_for_each_other(moved: bool) -> N
     one = decoder()
     after = MOVED if moved else NEW
     before = only(one.decode([row(1, "B", OLD, place=3)]))
-    update = only(one.decode([row(1, "U", after, bits=mask(KEY_BIT), place=4)]))
+    update = only(one.decode([row(1, "U", after, bits=mask(KEY_BIT, NAME_BIT), place=4)]))
     for half in (before, update):
         assert (half.kind, half.fragment_of) == ("fragment", f"{TABLE}:{sequence(1)}")
         assert (half.epoch, half.pos) == ("1", qlik_position(sequence(1), 0))
     assert one.join([before]) == one.join([update, update]) == Waiting()
-    together = one.decode([row(1, "B", OLD, place=3), row(1, "U", after, bits=mask(KEY_BIT), place=4)])
+    together = one.decode([row(1, "B", OLD, place=3), row(1, "U", after, bits=mask(KEY_BIT, NAME_BIT), place=4)])
     for pieces in permutations([before, update, before, update]):
         joined = one.join(pieces)
         assert isinstance(joined, Decoded)
@@ -264,6 +264,74 @@ def test_t13_a_mask_that_is_none_is_a_dead_letter_of_every_operation(oper: str, 
     assert only(decoder().decode([row(1, oper, OLD, bits=mask(KEY_BIT))])).op == oper
 
 
+@pytest.mark.parametrize("bits", ["00", "0", "0x00"])
+def test_t21_a_mask_of_an_insert_or_delete_that_names_nothing_contradicts_it(bits: str) -> None:
+    """T-13: one without a digit is none; an update that changed nothing that is told is sound."""
+    for oper, pos in (("I", 1), ("D", 0)):
+        letter = only(decoder().decode([row(1, oper, OLD, bits=bits)]))
+        assert (letter.kind, letter.code, letter.key) == ("rejected", "MASK_CONTRADICTED", '["1"]')
+        assert letter.pos == qlik_position(sequence(1), pos)
+    assert only(decoder(key=()).decode([row(1, "D", OLD, bits=bits)])).op == "D", "there is no key to name"
+    assert only(decoder().decode([row(1, "B", OLD), row(1, "U", OLD, bits=bits)])).op == "U"
+
+
+DENIED = [
+    ("another value", OLD, NEW, mask(7), {}, "'name'"),
+    ("a value is gone", OLD, ("1", None, "1.00", None), mask(7), {}, "'name'"),
+    ("a value has come", ("1", None, "1.00", None), OLD, mask(7), {}, "'name'"),
+    ("nothing is named", OLD, NEW, "00", {}, "'name'"),
+    ("as bytes", OLD, NEW, "8000", {"structure": ITEMS._replace(binary_mask=True)}, "'name'"),
+]
+"""What contradicts: the old row, the new one, the mask, the rest of both rows, and the column that is told."""
+AGREED = [
+    ("named", OLD, NEW, mask(6), {}),
+    ("more than changed is named", OLD, NEW, mask(6, 7), {}),
+    ("no mask", OLD, NEW, "", {}),
+    ("one value, spelled in two ways", OLD, ("1", "old", "1.0", None), mask(6), {}),
+    ("a large object, T-25", OLD, ("1", "new", "1.00", "long"), mask(6), {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bits", "rest", "told"), [d[1:] for d in DENIED], ids=[d[0] for d in DENIED]
+)
+def test_t63_a_mask_that_denies_a_change_is_a_dead_letter_of_its_key(
+    before: tuple[str | None, ...], after: tuple[str | None, ...], bits: str, rest: dict[str, Structure], told: str
+) -> None:
+    """T-11: together, or joined from two batches; the before image counts as metadata."""
+    one = decoder()
+    pair = [row(1, "B", before, place=3, **rest), row(1, "U", after, bits=bits, place=4, **rest)]  # type: ignore[arg-type]
+    decoded = one.decode(pair)
+    letter = only(decoded)
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "MASK_CONTRADICTED", TABLE, '["1"]')
+    assert told in str(letter.reason) and decoded.counts == (2, 0, 0, 1, 0, 1)
+    assert only(one.decode([pair[0], pair[1]._replace(values=(*pair[1].values[:5], "2", *after[1:]))])).key is None
+    assert only(decoder(key=(), columns=("id", "note")).decode(pair)).op == "U", "nobody wants the column"
+
+
+@pytest.mark.parametrize(("before", "after", "bits", "rest"), [a[1:] for a in AGREED], ids=[a[0] for a in AGREED])
+def test_t63_what_no_mask_denies_is_no_contradiction(
+    before: tuple[str | None, ...], after: tuple[str | None, ...], bits: str, rest: dict[str, Structure]
+) -> None:
+    assert only(decoder().decode([row(1, "B", before), row(1, "U", after, bits=bits)])).op == "U"
+
+
+def test_t63_a_key_that_the_mask_does_not_name_is_told_by_both_images() -> None:
+    """T-60: both rows are known, so nothing is lost; T-19: without a before image nothing contradicts."""
+    rows = decoder().decode([row(1, "B", OLD), row(1, "U", MOVED, bits=mask(NAME_BIT))]).rows
+    assert [(r.op, r.key) for r in rows] == [("K", '["1"]'), ("U", '["2"]')]
+    assert only(decoder(before_images=False).decode([row(1, "U", ("1", None, "2", None), bits=mask(7))])).op == "U"
+
+
+def test_t63_a_before_image_of_another_structure_is_compared_by_names() -> None:
+    """T-33: a column that was added between the two is not told by the image."""
+    wider = ITEMS._replace(columns=(*HEADERS, ChangeColumn("size", "int"), *DATA))
+    before = row(1, "B", OLD)
+    for name, bits, op in (("new", mask(7), "U"), ("new", mask(8), None), ("old", mask(8), "U")):
+        given = row(1, "U", ("9", "1", name, "1.00", None), bits=bits, structure=wider)
+        assert only(decoder().decode([before, given])).op == op
+
+
 def test_g13_a_change_table_whose_name_differs_in_case_only_stops_its_table() -> None:
     """G-13, T-62: ignored as not mirrored, the table would stay empty without a word; others are counted by name."""
     other = [ITEMS._replace(table=name) for name in ("SHOP.Items", "shop.other", "shop.other")]
@@ -420,6 +488,9 @@ def test_t32_sparse_updates_tell_absent_from_null(
     assert [name for name, *_ in image(change.cols)] == ["id", *present]
     assert change.whole is (len(present) == 3)
     full = only(decoder(keys_never_change=bits is None).decode(rows))
+    if before and before[2] is not None:
+        assert (full.code, full.key) == ("MASK_CONTRADICTED", '["1"]'), "T-63: the price went, and its bit is not set"
+        return
     assert full.whole is True and image(full.row) == {"id": "1", "name": None, "price": None, "note": None}
 
 

@@ -139,6 +139,14 @@ OF_A_TABLE: list[tuple[str, bytes, str, str, str | None]] = [
     ("mask without end", dt(columnMask="0" * 5000), "MASK_INVALID", "longer than", PLACED),
     ("value outside the mask", dt(columnMask="05"), "MASK_CONTRADICTED", "leaves 'name' out", PLACED),
     ("named but not there", dt("INSERT", {"id": 7}, columnMask="03"), "MASK_CONTRADICTED", "names 'name'", PLACED),
+    ("changed, and not said so", dt("UPDATE", ROW, {**OLD, "name": "Eve"}, changeMask="04"), "MASK_CONTRADICTED",
+     "'name'", PLACED),
+    ("gone, and not said so", dt("UPDATE", {**ROW, "name": None}, OLD, changeMask="04"), "MASK_CONTRADICTED", "'name'",
+     PLACED),
+    ("come, and not said so", dt("UPDATE", ROW, {**OLD, "name": None}, changeMask="04"), "MASK_CONTRADICTED", "'name'",
+     PLACED),
+    ("of another key, and not said so", dt("UPDATE", ROW, {**OLD, "id": 8}, changeMask="01"), "MASK_CONTRADICTED",
+     "'price'", None),
     ("no data", dt("INSERT", members={"data": None}), "ROW_MALFORMED", "without data", None),
     ("data is a list", dt("INSERT", [7]), "ROW_MALFORMED", "no object", None),
     ("a value is an object", dt("INSERT", {**ROW, "name": {}}), "ROW_MALFORMED", "'name'", PLACED),
@@ -174,6 +182,21 @@ def test_an_unreadable_change_of_a_table_names_table_and_key_k16_k20_t10_g06(
     assert (rejected.tbl, rejected.key) == ("dbo.orders", key)
     assert (rejected.bucket >= 0) == (key is not None)
     assert [before.op, after.op] == ["I", "I"]
+
+
+SOUND = [
+    ("named", dt("UPDATE", ROW, OLD, changeMask="04")),
+    ("more than changed is named", dt("UPDATE", ROW, OLD, changeMask="0F")),
+    ("one value, spelled in two ways", dt("UPDATE", ROW, {**ROW, "price": "1.5"}, changeMask="00")),
+    ("a large object", dt("UPDATE", ROW, {**ROW, "note": None}, changeMask="00")),
+    ("not in the old row", dt("UPDATE", ROW, {"id": 7}, changeMask="00")),
+    ("not sent", dt("UPDATE", {**ROW, "name": None}, OLD, changeMask="04", columnMask="0D")),
+]
+
+
+@pytest.mark.parametrize("body", [case[1] for case in SOUND], ids=[case[0] for case in SOUND])
+def test_what_no_change_mask_denies_is_no_contradiction_k69_k22(body: bytes) -> None:
+    assert only(decode(md(), body)).op == "U"
 
 
 def test_the_position_of_a_dead_letter_is_told_where_the_headers_are_sound_k17() -> None:
