@@ -119,11 +119,10 @@ def reload_table(
         return ""
 
     outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked, word=word).drive(wait)
-    finished = answer(ledger, mirror.name, asked)
+    finished, losses = answer(ledger, mirror.name, asked), look(mirror, ledger).lost
     if finished is not None:
-        return Reloaded(source, finished["generation"], "", "", stopped)
+        return Reloaded(source, finished["generation"], "", "", stopped, losses)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
-    losses = look(mirror, ledger).lost
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
 
 

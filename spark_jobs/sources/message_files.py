@@ -62,7 +62,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
     ranges += [BoundRange(name, 0, size) for name, size in listed.unknown if size and name not in bound]
-    return Found(ranges, sorted([*listed.waiting, *held_back]), listed.waiting)
+    return Found(ranges, sorted([*listed.waiting, *held_back]), tuple(listed.waiting))
 
 
 def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 ORDERS = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
 CLEAN = {"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]}
-CUT = event("INS", row(99), commit=90)[:-20]
+CUT = b'{"specversion": "1.0", "type": "com.micro'
+"""What is left of it tells no table."""
 BAD_VALUE = event("UPD", row(1, price="cheap"), row(1), commit=20)
 UNREADABLE = event("INS", '{"id":"2","name":{}}', commit=21, pkkey={"id": 2})
 

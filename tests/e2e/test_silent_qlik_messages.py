@@ -198,7 +198,9 @@ def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_pat
 
 def test_a_row_of_a_load_that_is_sent_once_more_is_no_reload_k18_k67(tmp_path: Path, spark: Any) -> None:
     lines = Lines(tmp_path, spark)
-    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 2, "new", "UPDATE", number=5), load(A, 1), load(A, 2))
+    lines.send(
+        MD_A, load(A, 1), load(A, 2), of(A, 2, "new", "UPDATE", number=5, changeMask="02"), load(A, 1), load(A, 2)
+    )
     assert lines.tick() == Exit.DONE
     lines.send(load(A, 2), load(A, 1))
     assert lines.tick() == Exit.DONE
@@ -209,7 +211,7 @@ def test_a_row_of_a_load_that_is_sent_once_more_is_no_reload_k18_k67(tmp_path: P
 
 def test_a_reload_in_another_partition_than_the_changes_is_noticed_k18_k67(tmp_path: Path, spark: Any) -> None:
     lines = Lines(tmp_path, spark)
-    lines.send(MD_A, MD_B, (1, load(A, 1)), (2, load(A, 2)), (2, of(A, 2, "new", "UPDATE", number=5)))
+    lines.send(MD_A, MD_B, (1, load(A, 1)), (2, load(A, 2)), (2, of(A, 2, "new", "UPDATE", number=5, changeMask="02")))
     lines.send((1, load(B, 1)), (2, of(B, 2, number=6)))
     assert lines.tick() == Exit.DONE
     lines.send((1, load(A, 1, "loaded again")), (1, load(B, 3)))

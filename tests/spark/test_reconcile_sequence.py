@@ -39,7 +39,7 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Pipeline:
     """Two tables after three ticks, with split, repeated, late and damaged messages; two files of each moved away."""
     chosen = [table for table in SHOP_TABLES if table.full_name in (CUSTOMERS, ORDERS)]
     tables = [{"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key)} for t in chosen]
-    pipeline = Pipeline(tmp_path_factory.mktemp("deep"), spark, tables)
+    pipeline = Pipeline(tmp_path_factory.mktemp("deep"), spark, tables, dead_letters={"tolerate": TICKS})
     options, delivery = CesOptions(max_data_bytes=900), Delivery(disorder=30, duplicates=0.1, seed=3)
     messages = render(random_history(3, 60).changes, options, delivery)
     for tick in range(TICKS):

@@ -278,7 +278,7 @@ def test_a_source_may_be_one_file(tmp_path: Path) -> None:
     assert find_ranges(one, {}) == Found([BoundRange("messages.txt", 0, 3)], [])
     assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
     assert find_ranges(one, {"messages.txt": 3}) == Found([], [])
-    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"])
+    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"], ("empty.jsonl",))
 
 
 def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
