@@ -15,6 +15,7 @@ import pytest
 from open_mirroring.ledger.proofs import ProofLedger
 from spark_jobs.command_line import main
 from spark_jobs.exit_codes import Exit
+from spark_jobs.prove import Asked, prove
 from tests.ces_messages import envelope, lsn, payload
 from tests.pipeline import Pipeline
 from tests.postgres import PostgresServer
@@ -108,7 +109,8 @@ def proved(shop: Shop, capsys: pytest.CaptureFixture[str], *argv: object) -> tup
 def test_every_kind_of_difference_is_found_and_nothing_else(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-40: a lost row, a ghost, NULL over a value, a stale row, a last digit, a trailing blank, another case."""
+    """G-40, G-42: of five tables one is written meanwhile, and the others have a lost row, a ghost, NULL over a value, a
+    stale row, another last digit, a trailing blank and another case."""
     shop = shop_of(*TABLES)
     for table in TABLES:
         for key in range(40):
@@ -118,7 +120,7 @@ def test_every_kind_of_difference_is_found_and_nothing_else(
     assert (code, {one["verdict"] for one in found.values()}) == (Exit.DONE, {"EQUAL"}), found
     assert {(one["rows_source"], one["rows_target"], one["looks"]) for one in found.values()} == {(40, 40, 1)}
 
-    one, two, three, four, _ = TABLES
+    one, two, three, four, five = TABLES
     shop.set(one, (100, "lost", "1.00"), told=False)
     shop.remove(one, 7, told=False)
     shop.set(two, (3, None, "3.50"), told=False)
@@ -129,8 +131,20 @@ def test_every_kind_of_difference_is_found_and_nothing_else(
     shop.set(four, (9, "", "9.50"))
     shop.tick()
     shop.set(four, (9, None, "9.50"), told=False)
-    code, found = proved(shop, capsys)
-    assert code == Exit.NOT_EQUAL
+
+    # The fifth goes on being written: what is on its way at the first look, and then at each.
+    def traffic() -> None:
+        shop.tick()
+        shop.set(five, (8, f"hot {shop.commit}", "8.00"))
+        shop.deliver()
+
+    shop.set(five, (7, "on its way", "7.00"))
+    shop.deliver()
+    asked = Asked(settle_seconds=0)
+    mirror, ledger = shop.pipeline.mirror, shop.pipeline.ledger
+    done = prove(mirror, ledger, shop.pipeline._spark, asked=asked, sleep=lambda _: traffic())
+    found = {table: dict(one) for table, one in done.tables.items()}
+    assert done.exit == Exit.NOT_EQUAL
     keys = {table: {(k["key"], k["kind"], tuple(k["columns"])) for k in one["keys"]} for table, one in found.items()}
     assert keys == {
         "shop.t1": {('["100"]', "missing", ()), ('["7"]', "extra", ())},
@@ -140,13 +154,11 @@ def test_every_kind_of_difference_is_found_and_nothing_else(
         "shop.t5": set(),
     }
     assert found["shop.t2"]["columns"] == {"name": 1, "price": 1}
-    assert found["shop.t5"]["verdict"] == "EQUAL"
+    assert found["shop.t5"]["verdict"] in ("EQUAL", "UNPROVEN"), "never different"
 
 
 def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Callable[..., Shop]) -> None:
     """G-42: changes on their way are no differences; what differs beside them is found; what stays hot is unproven."""
-    from spark_jobs.prove import Asked, prove
-
     shop = shop_of("shop.t1", "shop.t2", split_column="id", chunks=4, max_connections=1)
     for table in shop.tables:
         for key in range(60):
