@@ -145,7 +145,9 @@ class _Look:
         """
         told, of_row = self._masks()
         sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
-        names_any = np.array([one is None or isinstance(one, Refusal) or not has_no_bit(one) for one in told])[of_row]
+        names_any = np.array(
+            [one is None or isinstance(one, Refusal) or not has_no_bit(self._layout, one) for one in told]
+        )[of_row]
         sound &= names_any | (does == _U)
         sound |= does == _B
         return sound

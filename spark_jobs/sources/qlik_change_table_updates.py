@@ -142,9 +142,9 @@ def refuse_denied_change(
     )
 
 
-def has_no_bit(mask: Readings) -> bool:
-    """Whether a mask that is there names no column, however it is read."""
-    return not any(mask.values())
+def has_no_bit(layout: RowLayout, mask: Readings) -> bool:
+    """Whether a mask that is there names no column; zero bytes alone may as well be missing, and are no mask (T-22)."""
+    return not layout.structure.binary_mask and not any(mask.values())
 
 
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: Readings) -> None:
@@ -153,7 +153,7 @@ def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, 
     Raises:
         Refusal: ``MASK_CONTRADICTED``.
     """
-    if not has_no_bit(mask):
+    if not has_no_bit(layout, mask):
         return
     if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
         raise Refusal("MASK_CONTRADICTED", "the change mask of an INSERT names no column, but the row has values")

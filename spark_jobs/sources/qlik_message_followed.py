@@ -5,7 +5,7 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "f
 _OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _MASKS_KEPT = 4096
 """Masks remembered for a structure: those of a table are few; a hostile stream must not fill the memory."""
-_raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
@@ -75,8 +74,8 @@ class Followed:
         headers = Headers(name, sequence.decode(), int(counter or 0), _text(change), _text(column))
         if before and (unchanged := self.unchanged(headers)):
             start = found.start(pattern.fields[5])
-            after, old = _raw_values(content[at : start - len(b',"beforeData":')]), _raw_values(before)
-            if any(after[name] != old[name] for name in unchanged):
+            spelled = _spelled(unchanged)
+            if spelled(content[at : start - len(b',"beforeData":')]) != spelled(before):
                 return None
         if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
             return None
@@ -105,7 +104,7 @@ class Followed:
             return True
         return self._keeps_keys if marks.key is None else not marks.key
 
-    def unchanged(self, headers: Headers) -> Sequence[str]:
+    def unchanged(self, headers: Headers) -> tuple[str, ...]:
         """The columns that have one value in both images of an update, as its mask says (K-69)."""
         if headers.operation != "UPDATE" or headers.change_mask is None:
             return ()
@@ -183,6 +182,14 @@ def _json_column(column: Column) -> JsonColumn:
     """
     log_type = column.log_type()
     return JsonColumn(column.name, log_type not in _UNQUOTED, most_characters(log_type))
+
+
+@lru_cache(maxsize=_MASKS_KEPT)
+def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
+    """How these columns are spelled in an image, as something that equals its like."""
+    fields = [(f"column{number}", msgspec.Raw) for number in range(len(names))]
+    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    return msgspec.json.Decoder(msgspec.defstruct("Spelled", fields, rename=renamed, gc=False)).decode
 
 
 def _text(mask: bytes | None) -> str | None:

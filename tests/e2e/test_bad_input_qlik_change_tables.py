@@ -132,7 +132,7 @@ def filed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Pipelin
     for late in ("update_late", "before_lost"):
         put(pipeline, late, "1", ct(1, "I", "1"), ct(2, "B", "1"))
     for late in ("before_late", "update_lost"):
-        put(pipeline, late, "1", ct(1, "I", "1"), ct(2, "U", "2", "Eve", mask(KEY_BIT)))
+        put(pipeline, late, "1", ct(1, "I", "1"), ct(2, "U", "2", "Eve", mask(KEY_BIT, KEY_BIT + 1)))
     for one in CONTRADICTED:
         pipeline.deliver(f"shop.{one.table}__ct/1.csv", lines(GOOD))
         pipeline.deliver(f"shop.{one.table}__ct/1.dfm", one.description)
@@ -212,7 +212,7 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
     for half in ("update_late", "before_late"):
         assert pipeline.mirrored("shop", half) == [ct_landed(1)], "what came before the open half is there"
     assert pipeline.reader.open_fragment_count() == 4
-    put(pipeline, "update_late", "2", ct(2, "U", "2", "Eve", mask(KEY_BIT)), ct(3, "I", "3"))
+    put(pipeline, "update_late", "2", ct(2, "U", "2", "Eve", mask(KEY_BIT, KEY_BIT + 1)), ct(3, "I", "3"))
     put(pipeline, "before_late", "2", ct(2, "B", "1"), ct(3, "I", "3"))
     put(pipeline, "clean", "2", ct(40, "I", "2"))
     put(pipeline, "clean", "3", ct(39, "I", "4"))
@@ -239,7 +239,7 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
     assert in_order(pipeline.mirrored("shop", "clean"), ["id"]) == [ct_landed(2), ct_landed(4)]
     assert extracted.counts["expired"] == 2
     for table, code, row_ in (
-        ("update_lost", "BEFORE_IMAGE_MISSING", ct(2, "U", "2", "Eve", mask(KEY_BIT))),
+        ("update_lost", "BEFORE_IMAGE_MISSING", ct(2, "U", "2", "Eve", mask(KEY_BIT, KEY_BIT + 1))),
         ("before_lost", "UPDATE_MISSING", ct(2, "B", "1")),
     ):
         (found,) = (x for x in pipeline.letters() if x["tbl"] == f"shop.{table}")
@@ -321,7 +321,7 @@ def test_change_tables_in_a_database(
     assert pipeline.reader.open_fragment_count() == 1
 
     # Its other half lies in the next partition; p1, four partitions ago by then, gets rows after closing.
-    insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit)))
+    insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit, key_bit + 1)))
     for partition in ("p2", "p3", "p4", "p5"):
         close(partition)
     pipeline.tick()

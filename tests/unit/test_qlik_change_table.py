@@ -272,6 +272,10 @@ def test_t21_a_mask_of_an_insert_or_delete_that_names_nothing_contradicts_it(bit
         assert (letter.kind, letter.code, letter.key) == ("rejected", "MASK_CONTRADICTED", '["1"]')
         assert letter.pos == qlik_position(sequence(1), pos)
     assert only(decoder(key=()).decode([row(1, "D", OLD, bits=bits)])).op == "D", "there is no key to name"
+    binary = ITEMS._replace(binary_mask=True)
+    assert only(decoder().decode([row(1, "I", OLD, bits="00", structure=binary)])).op == "I", (
+        "T-22: bytes may be missing"
+    )
     assert only(decoder().decode([row(1, "B", OLD), row(1, "U", OLD, bits=bits)])).op == "U"
 
 
