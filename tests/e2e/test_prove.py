@@ -109,7 +109,7 @@ def proved(shop: Shop, capsys: pytest.CaptureFixture[str], *argv: object) -> tup
 def test_every_kind_of_difference_is_found_and_nothing_else(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-40, G-42: of five tables one is written meanwhile, and the others have a lost row, a ghost, NULL over a value, a
+    """G-40, G-42: of five tables one is written meanwhile; the others have a lost row, a ghost, NULL over a value, a
     stale row, another last digit, a trailing blank and another case."""
     shop = shop_of(*TABLES)
     for table in TABLES:
