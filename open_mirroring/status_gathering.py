@@ -13,7 +13,6 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letter_counts import NO_LETTERS
 from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
-from open_mirroring.ledger.unverified_columns import UnverifiedColumn
 from open_mirroring.log_position import LogPosition
 from open_mirroring.proving import Proof
 from open_mirroring.reconciliation.losses import Told, look
@@ -149,7 +148,7 @@ class _Tables:
             since=None if stop is None else stop.since,
             notes=(
                 *(self._told.notes.get(source, ()) if finding is None else finding.notes),
-                *map(_unverified_note, unverified),
+                *(column.note for column in unverified),
             ),
             marks=Marks(
                 self._bound,
@@ -196,13 +195,6 @@ def _verdict(
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
     return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
-
-
-def _unverified_note(column: UnverifiedColumn) -> str:
-    return (
-        f"column {column.column!r} unverified since position {column.since}: rows that did not change since may have a "
-        "default at the source, and have NULL at the target"
-    )
 
 
 def _intent(table: TableState) -> str:

@@ -113,8 +113,13 @@ def tick(
     log.info("reconciling ledger and landing zone")
     findings = inspect_mirror(mirror, ledger)
     told = look(mirror, ledger)
+    document = told.document()
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
+    unverified = reader.unverified_columns(tables.values())
+    for source, table in tables.items():
+        if columns := unverified.get(table.id):
+            document["notes"][source] = [*document["notes"].get(source, ()), *(column.note for column in columns)]
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     return Ticked(
         batch=read.batch,
@@ -126,7 +131,7 @@ def tick(
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=told.lost,
-        told=told.document(),
+        told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
     )
 

@@ -26,6 +26,14 @@ class UnverifiedColumn(NamedTuple):
     batch: int
     at: datetime
 
+    @property
+    def note(self) -> str:
+        """What it means, for people."""
+        return (
+            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have a "
+            "default at the source, and have NULL at the target"
+        )
+
 
 def note_columns(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
     """Note columns by the position since which they are there; one that is known, verified or not, stays as it is."""
