@@ -8,42 +8,12 @@ comes later wins.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.load_ledger import LoadChunk, above
-from open_mirroring.log_position import position_text
+from open_mirroring.log_position import above, position_text
 from open_mirroring.proving import Kind, Proof, ProofVerdict
 
-_PREFIX = "(correction) "
 CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
 """A key that is there twice is no key of the target's: no change of it takes one of the two away."""
-
-
-class CorrectionRange(NamedTuple):
-    """What a batch binds for a correction: the keys that a recorded proof named, of one generation of a table."""
-
-    source: str
-    generation: int
-    proof: str
-
-    @property
-    def name(self) -> str:
-        """The name of the range."""
-        return f"{_PREFIX}{self.source}/{self.generation}/{self.proof}"
-
-    @classmethod
-    def of(cls, name: str) -> CorrectionRange | None:
-        """The correction that a bound range is; None for any other."""
-        if not name.startswith(_PREFIX):
-            return None
-        source, generation, proof = name.removeprefix(_PREFIX).rsplit("/", 2)
-        return cls(source, int(generation), proof)
-
-
-def is_of_source(name: str) -> bool:
-    """Whether a bound range is one of the source; else it is a chunk of a load, or a correction."""
-    return LoadChunk.of(name) is None and CorrectionRange.of(name) is None
 
 
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:

@@ -20,12 +20,42 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon
-from open_mirroring.ledger.reading import BatchContents
 from open_mirroring.log_position import transaction_at
 
 Transaction = tuple[int, str]
 """Ordinal of a stream and major of a position in it."""
+
+
+class MirrorHorizon(NamedTuple):
+    """How far back a mirror reaches.
+
+    Attributes:
+        batch: every batch above it lies above the horizon of each table.
+        at: when the newest batch below was bound; sources are not read again from before this moment.
+        dropped: the log's rows of batches up to this one may be gone.
+    """
+
+    batch: int
+    at: datetime
+    dropped: int
+
+
+class TableHorizon(NamedTuple):
+    """H of a table: the newest transaction, as stream ordinal and major, at which a new change stops it (G-05)."""
+
+    ordinal: int
+    major: str
+
+
+class BatchContents(NamedTuple):
+    """What a committed batch holds of one table and epoch; *files* are relative to the change log."""
+
+    batch: int
+    epoch: str
+    rows: int
+    lowest: str
+    highest: str
+    files: tuple[str, ...]
 
 
 class LoggedBatch(NamedTuple):

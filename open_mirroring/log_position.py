@@ -125,3 +125,11 @@ def encode_key(values: Sequence[str]) -> str:
 def decode_key(key: str) -> tuple[str, ...]:
     """The canonical texts that :func:`encode_key` joined."""
     return tuple(json.loads(key))
+
+
+def above(highest: str | None) -> str:
+    """The lowest text above all of a position's transaction, in the order of texts; that of no position is below all.
+
+    Never between two changes of one transaction: whether the half of a key change removes a row is told by the others.
+    """
+    return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from open_mirroring.bound_ranges import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.correcting import is_of_source
+from open_mirroring.horizon import BatchContents
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letter_counts import NO_LETTERS
-from open_mirroring.ledger.load_ledger import LoadChunk
-from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.log_position import LogPosition
 from open_mirroring.proving import Proof
 from open_mirroring.reconciliation.losses import Told, look

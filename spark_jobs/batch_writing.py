@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from open_mirroring.correcting import CorrectionRange
+from open_mirroring.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.dead_letters import NO_MESSAGE
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
@@ -26,7 +26,6 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
-from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.manifest import SeenLetter
 from spark_jobs.change_log_schema import LOAD_MAJOR
 from spark_jobs.fragment_joining import FragmentJoining

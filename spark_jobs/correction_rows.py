@@ -19,8 +19,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.bound_ranges import CorrectionRange
 from open_mirroring.config import Mirror
-from open_mirroring.correcting import CorrectionRange, keys_to_correct, position_above
+from open_mirroring.correcting import keys_to_correct, position_above
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.extract_ledger import BoundRange

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.bound_ranges import CorrectionRange
 from open_mirroring.config import Mirror
 from open_mirroring.config.tables import JdbcLoad
-from open_mirroring.correcting import CorrectionRange, keys_to_correct
+from open_mirroring.correcting import keys_to_correct
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.decisions import Reason

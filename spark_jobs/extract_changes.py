@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.backfilling import Backfill, parse_interval, refuse_below_horizon
+from open_mirroring.bound_ranges import is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.correcting import is_of_source
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.reconciliation.inspection import declare_tables

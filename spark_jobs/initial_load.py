@@ -19,9 +19,10 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.bound_ranges import LoadChunk
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.load_ledger import LoadChunk, LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror

@@ -17,8 +17,8 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
-from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, above
-from open_mirroring.log_position import LogPosition
+from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
+from open_mirroring.log_position import LogPosition, above
 from open_mirroring.streamed_types import refuse_unstreamed
 from spark_jobs.load_task import duplicate_key
 from spark_jobs.sources.exports import Export, ExportRows, Piece, cut_file, export_columns, export_files

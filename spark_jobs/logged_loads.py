@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from open_mirroring.bound_ranges import LoadChunk
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger.load_ledger import LoadChunk, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk

@@ -16,10 +16,11 @@ import msgspec
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.errors import TerminalError
+from open_mirroring.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.reading import BatchContents, ColumnList, LedgerReader, TableState
+from open_mirroring.ledger.reading import ColumnList, LedgerReader, TableState
 from open_mirroring.ledger.unpublished import Unpublished, unpublished
 from open_mirroring.log_position import LogPosition, is_of_generation, not_below, position_order
 from open_mirroring.publishing import Intent

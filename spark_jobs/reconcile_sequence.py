@@ -22,13 +22,14 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.horizon import BatchContents
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.reconciliation import verdicts as v
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table

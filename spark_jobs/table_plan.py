@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.horizon import TableHorizon
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.logged_change import Left, Logged, first_of_each
 from spark_jobs.change_log_schema import INSERT, LOAD_MAJOR, UPDATE

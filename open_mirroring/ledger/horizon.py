@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.upsert import upsert
-
-
-class MirrorHorizon(NamedTuple):
-    """How far back a mirror reaches.
-
-    Attributes:
-        batch: every batch above it lies above the horizon of each table.
-        at: when the newest batch below was bound; sources are not read again from before this moment.
-        dropped: the log's rows of batches up to this one may be gone.
-    """
-
-    batch: int
-    at: datetime
-    dropped: int
-
-
-class TableHorizon(NamedTuple):
-    """H of a table: the newest transaction, as stream ordinal and major, at which a new change stops it (G-05)."""
-
-    ordinal: int
-    major: str
 
 
 def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:

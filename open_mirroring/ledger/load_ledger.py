@@ -19,7 +19,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.column_lists import keep_column_lists
 from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.log_position import LogPosition
+from open_mirroring.log_position import above
 
 
 class LoadColumn(NamedTuple):
@@ -99,30 +99,6 @@ def chunks_of(text: str) -> tuple[int, ...]:
     return tuple(json.loads(text))
 
 
-class LoadChunk(NamedTuple):
-    """A chunk of a load that goes through the change log: a range that batches bind, of one generation of its table."""
-
-    source: str
-    generation: int
-    number: int
-
-    @property
-    def name(self) -> str:
-        """The name of the range."""
-        return f"{_LOAD}{self.source}/{self.generation}/{self.number}"
-
-    @classmethod
-    def of(cls, name: str) -> LoadChunk | None:
-        """The chunk that a bound range is; None for a range of the source."""
-        if not name.startswith(_LOAD):
-            return None
-        source, generation, number = name.removeprefix(_LOAD).rsplit("/", 2)
-        return cls(source, int(generation), int(number))
-
-
-_LOAD = "(initial load) "
-
-
 class HandOver(NamedTuple):
     """What the log has of a table at the moment at which its load begins.
 
@@ -149,14 +125,6 @@ class HandOver(NamedTuple):
         whole: a change of one of them is in the load, however late it arrives.
         """
         return None if self.generation == 1 else above(self.highest)
-
-
-def above(highest: str | None) -> str:
-    """The lowest text above all of a position's transaction, in the order of texts; that of no position is below all.
-
-    Never between two changes of one transaction: whether the half of a key change removes a row is told by the others.
-    """
-    return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"
 
 
 class LoadLedger:

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.complete_position import Completeness
+from open_mirroring.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, mirror_horizon, newest_dropped, table_horizons
+from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.ledger.unverified_columns import UnverifiedColumn, unverified_columns
@@ -82,17 +83,6 @@ class TableState(NamedTuple):
         if self.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.load_state == "pending" or not self.row.confirmed
-
-
-class BatchContents(NamedTuple):
-    """What a committed batch holds of one table and epoch; *files* are relative to the change log."""
-
-    batch: int
-    epoch: str
-    rows: int
-    lowest: str
-    highest: str
-    files: tuple[str, ...]
 
 
 class ColumnList(NamedTuple):

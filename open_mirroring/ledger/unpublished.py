@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from open_mirroring.ledger.reading import BatchContents, LedgerReader, TableState
+from open_mirroring.horizon import BatchContents
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.log_position import not_below, position_order
 from open_mirroring.publishing import Work
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from open_mirroring.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.ledger.reading import BatchContents, Publication, PublishedFile
+from open_mirroring.ledger.reading import Publication, PublishedFile
 from open_mirroring.reconciliation import verdicts as v
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")

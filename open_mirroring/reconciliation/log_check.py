@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from open_mirroring.horizon import BatchContents
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.ledger.reading import BatchContents
 from open_mirroring.reconciliation import verdicts as v
 from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
 

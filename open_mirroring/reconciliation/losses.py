@@ -22,50 +22,21 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.reconciliation.evidence_text import shown
-
-ANY_TABLE = "(any table)"
-"""Stands among tables for what concerns all of them."""
-
-DEAD_LETTERS_OPEN = "DEAD_LETTERS_OPEN"
-"""Changes of the table could not be read or typed, more than are tolerated: rows of it are as they were before."""
-DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
-"""Messages of which not even the table can be told: any table may lack a change."""
-DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
-"""The ledger was made by an earlier version, and nobody has counted the dead letters of its log since."""
-TABLE_RENAMED = "TABLE_RENAMED"
-"""Nothing comes of the table any more, while changes come of one with a similar name that is not mirrored."""
-CHANGES_IGNORED = "CHANGES_IGNORED"
-"""Changes of the table were read and ignored before the mirror file named it."""
-
-NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
-"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
-
-WAYS_OUT = {
-    DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
-    "settled by `open-mirroring accept-dead-letters`, or tolerated by `dead_letters` in the mirror file",
-    DEAD_LETTERS_HOMELESS: "look at `open-mirroring dead-letters --raw` for whose they are; replay them once the cause "
-    "is mended, or settle what concerns no mirrored table by `open-mirroring accept-dead-letters`",
-    DEAD_LETTERS_UNCOUNTED: "run `open-mirroring tick`, or `open-mirroring status`: both count them",
-    TABLE_RENAMED: "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an "
-    "initial load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`",
-    CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
-    "again since, or do not matter, list the table under `ignore`",
-}
-"""What to do, by code."""
+from open_mirroring.table_losses import (
+    ANY_TABLE,
+    CHANGES_IGNORED,
+    DEAD_LETTERS_HOMELESS,
+    DEAD_LETTERS_OPEN,
+    DEAD_LETTERS_UNCOUNTED,
+    NEVER_SEEN,
+    QUIET_SINCE,
+    TABLE_RENAMED,
+    Loss,
+)
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
 _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
-
-
-class Loss(NamedTuple):
-    """What a table lacks, or may."""
-
-    code: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.what}"
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from open_mirroring.publishing import INCARNATION_CHANGED, METADATA_CHANGED, Tab
 from open_mirroring.reconciliation import verdicts as v
 from open_mirroring.reconciliation.evidence_text import ranges, shown
 from open_mirroring.reconciliation.file_sequence import FileSequence, PublishedRecord, file_sequence
-from open_mirroring.reconciliation.losses import Loss
 from open_mirroring.reconciliation.verdicts import Backlog, Finding, Repair, Verdict
 from open_mirroring.resetting import RESET_OPEN
+from open_mirroring.table_losses import Loss
 
 PURGED_AFTER = timedelta(days=7)
 """The service keeps a processed file for seven days (F-36)."""

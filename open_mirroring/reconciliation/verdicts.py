@@ -7,11 +7,10 @@ from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring import table_stops
+from open_mirroring import table_losses, table_stops
 from open_mirroring.publishing import AMBIGUOUS, CONFLICT, INCARNATION_CHANGED, METADATA_CHANGED
-from open_mirroring.reconciliation import losses
-from open_mirroring.reconciliation.losses import Loss
 from open_mirroring.resetting import RESET_OPEN
+from open_mirroring.table_losses import Loss
 
 OK = "OK"
 
@@ -80,7 +79,7 @@ _BRING_BACK = (
 )
 WAYS_OUT = {
     **table_stops.WAYS_OUT,
-    **losses.WAYS_OUT,
+    **table_losses.WAYS_OUT,
     INCARNATION_CHANGED: f"find out who deleted or replaced the folder, then {_RESET}",
     FOREIGN_WRITER: "find the other deployment that publishes there: end one of the two, give this one a landing zone "
     f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",

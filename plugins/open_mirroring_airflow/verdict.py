@@ -16,8 +16,9 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.metrics import mirror_metrics
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.losses import WAYS_OUT, look
+from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdicts import HOLDS_FOR_SOMEBODY
+from open_mirroring.table_losses import WAYS_OUT
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text

@@ -13,7 +13,8 @@ import pytest
 
 from open_mirroring.backfilling import Backfill, Interval
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.horizon import MirrorHorizon, move_horizon
+from open_mirroring.horizon import MirrorHorizon
+from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.manifest import Scope
 from open_mirroring.metrics import mirror_metrics
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices

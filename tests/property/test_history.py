@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.horizon import TableHorizon
 from open_mirroring.landing_zone.layout import ROW_MARKER
-from open_mirroring.ledger.horizon import TableHorizon
 from spark_jobs.planning import PlannedRows, PlanStop, TablePlan
 from spark_jobs.transaction_cut import Cut
 from tests.property.change_stories import Change, Story, fold, stories

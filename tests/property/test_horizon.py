@@ -8,9 +8,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, advance
-from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon
-from open_mirroring.ledger.reading import BatchContents
+from open_mirroring.horizon import (
+    Advance,
+    BatchContents,
+    LoggedBatch,
+    LoggedTable,
+    MirrorHorizon,
+    TableHorizon,
+    advance,
+)
 from open_mirroring.log_position import LOAD_ORDINAL, LogPosition, load_epoch, position_order, transaction_at
 from open_mirroring.logged_change import Logged
 from open_mirroring.planning import plan_key

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.bound_ranges import LoadChunk
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger.load_ledger import LoadChunk, LoadColumn
+from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.log_position import KEY_BUCKETS, LOAD_ORDINAL, LogPosition, encode_key, load_epoch
 from spark_jobs.base_rows import BaseTarget, base_rows
 from spark_jobs.change_log_schema import CHANGE, LogRow

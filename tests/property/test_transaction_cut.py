@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.complete_position import Completeness, advance
+from open_mirroring.horizon import TableHorizon
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.horizon import TableHorizon
 from open_mirroring.log_position import LogPosition, position_order
 from spark_jobs.log_writing import log_table
 from spark_jobs.planning import Identity, PlannedRows, PlanStop, TablePlan, plan_table

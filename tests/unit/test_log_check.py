@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.horizon import BatchContents
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.ledger.reading import BatchContents
 from open_mirroring.reconciliation.deep_check import DeepFinding
 from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogRecord, LogState, PieceCount, check_log
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from open_mirroring.bound_ranges import LoadChunk
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.load_ledger import LoadChunk, LoadColumn, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from open_mirroring.ledger.manifest import BoundRange, Manifest
 from open_mirroring.ledger.unpublished import LOADED, next_changes
 from open_mirroring.log_position import LOAD_ORDINAL, load_epoch, position_order

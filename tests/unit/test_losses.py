@@ -22,8 +22,9 @@ from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.manifest import Manifest, SeenLetter
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.losses import ANY_TABLE, SeenTable, judge, look
+from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from open_mirroring.reconciliation.verdicts import Verdict
+from open_mirroring.table_losses import ANY_TABLE
 from spark_jobs import open_letters
 from spark_jobs.change_log_schema import REJECTED, LogRow
 from spark_jobs.exit_codes import Exit, exit_of_report

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from open_mirroring.horizon import MirrorHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import MirrorHorizon, move_horizon
+from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.metrics import mirror_metrics
 from tests.hand_made_mirror import HandMadeMirror
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.correcting import CorrectionRange, is_of_source, keys_to_correct, position_above
+from open_mirroring.bound_ranges import CorrectionRange, LoadChunk, is_of_source
+from open_mirroring.correcting import keys_to_correct, position_above
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.load_ledger import LoadChunk
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.retention import forget
 from open_mirroring.log_position import LogPosition, position_text

@@ -11,11 +11,12 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.extracting import Batch
 from open_mirroring.fabric.target_watch import TablesFolder
+from open_mirroring.horizon import MirrorHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import MirrorHorizon, move_horizon
+from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.bound_ranges import LoadChunk
 from open_mirroring.complete_position import advance
 from open_mirroring.config import load_mirror
+from open_mirroring.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
-from open_mirroring.ledger.horizon import MirrorHorizon, TableHorizon, move_horizon
-from open_mirroring.ledger.load_ledger import LoadChunk
+from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.reconciliation.verdicts import Backlog, Finding, Verdict
 from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus

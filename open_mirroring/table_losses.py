@@ -1,0 +1,52 @@
+"""What a mirrored table may lack while it goes on, and the way out of each loss.
+
+A loss stops nothing. Its code stands in every report and in the exit code, so that nobody takes the run for complete.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ANY_TABLE = "(any table)"
+"""Stands among tables for what concerns all of them."""
+
+DEAD_LETTERS_OPEN = "DEAD_LETTERS_OPEN"
+"""Changes of the table could not be read or typed, more than are tolerated: rows of it are as they were before."""
+
+DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
+"""Messages of which not even the table can be told: any table may lack a change."""
+
+DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
+"""The ledger was made by an earlier version, and nobody has counted the dead letters of its log since."""
+
+TABLE_RENAMED = "TABLE_RENAMED"
+"""Nothing comes of the table any more, while changes come of one with a similar name that is not mirrored."""
+
+CHANGES_IGNORED = "CHANGES_IGNORED"
+"""Changes of the table were read and ignored before the mirror file named it."""
+
+NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
+"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
+
+WAYS_OUT = {
+    DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
+    "settled by `open-mirroring accept-dead-letters`, or tolerated by `dead_letters` in the mirror file",
+    DEAD_LETTERS_HOMELESS: "look at `open-mirroring dead-letters --raw` for whose they are; replay them once the cause "
+    "is mended, or settle what concerns no mirrored table by `open-mirroring accept-dead-letters`",
+    DEAD_LETTERS_UNCOUNTED: "run `open-mirroring tick`, or `open-mirroring status`: both count them",
+    TABLE_RENAMED: "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an "
+    "initial load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`",
+    CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
+    "again since, or do not matter, list the table under `ignore`",
+}
+"""What to do, by code."""
+
+
+class Loss(NamedTuple):
+    """What a table lacks, or may."""
+
+    code: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}"
