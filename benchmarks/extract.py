@@ -107,7 +107,7 @@ def run_job(source: Path, layout: Layout, tables: int, name: str) -> tuple[Cost,
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from spark_jobs.extract_changes import extract
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
 
     work = ROOT / "work" / name
     shutil.rmtree(work, ignore_errors=True)

@@ -109,7 +109,7 @@ def _line(process: subprocess.Popen[str], seconds: float) -> str | None:
 
 def serve_jobs(mirror_file: Path) -> None:
     """Read jobs from standard input, and answer each in one line, until its end."""
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a job prints is no answer

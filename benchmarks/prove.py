@@ -131,7 +131,7 @@ def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from spark_jobs.prove import prove
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
 
     mirror = load_mirror(file)
     ledger = open_ledger(mirror.ledger_url())

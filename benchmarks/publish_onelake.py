@@ -117,7 +117,7 @@ def publish_in_thirds(changes: int, tables: int, work: Path, served: Emulator, l
     from open_mirroring.ledger.reading import LedgerReader
     from spark_jobs.extract_changes import extract
     from spark_jobs.publish_changes import publish
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
 
     lines = [line for part in sorted(source_folder(changes, "bare", tables).iterdir()) for line in part.open("rb")]
     source = work / "source"

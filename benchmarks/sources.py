@@ -194,7 +194,7 @@ def run_job(source: Source, name: str, without: Sequence[int]) -> tuple[Cost, di
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from spark_jobs.extract_changes import extract
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
 
     work, spark = ROOT / "work" / name, build_session("bench", cores=2)
     shutil.rmtree(work, ignore_errors=True)

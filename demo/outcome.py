@@ -51,7 +51,7 @@ def proofs(place: Place, connections: Mapping[str, str]) -> dict[str, str]:
         DemoFailed: when it could not prove.
     """
     file = str(place.mirrors / f"{MIRROR}.yaml")
-    command = ["-m", "spark_jobs.command_line", "prove", file, "--export", str(place.last_export), "--settle", "0"]
+    command = ["-m", "spark_jobs.cli.command_line", "prove", file, "--export", str(place.last_export), "--settle", "0"]
     variables = {f"AIRFLOW_CONN_{name.upper()}": content for name, content in connections.items()}
     answer = run_python([*command, "--json"], **variables)
     if answer.returncode not in (0, 5, 7):

@@ -18,7 +18,7 @@ from demo.processes import Service
 from demo.shop import TOPIC, MirroringService, Shop
 from demo.source_formats import SourceFormat
 from open_mirroring.config import load_mirror
-from open_mirroring.config.pools import pools_document
+from open_mirroring.operate.pools import pools_document
 
 BROKER_CONNECTION, PARTITIONS = "shop_broker", 3
 INITIAL_LOAD, REPLICATE = f"{MIRROR}__initial_load", f"{MIRROR}__replicate"

@@ -14,20 +14,20 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.bound_ranges import CorrectionRange
+from open_mirroring.changes.bound_ranges import CorrectionRange
 from open_mirroring.config import Mirror
 from open_mirroring.config.tables import JdbcLoad
-from open_mirroring.correcting import keys_to_correct
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
-from spark_jobs.correction_rows import place_of_correction
-from spark_jobs.extraction_driver import log_ranges
-from spark_jobs.job import job_main
-from spark_jobs.reset_arguments import stated
+from open_mirroring.protocols.correcting import keys_to_correct
+from spark_jobs.extract.correction_rows import place_of_correction
+from spark_jobs.extract.driver import log_ranges
+from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.reset_arguments import stated
 
 
 class Corrected(NamedTuple):

@@ -17,21 +17,23 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.backfilling import Backfill, parse_interval, refuse_below_horizon
-from open_mirroring.bound_ranges import is_of_source
+from open_mirroring.changes.bound_ranges import is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.extraction_driver import ExtractionDriver, Point
-from spark_jobs.job import job_main
-from spark_jobs.lost_ledger import refuse_lost_ledger
-from spark_jobs.open_letters import ensure_counted
-from spark_jobs.sources import intervals, kafka_times, qlik_change_jdbc
-from spark_jobs.sources.kafka_place import KafkaPlace
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
-from spark_jobs.sources.transports import Found, find_ranges
+from spark_jobs.extract.driver import ExtractionDriver, Point
+from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
+from spark_jobs.runtime.job import job_main
+from spark_jobs.sources import intervals
+from spark_jobs.sources.kafka import times as kafka_times
+from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.message_transports import Found, find_ranges
+from spark_jobs.sources.qlik.change_table import jdbc as qlik_change_jdbc
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
 
 log = logging.getLogger(__name__)
 

@@ -19,24 +19,24 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.bound_ranges import LoadChunk
+from open_mirroring.changes.bound_ranges import LoadChunk
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
-from open_mirroring.ledger.manifest import BoundRange
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, Verdict
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.verdicts import BACKLOG, LOAD_PENDING, Verdict
-from spark_jobs.extraction_driver import log_ranges
-from spark_jobs.job import job_main
-from spark_jobs.letter_healing import settle_outdated_letters
-from spark_jobs.load_planning import plan_load, settings_of
-from spark_jobs.load_work import LoadWork
-from spark_jobs.logged_loads import chunks_to_log
-from spark_jobs.lost_ledger import log_ahead
-from spark_jobs.open_letters import ensure_counted
-from spark_jobs.publication_driver import PublicationDriver
+from spark_jobs.extract.driver import log_ranges
+from spark_jobs.extract.logged_loads import chunks_to_log
+from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.load.planning import plan_load, settings_of
+from spark_jobs.load.work import LoadWork
+from spark_jobs.publish.driver import PublicationDriver
+from spark_jobs.reconcile.lost_ledger import log_ahead
+from spark_jobs.runtime.job import job_main
 
 log = logging.getLogger(__name__)
 

@@ -18,24 +18,24 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.horizon import Advance, LoggedBatch, LoggedTable, Transaction, advance
+from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
-from open_mirroring.horizon import Advance, LoggedBatch, LoggedTable, Transaction, advance
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon, move_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.retention import forget
-from open_mirroring.log_position import is_of_generation
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
-from spark_jobs.change_log_retention import drop_blocks, vacuum
-from spark_jobs.change_log_schema import BATCHES_PER_BLOCK
-from spark_jobs.job import job_main
-from spark_jobs.lost_ledger import refuse_lost_ledger
-from spark_jobs.open_letters import OpenLetter, read_open_letters, untyped_letters
+from spark_jobs.changelog.retention import drop_blocks, vacuum
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
+from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyped_letters
+from spark_jobs.publish.zone_ports import sweep_staging
+from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
+from spark_jobs.runtime.job import job_main
 from spark_jobs.sources.opening import source_of
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, overlapping_start
-from spark_jobs.sources.qlik_change_jdbc_table import sequence_text
-from spark_jobs.zone_ports import sweep_staging
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, overlapping_start
+from spark_jobs.sources.qlik.change_table.jdbc_table import sequence_text
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Spark job: compare the source's tables with the mirrored ones, row by row.
 
 ``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. What a look
-decides and when a key differs for certain is in :mod:`open_mirroring.proving`. Nothing is changed: neither at the
-source nor at the target; what was found is kept in the ledger.
+decides and when a key differs for certain is in :mod:`open_mirroring.protocols.proving`. Nothing is changed: neither at
+the source nor at the target; what was found is kept in the ledger.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
+from open_mirroring.changes.log_position import LogPosition, not_below
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -32,8 +33,8 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.unverified_columns import verify_columns
-from open_mirroring.log_position import LogPosition, not_below
-from open_mirroring.proving import (
+from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.protocols.proving import (
     SHOWN_KEYS,
     DifferingKey,
     Kind,
@@ -46,16 +47,15 @@ from open_mirroring.proving import (
     verdict_of,
     why_behind,
 )
+from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
-from open_mirroring.reconciliation.verdicts import Finding
-from spark_jobs.change_log import paths_of
-from spark_jobs.change_log_schema import CHANGE
-from spark_jobs.exit_codes import Exit, UsageError
-from spark_jobs.job import job_main
-from spark_jobs.proof_keys import differing_keys, read_sums
-from spark_jobs.proof_rows import KEYS_SCHEMA, SUMS_SCHEMA, HashKeys, Shape, SumCells
-from spark_jobs.proof_sides import Source, Target, TargetTables, check_errors, source_side
-from spark_jobs.source_ends import ends_of, settle_seconds
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import CHANGE
+from spark_jobs.proof.keys import differing_keys, read_sums
+from spark_jobs.proof.rows import KEYS_SCHEMA, SUMS_SCHEMA, HashKeys, Shape, SumCells
+from spark_jobs.proof.sides import Source, Target, TargetTables, check_errors, source_side
+from spark_jobs.proof.source_ends import ends_of, settle_seconds
+from spark_jobs.runtime.job import job_main
 
 log = logging.getLogger(__name__)
 

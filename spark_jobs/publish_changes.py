@@ -1,7 +1,7 @@
 """Spark job: publish what the log holds of every table that its gate lets pass, all tables in one application.
 
 ``spark-submit spark_jobs/publish_changes.py MIRROR.yaml [--tables a,b]``, or :func:`publish` in a running session.
-Each table follows the publish protocol (:mod:`spark_jobs.publication_driver`); this module says what a table's next
+Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`); this module says what a table's next
 changes are and has its rows computed, those of all tables together by one Spark job.
 """
 
@@ -18,24 +18,24 @@ from typing import Any, Literal, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring import publishing as protocol
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.unpublished import next_changes
 from open_mirroring.ledger.unverified_columns import note_columns
+from open_mirroring.protocols import publishing as protocol
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.job import job_main, run_job
-from spark_jobs.letter_healing import settle_outdated_letters
-from spark_jobs.lost_ledger import log_ahead
-from spark_jobs.open_letters import ensure_counted
-from spark_jobs.planning import PlanStop, TablePlan
-from spark_jobs.publication import Preparation, Prepared
-from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
-from spark_jobs.staging import StagedTable, StageTarget, StageTask, stage
+from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.plan.plan import PlanStop, TablePlan
+from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
+from spark_jobs.publish.publication import Preparation, Prepared
+from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
+from spark_jobs.reconcile.lost_ledger import log_ahead
+from spark_jobs.runtime.job import job_main, run_job
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.horizon import BatchContents
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
@@ -31,17 +31,17 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
-from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.protocols import verdicts as v
+from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.verdicts import Finding, Verdict
-from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
-from spark_jobs.job import job_main, run_job
-from spark_jobs.log_state import read_log_state
-from spark_jobs.open_letters import ensure_counted
+from spark_jobs.changelog.state import read_log_state
+from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
+from spark_jobs.runtime.job import job_main, run_job
 
 log = logging.getLogger(__name__)
 

@@ -27,15 +27,15 @@ from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
+from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reset_driver import ResetDriver, ResetOutcome, Word
 from spark_jobs.initial_load import load
-from spark_jobs.job import job_main
-from spark_jobs.planning import PlanStop
-from spark_jobs.publication import Preparation
+from spark_jobs.plan.plan import PlanStop
+from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish_changes import publish
-from spark_jobs.reset_arguments import add_reset_arguments
+from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.reset_arguments import add_reset_arguments
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.extraction_driver import ExtractionDriver
-from spark_jobs.job import job_main
-from spark_jobs.lost_ledger import refuse_lost_ledger
-from spark_jobs.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
+from spark_jobs.extract.driver import ExtractionDriver
+from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
+from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
+from spark_jobs.runtime.job import job_main
 
 
 class Replayed(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.verdicts import Verdict
-from spark_jobs.dead_letters import dead_letters
+from spark_jobs.letters.dead_letters import dead_letters
 from tests.pipeline import Pipeline
 
 DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")

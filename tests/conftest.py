@@ -56,7 +56,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run, as the jobs build it, in a JVM that compiles little."""
-    from spark_jobs.session import build_session
+    from spark_jobs.runtime.session import build_session
     from tests.quick_java import java_options
 
     with pytest.MonkeyPatch.context() as environment:

@@ -151,9 +151,9 @@ def perform(job: str, mirror_file: Path, spark: Any) -> Mapping[str, Any]:
     from open_mirroring.config import load_mirror
     from open_mirroring.errors import MirroringError, TransientError
     from open_mirroring.ledger import open_ledger
+    from spark_jobs.cli.tick import tick
     from spark_jobs.initial_load import load
     from spark_jobs.reconcile_sequence import reconcile_deep
-    from spark_jobs.tick import tick
 
     mirror = load_mirror(mirror_file)
     ledger = open_ledger(mirror.ledger_url())

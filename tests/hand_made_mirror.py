@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from open_mirroring.complete_position import Completeness
+from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t

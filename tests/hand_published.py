@@ -15,7 +15,6 @@ import sqlalchemy as sa
 import yaml
 
 from fabric_emulator.web.emulator_server import EmulatorServer
-from open_mirroring import publishing as protocol
 from open_mirroring.config import load_mirror
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
@@ -25,11 +24,12 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.gating import GateResult, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
-from open_mirroring.reconciliation.verdicts import Finding
-from spark_jobs.publication_driver import PublicationDriver, StagedWork, Staging
-from spark_jobs.staging import create_staged
+from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
+from spark_jobs.publish.staging import create_staged
 
 ORDERS, CUSTOMERS = "dbo.orders", "dbo.customers"
 COLUMNS = TableSchema((LandingColumn("id", "int64"), LandingColumn("name", "string")))

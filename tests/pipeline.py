@@ -23,7 +23,7 @@ from open_mirroring.ledger.tables import open_fragment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from open_mirroring.backfilling import Backfill
+    from open_mirroring.protocols.backfilling import Backfill
     from spark_jobs.extract_changes import Extracted
     from spark_jobs.publish_changes import Published
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_jobs.sources.decoded import MirroredTable
-from spark_jobs.sources.qlik_change_table import (
+from spark_jobs.sources.contract.decoded import MirroredTable
+from spark_jobs.sources.qlik.change_table.decoder import (
     ChangeRow,
     ChangeTableSettings,
     QlikChangeTableDecoder,
     Structure,
 )
-from spark_jobs.sources.qlik_change_table_rows import ChangeColumn
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn
 
 TABLE = "shop.items"
 HEADERS = (

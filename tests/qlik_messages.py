@@ -9,10 +9,10 @@ from typing import Any
 
 import fastavro
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.decoded import Decoded, MirroredTable, SourceSchema
-from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik_message_avro import ENVELOPE
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
+from spark_jobs.sources.qlik.message.avro import ENVELOPE
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 
 ID = "0123456789ABCDEF0123456789ABCDEF"
 ORDERS = MirroredTable("dbo.orders", ("id",))

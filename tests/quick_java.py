@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _PLAIN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LIKE_A_JOB = """
 import sys
-from spark_jobs.session import build_session
+from spark_jobs.runtime.session import build_session
 spark = build_session("classes")
 rows = spark.range(10).selectExpr("id", "cast(id as string) text")
 for mode in ("errorifexists", "append"):

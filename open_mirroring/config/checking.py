@@ -15,9 +15,9 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
-from open_mirroring.streamed_types import refuse_unstreamed
 
 _CONNECT_SECONDS = 5
 

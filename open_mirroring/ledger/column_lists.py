@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.manifest import Manifest
 
 
 def list_digest(cols: str) -> str:

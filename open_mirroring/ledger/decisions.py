@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.requests import ACCEPT_EPOCH, RESUME, RESUME_EXTRACTION, Asked
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.log_position import is_load_epoch
-from open_mirroring.reconciliation.verdicts import TARGET_RESTARTED
-from open_mirroring.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",

@@ -15,7 +15,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.reset_record import is_dropping
-from open_mirroring.table_stops import DROP, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import DROP, LOAD_NEEDED, RESET
 
 
 class TableDeclaration(NamedTuple):

@@ -10,14 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.complete_position import Completeness
-from open_mirroring.dead_letters import NO_MESSAGE
-from open_mirroring.errors import TerminalError
-from open_mirroring.extracting import Batch, Lost, MirrorRow, Owned
-from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.ledger.manifest import (
+from open_mirroring.changes.complete_position import Completeness
+from open_mirroring.changes.dead_letters import NO_MESSAGE
+from open_mirroring.changes.manifest import (
     AnnouncedSchema,
     BoundRange,
     LetterPlace,
@@ -26,8 +21,13 @@ from open_mirroring.ledger.manifest import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.reset_record import is_dropping
 from open_mirroring.ledger.upsert import upsert
+from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
 
 __all__ = [
     "AnnouncedSchema",

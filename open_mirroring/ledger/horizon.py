@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.horizon import MirrorHorizon, TableHorizon
+from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.upsert import upsert
 

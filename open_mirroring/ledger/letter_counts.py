@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.manifest import LetterPlace, Manifest, SeenLetter
 from open_mirroring.ledger.upsert import upsert
 
 _COUNTS = ("rejected", "refused", "expired")

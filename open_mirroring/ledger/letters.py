@@ -10,11 +10,11 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import LetterPlace, SettledLetter
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.letter_counts import take_out
-from open_mirroring.ledger.manifest import LetterPlace, SettledLetter
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 
 Outdated = Literal["healed", "reloaded"]

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.log_position import above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.column_lists import keep_column_lists
 from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.log_position import above
 
 
 class LoadColumn(NamedTuple):

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason
-from open_mirroring.proving import Kind, Proof
+from open_mirroring.protocols.proving import Kind, Proof
 
 APPROVED = "CORRECTION_APPROVED"
 

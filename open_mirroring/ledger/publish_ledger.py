@@ -20,8 +20,8 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.ledger.upsert import upsert
-from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
-from open_mirroring.resetting import Stage
+from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+from open_mirroring.protocols.resetting import Stage
 
 
 class StagedDetails(NamedTuple):

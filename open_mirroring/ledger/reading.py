@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.complete_position import Completeness
-from open_mirroring.horizon import BatchContents, MirrorHorizon, TableHorizon
+from open_mirroring.changes.complete_position import Completeness
+from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
@@ -22,7 +22,7 @@ from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.ledger.unverified_columns import UnverifiedColumn, unverified_columns
-from open_mirroring.publishing import TableRow
+from open_mirroring.protocols.publishing import TableRow
 
 _TABLES_PER_QUERY = 200
 """SQLite bounds the depth of a condition; it grows with every table that is asked for."""
@@ -204,7 +204,8 @@ class LedgerReader:
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
         """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
 
-        Batches that were dropped from the log are left out: no plan asks for them (:mod:`open_mirroring.horizon`).
+        Batches that were dropped from the log are left out: no plan asks for them
+        (:mod:`open_mirroring.changes.horizon`).
         """
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))

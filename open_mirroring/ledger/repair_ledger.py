@@ -20,7 +20,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason, locked_table
 from open_mirroring.ledger.requests import REPAIR, Asked
-from open_mirroring.publishing import StagedFile
+from open_mirroring.protocols.publishing import StagedFile
 
 REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -27,9 +28,8 @@ from open_mirroring.ledger.declaring import TableDeclaration, newest_batch, newe
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.ledger.reset_record import ResetRecord
-from open_mirroring.log_position import LOAD_ORDINAL, load_epoch
-from open_mirroring.resetting import Answered, Lost, Open, Owned, ResetRow, Stage
-from open_mirroring.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, Stage
+from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",

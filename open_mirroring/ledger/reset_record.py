@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from open_mirroring.resetting import Stage
+from open_mirroring.protocols.resetting import Stage
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.manifest import Manifest
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:

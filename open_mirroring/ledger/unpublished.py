@@ -1,7 +1,8 @@
 """What the log holds of a table that its target does not have: from which set of changes to which it goes next.
 
 The target has the changes of the batches up to one and, where transactions are held back, the positions up to one. The
-next set holds it and ends at the newest batch and the complete position (:mod:`open_mirroring.complete_position`).
+next set holds it and ends at the newest batch and the complete position
+(:mod:`open_mirroring.changes.complete_position`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from open_mirroring.horizon import BatchContents
+from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.log_position import not_below, position_order
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.log_position import not_below, position_order
-from open_mirroring.publishing import Work
+from open_mirroring.protocols.publishing import Work
 
 NOTHING = ""
 """Below every position."""

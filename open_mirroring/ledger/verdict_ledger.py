@@ -14,8 +14,8 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.upsert import upsert
-from open_mirroring.publishing import TableRow
-from open_mirroring.reconciliation.verdicts import Finding
+from open_mirroring.protocols.publishing import TableRow
+from open_mirroring.protocols.verdicts import Finding
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:

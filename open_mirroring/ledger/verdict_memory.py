@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.ledger import tables as t
-from open_mirroring.reconciliation.verdicts import TARGET_RESTARTED
+from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 
 class Remembered(NamedTuple):

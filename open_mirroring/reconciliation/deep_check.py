@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from open_mirroring.horizon import BatchContents
+from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile
-from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.protocols import verdicts as v
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
 """What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from open_mirroring.reconciliation.verdicts import Finding, Verdict
+from open_mirroring.protocols.verdicts import Finding, Verdict
 
 
 class GateResult(NamedTuple):

@@ -31,9 +31,9 @@ from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
+from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
-from open_mirroring.reconciliation.verdicts import Finding, Verdict
 
 _LOOKS = 5
 _POINT_READS = 20

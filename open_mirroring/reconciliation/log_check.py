@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from open_mirroring.horizon import BatchContents
+from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.protocols import verdicts as v
 from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
 
 MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")

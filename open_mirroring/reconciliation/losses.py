@@ -21,8 +21,7 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, letter_counts
-from open_mirroring.reconciliation.evidence_text import shown
-from open_mirroring.table_losses import (
+from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     CHANGES_IGNORED,
     DEAD_LETTERS_HOMELESS,
@@ -33,6 +32,7 @@ from open_mirroring.table_losses import (
     TABLE_RENAMED,
     Loss,
 )
+from open_mirroring.reconciliation.evidence_text import shown
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9

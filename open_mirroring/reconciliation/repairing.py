@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.reconciliation import verdicts as v
+from open_mirroring.protocols import verdicts as v
+from open_mirroring.protocols.table_losses import WAYS_OUT
+from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.file_sequence import PublishedRecord
-from open_mirroring.reconciliation.verdicts import Finding
-from open_mirroring.table_losses import WAYS_OUT
 
 MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
 """Stops that do not speak against a repair: it mends them, or it may be what mends them."""

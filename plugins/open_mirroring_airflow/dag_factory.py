@@ -16,7 +16,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves
 )
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.pools import SPARK_POOL, zone_pool
+from open_mirroring.operate.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier

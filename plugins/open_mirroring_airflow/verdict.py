@@ -13,12 +13,12 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.metrics import mirror_metrics
+from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.protocols.table_losses import WAYS_OUT
+from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.verdicts import HOLDS_FOR_SOMEBODY
-from open_mirroring.table_losses import WAYS_OUT
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
@@ -40,7 +40,7 @@ class ReconcileOperator(BaseOperator):
 
     Returns:
         ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
-        :class:`~open_mirroring.metrics.MirrorMetrics` (G-11).
+        :class:`~open_mirroring.operate.metrics.MirrorMetrics` (G-11).
 
     Raises:
         TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks, else

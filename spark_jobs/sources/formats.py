@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
-from spark_jobs.sources import ces_fragments
-from spark_jobs.sources.ces import CesDecoder, CesSettings
-from spark_jobs.sources.ces_ordinary import OrdinaryCes
-from spark_jobs.sources.decoded import (
+from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
+from spark_jobs.sources.ces import fragments as ces_fragments
+from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
+from spark_jobs.sources.ces.ordinary import OrdinaryCes
+from spark_jobs.sources.contract.decoded import (
     Decoded,
     Decoder,
     Dispositions,
@@ -20,14 +20,14 @@ from spark_jobs.sources.decoded import (
     Waiting,
     lists_of,
 )
-from spark_jobs.sources.ordinary_rows import OrdinaryReader
-from spark_jobs.sources.qlik_change_table import ChangeTableSettings, QlikChangeTableDecoder
-from spark_jobs.sources.qlik_change_table_ordinary import OrdinaryChangeRows
-from spark_jobs.sources.qlik_change_table_rows import read_row
-from spark_jobs.sources.qlik_masks import MaskOrder
-from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
-from spark_jobs.sources.sql_server_types import BinaryText
+from spark_jobs.sources.contract.ordinary_rows import OrdinaryReader
+from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows
+from spark_jobs.sources.qlik.change_table.rows import read_row
+from spark_jobs.sources.qlik.masks import MaskOrder
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.sql_server.types import BinaryText
 
 
 class Reading(NamedTuple):

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from open_mirroring.backfilling import Interval
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.sources import kafka_times
-from spark_jobs.sources.kafka_place import KafkaPlace
-from spark_jobs.sources.message_files import SourcePlace
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
-from spark_jobs.sources.transports import Place
+from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.sources.kafka import times as kafka_times
+from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.message_transports import Place
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
+from spark_jobs.sources.transports.message_files import SourcePlace
 
 _WINDOW = re.compile(r"(?:.+/)?(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 _PARTITION = re.compile(r"(\d{8}T\d{6})_(\d{8}T\d{6})")

@@ -7,14 +7,14 @@ from typing import NamedTuple
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import split_source_name
-from spark_jobs.sources.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.given_structures import given_structures
-from spark_jobs.sources.kafka_place import place_of
-from spark_jobs.sources.message_files import SourcePlace
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
-from spark_jobs.sources.schema_registry import SchemaRegistry
-from spark_jobs.sources.transports import ChangeFilesPlace, Place
+from spark_jobs.sources.kafka.place import place_of
+from spark_jobs.sources.message_transports import ChangeFilesPlace, Place
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, NamedChangeTable
+from spark_jobs.sources.qlik.message.given_structures import given_structures
+from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+from spark_jobs.sources.transports.message_files import SourcePlace
 
 _SETTINGS = (
     "database",

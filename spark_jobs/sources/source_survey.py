@@ -15,17 +15,17 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.errors import MirroringError
-from spark_jobs.sources.decoded import Refusal, shown
-from spark_jobs.sources.jdbc_dialects import dialect_of
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.jdbc.dialects import dialect_of
+from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.message_transports import ChangeFilesPlace
 from spark_jobs.sources.opening import place_of_mirror
-from spark_jobs.sources.postgres_client import ask
-from spark_jobs.sources.qlik_change_files import change_folder, table_of_folder
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, closed_partitions
-from spark_jobs.sources.qlik_change_table_rows import MASK
-from spark_jobs.sources.qlik_dfm import SUFFIX, read_dfm
-from spark_jobs.sources.source_files import list_source_files
-from spark_jobs.sources.table_names import TableNames
-from spark_jobs.sources.transports import ChangeFilesPlace
+from spark_jobs.sources.qlik.change_table.files import change_folder, table_of_folder
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, closed_partitions
+from spark_jobs.sources.qlik.change_table.rows import MASK
+from spark_jobs.sources.qlik.dfm import SUFFIX, read_dfm
+from spark_jobs.sources.transports.source_files import list_source_files
 
 NEVER_SEEN, KEY_CHANGES_UNTOLD = "NEVER_SEEN", "KEY_CHANGES_UNTOLD"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from open_mirroring.landing_zone.schema import arrow_type
-from spark_jobs.sources.qlik_message_avro import LOGICAL_TYPES, PLAIN_TYPES
-from spark_jobs.sources.qlik_types import QLIK_TYPES, log_type
-from spark_jobs.sources.sql_server_type_text import landing_type
+from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
+from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
+from spark_jobs.sources.sql_server.type_text import landing_type
 
 _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("tinyint", "0 to 255"),

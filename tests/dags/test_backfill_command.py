@@ -20,9 +20,9 @@ from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger, tables
-from open_mirroring.ledger.manifest import Scope
 from tests.dags.test_dags_run import GREEN, ROOT, Shop, _run, shop
 
 __all__ = ["shop"]

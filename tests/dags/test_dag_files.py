@@ -21,8 +21,8 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from open_mirroring.config import load_mirror
-from open_mirroring.config.pools import pools_document
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.operate.pools import pools_document
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.provider_info import get_provider_info
 

@@ -27,7 +27,7 @@ tables:
   - {source: dbo.customers, target: dbo/customers, key: [customer_id]}
   - {source: dbo.orders, target: dbo/orders, key: [order_id]}
 """
-ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.job: "
+ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.runtime.job: "
 GREEN = {"extract": "success", "gate": "success", "publish": "success", "reconcile": "success"}
 
 

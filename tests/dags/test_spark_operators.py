@@ -182,7 +182,7 @@ def test_flags_for_the_jvm_come_only_from_who_asks(monkeypatch: pytest.MonkeyPat
 
 
 REPORT = {"job": "extract_changes", "mirror": "shop", "batch": 7, "counts": {"messages": 3}}
-ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.job: "
+ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.runtime.job: "
 
 
 def test_the_report_of_a_job_is_what_its_task_returns(

@@ -16,8 +16,8 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.protocols.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
 from open_mirroring.reconciliation.inspection import declare_tables
-from open_mirroring.reconciliation.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
 from open_mirroring_airflow.assets import table_asset
 from open_mirroring_airflow.operators import PublishingOperator
 from open_mirroring_airflow.verdict import ReconcileOperator

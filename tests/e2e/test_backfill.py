@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from open_mirroring.backfilling import Backfill, Interval
+from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.errors import TerminalError
-from open_mirroring.horizon import MirrorHorizon
 from open_mirroring.ledger.horizon import move_horizon
-from open_mirroring.ledger.manifest import Scope
-from open_mirroring.metrics import mirror_metrics
+from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.protocols.backfilling import Backfill, Interval
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render

@@ -26,13 +26,13 @@ from demo.place import MIRROR, Place, claim
 from demo.shop import MirroringService
 from demo.source_formats import CES
 from demo.story import REPLICATE
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.config import load_mirror
-from open_mirroring.config.pools import pools_document
 from open_mirroring.ledger import open_ledger, tables
-from open_mirroring.ledger.manifest import Scope
 from open_mirroring.ledger.reading import LedgerReader
-from spark_jobs.command_line import main as command_line
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.pools import pools_document
+from spark_jobs.cli.command_line import main as command_line
 from tests.postgres import PostgresServer
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.source import Source

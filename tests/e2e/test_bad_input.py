@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from open_mirroring import dead_letters
+from open_mirroring.changes import dead_letters
 from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.verdicts import Verdict
 from tests.ces_messages import COLS, GUID, avro_event, event, lsn, payload, split
 from tests.pipeline import Pipeline, in_order
 from workload_generator.transports import EVENT_DATA

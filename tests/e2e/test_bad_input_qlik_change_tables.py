@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from open_mirroring import dead_letters
+from open_mirroring.changes import dead_letters
 from open_mirroring.ledger.decisions import Reason, resume_table
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order

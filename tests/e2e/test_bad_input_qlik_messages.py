@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from open_mirroring import dead_letters
+from open_mirroring.changes import dead_letters
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.decisions import Reason, resume_table
 from tests import ces_messages

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from open_mirroring.ledger import tables as t
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import landed, row, wrapped
 from tests.pipeline import Pipeline, in_order

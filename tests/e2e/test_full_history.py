@@ -14,9 +14,9 @@ import yaml
 from open_mirroring.landing_zone.data_file import Footer, read_footer, rows_digest
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.ledger.decisions import Reason, resume_table
+from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.reload_table import reload_table, request_reload
-from spark_jobs.repair_number import repair_number
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import wrapped
 from tests.e2e.test_histories import FOLDERS, TABLES, history, slices

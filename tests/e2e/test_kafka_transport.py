@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import RawMessage
-from spark_jobs.sources import json_lines
-from spark_jobs.sources.kafka_place import KafkaPlace, place_of
-from spark_jobs.sources.kafka_ranges import expecting, find_ranges
-from spark_jobs.sources.kafka_reader import read_range
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.kafka.place import KafkaPlace, place_of
+from spark_jobs.sources.kafka.ranges import expecting, find_ranges
+from spark_jobs.sources.kafka.reader import read_range
+from spark_jobs.sources.transports import json_lines
 from tests.kafka_broker import KafkaBroker, write_certificate
 
 TOPICS = (f"topic-{n}" for n in count(1))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.command_line import main as command_line
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main as command_line
 from tests.ces_messages import event
 from tests.e2e.test_reload_table import ORDERS, deliver, mirror_of, orders, row
 from tests.pipeline import Pipeline

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from open_mirroring.backfilling import Backfill, Interval
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.letters import accept_letters
-from open_mirroring.ledger.manifest import Manifest
-from spark_jobs.change_log import ChangeLog
+from open_mirroring.protocols.backfilling import Backfill, Interval
+from spark_jobs.changelog.change_log import ChangeLog
+from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.maintain import maintain
-from spark_jobs.open_letters import read_open_letters
 from spark_jobs.reconcile_sequence import reconcile_deep
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.pipeline import Pipeline

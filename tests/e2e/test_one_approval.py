@@ -15,9 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 from open_mirroring.ledger import tables as t
+from open_mirroring.operate.exit_codes import Exit
 from spark_jobs import reload_table as job
-from spark_jobs.command_line import main as command_line
-from spark_jobs.exit_codes import Exit
+from spark_jobs.cli.command_line import main as command_line
 from tests.ces_messages import event
 from tests.e2e.test_reload_table import ORDERS, OTHER, deliver, mirror_of, orders, redeclare, row, state
 from tests.pipeline import Pipeline
@@ -40,7 +40,7 @@ def dying_at(fault: str) -> Iterator[None]:
             raise Killed(name)
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("spark_jobs.reload_table", "open_mirroring.reset_driver", "spark_jobs.commands.resetting"):
+        for module in ("spark_jobs.reload_table", "open_mirroring.operate.reset_driver", "spark_jobs.cli.resetting"):
             patched.setattr(f"{module}.reach", reach)
         yield
 

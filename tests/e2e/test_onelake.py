@@ -19,9 +19,9 @@ from open_mirroring.errors import TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.tables import mirrored_table
+from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.remote.http_service import RetryBudget
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.onelake import CLIENT, CLIENTS, SECRET, connection_variable, emulator

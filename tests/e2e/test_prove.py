@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.ledger.proofs import ProofLedger
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from spark_jobs.prove import Asked, prove
 from tests.ces_messages import envelope, lsn, payload
 from tests.pipeline import Pipeline

@@ -20,8 +20,8 @@ import yaml
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.ledger.decisions import Reason
-from spark_jobs.command_line import main as command_line
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main as command_line
 from tests.ces_messages import COLS, event, lsn
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline, in_order

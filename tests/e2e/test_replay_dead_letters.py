@@ -10,8 +10,8 @@ import pytest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.letters import accept_letters, settled_letters
-from spark_jobs.dead_letters import dead_letters
-from spark_jobs.open_letters import LetterChoice, read_open_letters
+from spark_jobs.letters.dead_letters import dead_letters
+from spark_jobs.letters.open_letters import LetterChoice, read_open_letters
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.replay_dead_letters import Replayed, replay_letters
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
@@ -109,7 +109,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next_tick(tmp_path: Path, s
 
 def test_reading_a_source_again_settles_the_letters_of_its_messages(tmp_path: Path, spark) -> None:
     """I25, G-06: what is read now replaces them; what still cannot be read is there once, not twice."""
-    from open_mirroring.backfilling import Backfill, parse_interval
+    from open_mirroring.protocols.backfilling import Backfill, parse_interval
 
     pipeline = mirror_of_messages(tmp_path, spark)
     made = delivered(pipeline, 54, 2)

@@ -19,10 +19,11 @@ import msgspec
 import pytest
 
 from open_mirroring.ledger.unverified_columns import verify_columns
-from spark_jobs import batch_writing
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
-from spark_jobs.sources import ces_avro, ces_envelope
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
+from spark_jobs.extract import batch_writing
+from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces import envelope as ces_envelope
 from tests.ces_messages import COLS, avro, envelope, event, payload, split
 from tests.pipeline import Pipeline, in_order
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import DATA, HEADERS, KEY_BIT, Values, ct, dfm, lines
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_change_rows import mask

@@ -17,8 +17,8 @@ from uuid import uuid4
 import pytest
 
 from open_mirroring.ledger.decisions import Reason, resume_table
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md

@@ -82,7 +82,7 @@ def reading_that_kills(read: Callable[..., Any], victim: int, after: int) -> Cal
     """As *read*, but the first worker that has consumed so many messages kills a process, in mid-read."""
 
     def killing(source: Any, task: Any) -> Any:
-        import spark_jobs.read_task as module
+        import spark_jobs.extract.read_task as module
 
         plain = module.read_range
 
@@ -105,7 +105,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I28, D2 to D4: transient; the batch stays bound, the next tick reads the same ranges and finishes."""
-    import spark_jobs.batch_writing
+    import spark_jobs.extract.batch_writing
     import spark_jobs.sources.opening
 
     pipeline, name = over_kafka(tmp_path, spark, topic), "x" * 4_000
@@ -116,8 +116,8 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
     kafka.publish(topic, [(0, None, ordered(2_000, "Ada", "clean"))])
     place_of = spark_jobs.sources.opening.place_of
     with monkeypatch.context() as patch:
-        read = reading_that_kills(spark_jobs.batch_writing.read, kafka.pid, after=20)
-        patch.setattr("spark_jobs.batch_writing.read", read)
+        read = reading_that_kills(spark_jobs.extract.batch_writing.read, kafka.pid, after=20)
+        patch.setattr("spark_jobs.extract.batch_writing.read", read)
         patch.setattr(
             "spark_jobs.sources.opening.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
@@ -233,7 +233,7 @@ def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("spark_jobs.extraction_driver.reach", dies)
+        patch.setattr("spark_jobs.extract.driver.reach", dies)
         pipeline.extract()
     kafka.delete_records(topic, 0, 3)
     error = failed("RETENTION_LOSS", pipeline.extract, TerminalError)

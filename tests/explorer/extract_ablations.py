@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from .canonical import CURRENT
 from .extract_ports import ChangeLog, LogFile, Maintenance, files_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from .canonical import CURRENT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from .extract_ports import LogFile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from .search import Violation
 

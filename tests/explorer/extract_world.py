@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from .canonical import CURRENT, STALE, Interned, aged
 from .extract_ports import ChangeLog, Ledger, LogFile, Maintenance, files_of

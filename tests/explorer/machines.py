@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from open_mirroring import extracting as x
-from open_mirroring import publishing as p
+from open_mirroring.protocols import extracting as x
+from open_mirroring.protocols import publishing as p
 
 
 class PublishMachine:

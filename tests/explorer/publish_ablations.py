@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .machines import PublishMachine
 from .publish_ports import FINAL, Content, Store, Zone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .canonical import CURRENT
 from .publish_ports import FINAL, FOREIGN, OTHER_ETAG, PURGED, Store

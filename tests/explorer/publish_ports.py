@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .canonical import CURRENT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .publish_ports import FINAL, FOREIGN, PURGED, SEALED_ETAG, Content, Zone
 from .publish_state import Bounds, Left, State

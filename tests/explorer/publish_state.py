@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .publish_ports import Content, Zone
 

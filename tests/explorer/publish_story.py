@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .publish_ports import PROCESSED, PURGED, READY
 from .search import Violation

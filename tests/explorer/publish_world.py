@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from .canonical import CURRENT, STALE, Interned, aged, parts
 from .machines import PublishMachine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring import extracting as x
+from open_mirroring.protocols import extracting as x
 
 from . import extract_ablations as without
 from .extract_ports import ChangeLog, Ledger, Maintenance

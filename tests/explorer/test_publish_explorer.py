@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring import publishing as p
+from open_mirroring.protocols import publishing as p
 
 from . import publish_ablations as without
 from .machines import PublishMachine

@@ -377,7 +377,7 @@ def differences(truth: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str,
 
 
 def call(*argv: object) -> tuple[int, str]:
-    from spark_jobs.command_line import main
+    from spark_jobs.cli.command_line import main
 
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from open_mirroring.log_position import KEY_BUCKETS, encode_key
-from spark_jobs.change_log_schema import CHANGE, LogRow
+from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key
+from spark_jobs.changelog.schema import CHANGE, LogRow
 
 TABLE = "dbo.stock"
 COLS = '[["id","int",0],["v","int",1]]'

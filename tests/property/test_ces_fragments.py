@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.ces_fragments import Joined, Waiting, join
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.ces.fragments import Joined, Waiting, join
 from tests.ces_messages import decode, decoder, event, split
 
 COLS = [("id", "int"), ("name", "nvarchar(max)")]

@@ -7,9 +7,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.log_position import encode_key
-from spark_jobs.sources.ces import MirroredTable
-from spark_jobs.sources.ces_rows import key_json
+from open_mirroring.changes.log_position import encode_key
+from spark_jobs.sources.ces.decoder import MirroredTable
+from spark_jobs.sources.ces.rows import key_json
 from tests.ces_messages import avro_event, decode, event
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

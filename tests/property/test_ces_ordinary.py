@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources import line_blocks
-from spark_jobs.sources.ces import CesDecoder, CesSettings, MirroredTable
-from spark_jobs.sources.ces_ordinary import OrdinaryCes
-from spark_jobs.sources.decoded import Damage
-from spark_jobs.sources.json_lines import read_lines
-from spark_jobs.sources.line_blocks import LineBlock, read_blocks
-from spark_jobs.sources.message_blocks import Block, blocks_of
-from spark_jobs.sources.message_files import SourcePlace, find_ranges, read_range
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTable
+from spark_jobs.sources.ces.ordinary import OrdinaryCes
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.contract.message_blocks import Block, blocks_of
+from spark_jobs.sources.transports import line_blocks
+from spark_jobs.sources.transports.json_lines import read_lines
+from spark_jobs.sources.transports.line_blocks import LineBlock, read_blocks
+from spark_jobs.sources.transports.message_files import SourcePlace, find_ranges, read_range
 from tests.ces_messages import event, split
 
 TABLES = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.horizon import TableHorizon
+from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.landing_zone.layout import ROW_MARKER
-from spark_jobs.planning import PlannedRows, PlanStop, TablePlan
-from spark_jobs.transaction_cut import Cut
+from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan
+from spark_jobs.plan.transaction_cut import Cut
 from tests.property.change_stories import Change, Story, fold, stories
 from tests.property.test_transaction_cut import EVERYTHING, CutTarget
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.horizon import (
+from open_mirroring.changes.horizon import (
     Advance,
     BatchContents,
     LoggedBatch,
@@ -17,9 +17,9 @@ from open_mirroring.horizon import (
     TableHorizon,
     advance,
 )
-from open_mirroring.log_position import LOAD_ORDINAL, LogPosition, load_epoch, position_order, transaction_at
-from open_mirroring.logged_change import Logged
-from open_mirroring.planning import plan_key
+from open_mirroring.changes.log_position import LOAD_ORDINAL, LogPosition, load_epoch, position_order, transaction_at
+from open_mirroring.changes.logged_change import Logged
+from open_mirroring.changes.plan_rule import plan_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK = 3

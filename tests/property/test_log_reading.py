@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.log_position import KEY_BUCKETS
-from spark_jobs import log_writing
-from spark_jobs.certain_keys import ordinals
-from spark_jobs.change_log_schema import CHANGE, REJECTED, LogRow, bucket_ranges
-from spark_jobs.log_reading import Wanted, read_changes
-from spark_jobs.log_writing import LogWriter
+from open_mirroring.changes.log_position import KEY_BUCKETS
+from spark_jobs.changelog import writing as log_writing
+from spark_jobs.changelog.reading import Wanted, read_changes
+from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, bucket_ranges
+from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.plan.certain_keys import ordinals
 
 EXPLORING = settings(derandomize=True, deadline=None, max_examples=60)
 TABLES = ("a.a", "a.b", "a.c", "a.d")

@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.bound_ranges import LoadChunk
+from open_mirroring.changes.bound_ranges import LoadChunk
+from open_mirroring.changes.log_position import KEY_BUCKETS, LOAD_ORDINAL, LogPosition, encode_key, load_epoch
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
-from open_mirroring.log_position import KEY_BUCKETS, LOAD_ORDINAL, LogPosition, encode_key, load_epoch
-from spark_jobs.base_rows import BaseTarget, base_rows
-from spark_jobs.change_log_schema import CHANGE, LogRow
-from spark_jobs.log_writing import log_table
-from spark_jobs.planning import PlanStop, TablePlan, plan_table
-from spark_jobs.read_task import LogTarget
+from spark_jobs.changelog.schema import CHANGE, LogRow
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.extract.base_rows import BaseTarget, base_rows
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.plan.plan import PlanStop, TablePlan, plan_table
 
 TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
 EPOCH = "e"

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import Logged
+from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.log_position import LogPosition
-from open_mirroring.logged_change import Logged
-from open_mirroring.planning import plan_key
-from spark_jobs.log_writing import log_table
-from spark_jobs.planning import Identity, PlannedRows, PlanStop, TablePlan, plan_table
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.plan.plan import Identity, PlannedRows, PlanStop, TablePlan, plan_table
 from tests.property.change_stories import EPOCHS, TABLE, Change, Story, contradictory, fold, stories
 
 ORDINALS = {epoch: ordinal for ordinal, epoch in enumerate(EPOCHS)}

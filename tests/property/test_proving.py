@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from open_mirroring.changes.log_position import decode_key
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
-from open_mirroring.log_position import decode_key
-from open_mirroring.proving import CellSum, add_sums, differing_cells
-from spark_jobs.proof_rows import HashKeys, Shape, SumCells
+from open_mirroring.protocols.proving import CellSum, add_sums, differing_cells
+from spark_jobs.proof.rows import HashKeys, Shape, SumCells
 from tests.mutated_tables import TYPES, mutated, random_rows, value_of
 
 RUNS = 200
@@ -110,7 +110,7 @@ def test_the_cells_and_keys_that_differ_are_those_of_a_plain_comparison(seed: in
 
 
 def _text(value: Any, shape: Shape) -> str:
-    from spark_jobs.proof_rows import key_texts
+    from spark_jobs.proof.rows import key_texts
 
     schema = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
     return str(key_texts(pa.Table.from_pylist([{"id": value}], schema=schema), shape)[0].as_py())

@@ -14,12 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.sources.decoded import MirroredTable
-from spark_jobs.sources.json_columns import json_lists, json_objects
-from spark_jobs.sources.qlik_change_table import ChangeRow, ChangeTableSettings, QlikChangeTableDecoder, Structure
-from spark_jobs.sources.qlik_change_table_blocks import TextBlock, cut_blocks
-from spark_jobs.sources.qlik_change_table_ordinary import OrdinaryChangeRows, OrdinaryRows
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.sources.contract.decoded import MirroredTable
+from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
+from spark_jobs.sources.qlik.change_table.decoder import (
+    ChangeRow,
+    ChangeTableSettings,
+    QlikChangeTableDecoder,
+    Structure,
+)
+from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows, OrdinaryRows
+from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
 from tests.qlik_change_rows import ITEMS, NAMES, TABLE, mask, row, sequence
 
 BINARY = Structure(TABLE, ITEMS.columns, True)

@@ -14,15 +14,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.sources.decoded import Decoded, MirroredTable, Waiting
-from spark_jobs.sources.qlik_change_files import find_files, read_file
-from spark_jobs.sources.qlik_change_table import (
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, Waiting
+from spark_jobs.sources.qlik.change_table.decoder import (
     ChangeRow,
     ChangeTableSettings,
     QlikChangeTableDecoder,
 )
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.sources.qlik.change_table.files import find_files, read_file
+from spark_jobs.sources.sql_server.types import parse_value
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
 from workload_generator.qlik_change_tables import HEADERS, ChangeTableOptions, stored_changes
 from workload_generator.qlik_file_target import change_files

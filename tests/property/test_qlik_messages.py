@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.decoded import Decoded, MirroredTable, SourceSchema
-from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings, registry_schema
-from spark_jobs.sources.qlik_message_envelope import read_exactly, read_fast
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
+from spark_jobs.sources.qlik.message.envelope import read_exactly, read_fast
+from spark_jobs.sources.sql_server.types import parse_value
 from tests.qlik_messages import ROW, avro_dt, avro_md, dt, md
 from workload_generator.delivery import Delivery
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, TableDef, random_history

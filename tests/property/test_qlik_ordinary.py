@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.decoded import Damage, MirroredTable, SourceSchema
-from spark_jobs.sources.json_lines import ranges, read_lines
-from spark_jobs.sources.message_blocks import Block, blocks_of
-from spark_jobs.sources.qlik_message import QlikMessageDecoder, QlikMessageSettings, registry_schema
-from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.message_blocks import Block, blocks_of
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
+from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.transports.json_lines import ranges, read_lines
 from tests.property.test_qlik_messages import ADDED, FORMS, TABLES
 from tests.qlik_messages import ORDERS, ROW, avro_dt, avro_md, avro_schema, change, datum, dt, md, metadata
 from workload_generator.delivery import Delivery

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import DELETE, INSERT, KEY_LEFT, UPDATE, Logged, Row
+from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.ledger.load_ledger import HandOver
-from open_mirroring.log_position import LogPosition
-from open_mirroring.logged_change import DELETE, INSERT, KEY_LEFT, UPDATE, Logged, Row
-from open_mirroring.planning import plan_key
 
 Rows = dict[str, Row]
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.log_position import LogPosition
-from open_mirroring.logged_change import DELETE, INSERT, UPDATE, Logged
-from open_mirroring.planning import plan_key
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import DELETE, INSERT, UPDATE, Logged
+from open_mirroring.changes.plan_rule import plan_key
 
 NAMES = ("a", "b", "c")
 Row = dict[str, str | None]

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.complete_position import Completeness, advance
-from open_mirroring.horizon import TableHorizon
+from open_mirroring.changes.complete_position import Completeness, advance
+from open_mirroring.changes.horizon import TableHorizon
+from open_mirroring.changes.log_position import LogPosition, position_order
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.log_position import LogPosition, position_order
-from spark_jobs.log_writing import log_table
-from spark_jobs.planning import Identity, PlannedRows, PlanStop, TablePlan, plan_table
-from spark_jobs.transaction_cut import Cut, rows_of
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.plan.plan import Identity, PlannedRows, PlanStop, TablePlan, plan_table
+from spark_jobs.plan.transaction_cut import Cut, rows_of
 from tests.property.change_stories import TABLE, Change, Place, Story, fold, stories
 from tests.property.test_plan_rule import ORDINALS, read_together
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.log_position import encode_key
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.log_position import encode_key
-from spark_jobs.change_log_schema import CHANGE, LogRow
-from spark_jobs.log_writing import log_table
-from spark_jobs.sources.sql_server_types import key_converter, landing_type
-from spark_jobs.typed_rows import Typed, type_rows
+from spark_jobs.changelog.schema import CHANGE, LogRow
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.sources.sql_server.typed_rows import Typed, type_rows
+from spark_jobs.sources.sql_server.types import key_converter, landing_type
 
 MANY = 260
 """More rows than are typed one by one."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, encode
 from workload_generator.delivery import Delivery, deliver

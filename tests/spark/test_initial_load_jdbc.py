@@ -22,7 +22,7 @@ from pyspark.sql import DataFrameReader
 
 from open_mirroring.errors import TransientError
 from open_mirroring.ledger.load_ledger import LoadPlan
-from spark_jobs.load_planning import settings_of
+from spark_jobs.load.planning import settings_of
 from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
 
@@ -235,7 +235,7 @@ def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
         assert load(pipeline).rows == {"shop.paced": 6000}
     assert time.monotonic() - begun >= 3.0
     assert [count for count in partitions if count] == [1, 1, 1, 1], "a partition is a connection"
-    told = [record.getMessage() for record in caplog.records if record.name == "spark_jobs.load_work"]
+    told = [record.getMessage() for record in caplog.records if record.name == "spark_jobs.load.work"]
     assert told[0] == "shop.paced: reading 4 chunks, 0 of 4 are loaded"
     assert told[1].startswith("shop.paced: 4 of 4 chunks staged, 6000 rows, ")
     assert told[1].endswith("6000 rows so far")

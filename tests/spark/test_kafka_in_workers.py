@@ -9,10 +9,10 @@ import pytest
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.job import run_job
-from spark_jobs.sources.kafka_place import place_of
-from spark_jobs.sources.kafka_ranges import expecting, find_ranges
-from spark_jobs.sources.kafka_reader import read_range
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.kafka.place import place_of
+from spark_jobs.sources.kafka.ranges import expecting, find_ranges
+from spark_jobs.sources.kafka.reader import read_range
 from tests.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:

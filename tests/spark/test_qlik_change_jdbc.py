@@ -19,23 +19,23 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import LOG_SCHEMA, LogRow
-from spark_jobs.read_task import LogTarget
-from spark_jobs.sources import postgres_client
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.changelog.schema import LOG_SCHEMA, LogRow
+from spark_jobs.extract.change_table_reading import read_batch
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.jdbc_dialects import PostgreSql
-from spark_jobs.sources.postgres_client import copy_out
-from spark_jobs.sources.qlik_change_jdbc import (
+from spark_jobs.sources.jdbc import postgres_client
+from spark_jobs.sources.jdbc.dialects import PostgreSql
+from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.qlik.change_table.jdbc import (
     ChangeTablePlace,
     NamedChangeTable,
     find_ranges,
     overlapping_start,
     slice_of,
 )
-from spark_jobs.sources.qlik_change_jdbc_read import read_batch
-from spark_jobs.sources.qlik_change_jdbc_table import Slice
-from spark_jobs.sources.qlik_positions import qlik_position
+from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
+from spark_jobs.sources.qlik.positions import qlik_position
 from tests.postgres import PostgresServer
 from tests.property.test_qlik_change_tables import folded as fold
 from tests.property.test_qlik_change_tables import history_of

@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import read_footer, write_data_file
 from open_mirroring.landing_zone.layout import READY_TO_DELETE_FOLDER, file_name
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.deep_check import FileContent
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.verdicts import Verdict
 from spark_jobs import reconcile_sequence
 from spark_jobs.reconcile_sequence import CHANGE_LOG, Reconciled, main, reconcile_deep
 from tests.pipeline import Pipeline

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.capture_gaps import Hole, holes
-from spark_jobs.sources.message_files import SourcePlace, find_ranges
 from spark_jobs.sources.opening import source_of
-from spark_jobs.sources.source_files import list_source_files
+from spark_jobs.sources.transports.capture_gaps import Hole, holes
+from spark_jobs.sources.transports.message_files import SourcePlace, find_ranges
+from spark_jobs.sources.transports.source_files import list_source_files
 from tests.hand_made_mirror import MIRROR_FILE
 from tests.unit.test_ces_transports import EVENT_DATA
 

@@ -8,9 +8,9 @@ import json
 import fastavro
 import pytest
 
-from spark_jobs.sources import ces_avro
-from spark_jobs.sources.ces import Dispositions
-from spark_jobs.sources.decoded import Refusal
+from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces.decoder import Dispositions
+from spark_jobs.sources.contract.decoded import Refusal
 from tests.ces_messages import ROW, avro, avro_event, decode, envelope, event, only, payload
 
 

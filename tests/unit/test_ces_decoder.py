@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.log_position import KEY_BUCKETS, encode_key
-from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces import Dispositions, MirroredTable, Notices
-from spark_jobs.sources.decoded import Damage
+from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key
+from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
+from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
+from spark_jobs.sources.contract.decoded import Damage
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload
 
 LSN = "0000002C000000100001"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources import ces_avro
-from spark_jobs.sources.ces import Dispositions
-from spark_jobs.sources.ces_fragments import Joined, Refused, Waiting, incomplete, join
-from spark_jobs.sources.decoded import Decoded, Notices
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces.decoder import Dispositions
+from spark_jobs.sources.ces.fragments import Joined, Refused, Waiting, incomplete, join
+from spark_jobs.sources.contract.decoded import Decoded, Notices
 from spark_jobs.sources.formats import Reading, decoder_of
 from tests.ces_messages import (
     GUID,

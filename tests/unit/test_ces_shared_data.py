@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.capture import list_capture, read_capture
-from spark_jobs.sources.ces import CesDecoder, Decoded, MirroredTable
-from spark_jobs.sources.ces_fragments import Joined, join
-from spark_jobs.sources.decoded import Damage
-from spark_jobs.sources.json_lines import list_files, ranges, read_lines
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, MirroredTable
+from spark_jobs.sources.ces.fragments import Joined, join
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.json_lines import list_files, ranges, read_lines
 
 OFFICES = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
 

@@ -10,10 +10,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from spark_jobs.change_log_schema import REJECTED
-from spark_jobs.sources import ces_avro
-from spark_jobs.sources.ces import Damage, Dispositions
-from spark_jobs.sources.ces_told_tables import Told, told_table
+from spark_jobs.changelog.schema import REJECTED
+from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces.decoder import Damage, Dispositions
+from spark_jobs.sources.ces.told_tables import Told, told_table
 from tests.ces_messages import ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import RawMessage
-from spark_jobs.sources import json_lines
-from spark_jobs.sources.capture import list_capture, read_capture
-from spark_jobs.sources.decoded import Damage
-from spark_jobs.sources.json_lines import last_line_end, list_files, ranges, read_lines
-from spark_jobs.sources.source_files import SourceFile
-from spark_jobs.sources.transports import Found, SourcePlace, find_ranges, read_range
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.message_transports import Found, SourcePlace, find_ranges, read_range
+from spark_jobs.sources.transports import json_lines
+from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
+from spark_jobs.sources.transports.source_files import SourceFile
 
 PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
 EVENT_DATA = fastavro.parse_schema(

@@ -8,7 +8,7 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import arrow_type
-from spark_jobs.sources.sql_server_types import (
+from spark_jobs.sources.sql_server.types import (
     canonical_text,
     converter,
     key_converter,

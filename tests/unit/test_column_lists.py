@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
-from open_mirroring.ledger.manifest import Manifest
-from open_mirroring.publishing import Intent, Work
-from spark_jobs.planning import PlanStop
-from spark_jobs.publication import Preparation, Prepared
+from open_mirroring.protocols.publishing import Intent, Work
+from spark_jobs.plan.plan import PlanStop
+from spark_jobs.publish.publication import Preparation, Prepared
 from tests.hand_made_mirror import GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]

@@ -18,16 +18,15 @@ from sqlalchemy.exc import OperationalError
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
-from spark_jobs import tick
-from spark_jobs.change_log import ChangeLog
-from spark_jobs.change_log_schema import CHANGE, REJECTED, LogRow
-from spark_jobs.command_line import main
-from spark_jobs.commands import looking
-from spark_jobs.exit_codes import Exit
-from spark_jobs.log_writing import LogWriter
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.changelog.change_log import ChangeLog
+from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow
+from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.cli import looking, tick
+from spark_jobs.cli.command_line import main
+from spark_jobs.cli.reporting import result_text, tick_text
+from spark_jobs.cli.tick import Ticked
 from spark_jobs.publish_changes import Published
-from spark_jobs.reporting import result_text, tick_text
-from spark_jobs.tick import Ticked
 from tests.hand_made_mirror import GUID, MIRROR_FILE, HandMadeMirror
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def test_status_of_a_file_that_no_longer_fits_the_ledger_shows_what_the_ledger_k
 
 def test_looking_and_deciding_load_no_spark(made: HandMadeMirror) -> None:
     program = (
-        "import sys; from spark_jobs.command_line import main\n"
+        "import sys; from spark_jobs.cli.command_line import main\n"
         f"code = main(['status', {str(made.file)!r}])\n"
         "sys.exit(code or any(name.split('.')[0] == 'pyspark' for name in sys.modules))"
     )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.sources import csv_export
-from spark_jobs.sources.csv_export import csv_header, read_csv, why_malformed
+from spark_jobs.sources.exports import csv as csv_export
+from spark_jobs.sources.exports.csv import csv_header, read_csv, why_malformed
 
 CELLS = st.none() | st.text(st.sampled_from('ab",\n\r üé\u2028'), max_size=5)
 

@@ -15,8 +15,8 @@ from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric import database_creation
 from open_mirroring.fabric.api import FabricApi, generic_mirror
-from spark_jobs.command_line import main
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.onelake import CLIENTS, SECRET, connection_variable, emulator, login_of
 
 pytestmark = pytest.mark.usefixtures("without_back_off")

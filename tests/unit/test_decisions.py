@@ -17,7 +17,7 @@ from open_mirroring.ledger.decisions import (
     resume_table,
 )
 from open_mirroring.ledger.publish_ledger import PublishLedger
-from open_mirroring.publishing import Lost
+from open_mirroring.protocols.publishing import Lost
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 REASON = Reason("ada", "the column is back")

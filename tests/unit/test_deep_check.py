@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.horizon import BatchContents
+from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
-from spark_jobs.sources.export_columns import land_column, landing_column
-from spark_jobs.sources.sql_server_type_text import landing_type
-from spark_jobs.typed_rows import Failure
-from spark_jobs.unique_keys import find_duplicate
+from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.sql_server.type_text import landing_type
+from spark_jobs.sources.sql_server.typed_rows import Failure
 
 
 def landed(values: pa.Array, sql_type: str | None = None, *, key: bool = False) -> tuple[list[Any], dict[int, Failure]]:

@@ -16,8 +16,8 @@ from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.text_format import TextFormat
-from spark_jobs import file_contents
-from spark_jobs.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
+from spark_jobs.reconcile import file_contents
+from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 
 COLUMNS = (LandingColumn("id", "int64"), LandingColumn("name", "string"), LandingColumn("added", "date"))
 TABLE = CheckedTable("t1", "orders", ("id",), COLUMNS)

@@ -19,9 +19,9 @@ from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import layout, opening
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
-from open_mirroring.reconciliation.verdicts import WAYS_OUT
+from open_mirroring.protocols.verdicts import WAYS_OUT
 from open_mirroring.remote.http_service import RetryBudget
-from spark_jobs.commands.creating import create_database
+from spark_jobs.cli.creating import create_database
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, login_of
 

@@ -11,9 +11,9 @@ import yaml
 
 from open_mirroring.config import ConfigError, Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from spark_jobs.command_line import main
-from spark_jobs.sources.given_structures import given_structures
+from spark_jobs.cli.command_line import main
 from spark_jobs.sources.opening import source_of
+from spark_jobs.sources.qlik.message.given_structures import given_structures
 from tests.qlik_messages import ID, ROW, avro_enveloped, avro_schema, change, datum, decode, dt, md, metadata, only
 
 COLUMNS = {"id": "INT4", "name": "WSTRING(100)", "price": "NUMERIC(8,2)", "note": "NCLOB"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,59 @@ def test_imports_point_down_only(room: str) -> None:
         if (found := _breaches(path.read_text(encoding="utf-8"), WALLS[room], _package(path)))
     }
     assert breaches == {}
+
+
+MODULES_OF_A_ROOM = 20
+_ROW = re.compile(r"^\| `((?:open_mirroring|spark_jobs)/[\w/]*)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
+
+
+def _drawn_rooms() -> dict[str, set[str]]:
+    """Room -> the rooms it may use, as the two tables of docs/architecture.md draw it."""
+    rooms: dict[str, set[str]] = {}
+    for room, uses in _ROW.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")):
+        top = room.partition("/")[0]
+        names = re.findall("`([^`]+)`", uses)
+        rooms[room.strip("/")] = {top if name == "jobs" else f"{top}/{name}" for name in names}
+    return rooms
+
+
+def _folder(name: str) -> str:
+    """The folder of the product's module that a dotted name is of, or is."""
+    path = ROOT / name.replace(".", "/")
+    while not (path.is_dir() or path.with_suffix(".py").is_file()):
+        path = path.parent
+    return (path if path.is_dir() else path.parent).relative_to(ROOT).as_posix()
+
+
+def _built_rooms() -> dict[str, set[str]]:
+    """Room -> the rooms of its own tree that its modules import; what all may use, the core's root, left out."""
+    rooms: dict[str, set[str]] = {}
+    for top in ("open_mirroring", "spark_jobs"):
+        for path in _modules(top):
+            room = path.parent.relative_to(ROOT).as_posix()
+            if "migrations" in room:
+                continue
+            names = _imports(path.read_text(encoding="utf-8"), _package(path))
+            used = {_folder(name) for name in names if name.split(".")[0] == top}
+            rooms.setdefault(room, set()).update(used - {room, "open_mirroring"})
+    return rooms
+
+
+def test_rooms_use_each_other_as_the_architecture_draws_it() -> None:
+    assert _built_rooms() == _drawn_rooms()
+
+
+def test_no_two_rooms_depend_on_each_other() -> None:
+    TopologicalSorter(_drawn_rooms()).prepare()  # raises CycleError, naming the circle
+
+
+def test_no_room_outgrows_itself() -> None:
+    sizes = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for top in ("open_mirroring", "spark_jobs", "plugins")
+        for path in _modules(top)
+    )
+    assert {room: size for room, size in sizes.items() if size > MODULES_OF_A_ROOM + 1} == {}
 
 
 def test_the_emulator_knows_of_the_product_only_the_layout() -> None:

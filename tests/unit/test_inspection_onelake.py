@@ -18,9 +18,9 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.ledger import open_ledger
+from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.verdicts import Finding
-from spark_jobs.commands.creating import create_database
+from spark_jobs.cli.creating import create_database
 from tests.onelake import CLIENTS, connection_variable, emulator, login_of
 
 ORDERS, NOTES = "dbo.orders", "dbo.notes"

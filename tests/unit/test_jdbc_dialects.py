@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from open_mirroring.config.connections import Connection
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.jdbc import _borders, _bound_kind
-from spark_jobs.sources.jdbc_dialects import PostgreSql, SqlServer, condition, dialect_of, ranges
+from spark_jobs.sources.jdbc.dialects import PostgreSql, SqlServer, condition, dialect_of, ranges
+from spark_jobs.sources.jdbc.tables import _borders, _bound_kind
 
 
 def test_identifiers_are_quoted_by_the_rules_of_the_dialect() -> None:

@@ -12,9 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.extracting import Batch
-from open_mirroring.extracting import Lost as ExtractLost
-from open_mirroring.extracting import Owned as ExtractOwned
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
@@ -22,7 +19,10 @@ from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+from open_mirroring.protocols.extracting import Batch
+from open_mirroring.protocols.extracting import Lost as ExtractLost
+from open_mirroring.protocols.extracting import Owned as ExtractOwned
+from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
 
 DECLARED = TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)
 OTHER = TableDeclaration("dbo.b", "dbo.schema/b", ("id", "name"), False)

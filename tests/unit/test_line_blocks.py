@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import line_blocks, transports
-from spark_jobs.sources.ces_ordinary import OrdinaryCes
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.extract.read_task import LogTarget, ReadTask, read
+from spark_jobs.sources import message_transports as transports
+from spark_jobs.sources.ces.ordinary import OrdinaryCes
+from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.message_files import SourcePlace
+from spark_jobs.sources.transports import line_blocks
+from spark_jobs.sources.transports.message_files import SourcePlace
 from tests.ces_messages import ROW, event, split
 
 TABLES = {name: MirroredTable(name, ("id",)) for name in ("dbo.orders", "dbo.items")}

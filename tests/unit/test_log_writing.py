@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.change_log_schema import FRAGMENT, LogRow
-from spark_jobs.log_writing import LogWriter
+from spark_jobs.changelog.schema import FRAGMENT, LogRow
+from spark_jobs.changelog.writing import LogWriter
 
 
 def piece(identity: str, place: int, pos: str | None) -> LogRow:

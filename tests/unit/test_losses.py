@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from open_mirroring.changes.manifest import Manifest, SeenLetter
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
@@ -19,20 +20,19 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, is_counted, letter_counts
 from open_mirroring.ledger.letters import accept_letters, settled_letters
-from open_mirroring.ledger.manifest import Manifest, SeenLetter
+from open_mirroring.operate.exit_codes import Exit, exit_of_report
+from open_mirroring.protocols.table_losses import ANY_TABLE
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
-from open_mirroring.reconciliation.verdicts import Verdict
-from open_mirroring.table_losses import ANY_TABLE
-from spark_jobs import open_letters
-from spark_jobs.change_log_schema import REJECTED, LogRow
-from spark_jobs.exit_codes import Exit, exit_of_report
-from spark_jobs.letter_bounds import bounded_letters
-from spark_jobs.letter_healing import settle_outdated_letters
-from spark_jobs.read_task import Notes
-from spark_jobs.reporting import status_text
-from spark_jobs.sources.decoded import MirroredTable
+from spark_jobs.changelog.schema import REJECTED, LogRow
+from spark_jobs.cli.reporting import status_text
+from spark_jobs.extract.read_task import Notes
+from spark_jobs.letters import open_letters
+from spark_jobs.letters.bounds import bounded_letters
+from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
 from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.unit.test_status import status_of
@@ -159,7 +159,7 @@ def test_ignored_tables_are_counted_over_batches_and_shown_g_24(made: HandMadeMi
 
 def sealed(made: HandMadeMirror, manifest: Manifest) -> None:
     """A batch carried through the ledger by the real transactions."""
-    from open_mirroring.extracting import Batch, Owned
+    from open_mirroring.protocols.extracting import Batch, Owned
 
     ledger = ExtractLedger(made.ledger, "shop")
     owned = ledger.acquire()

@@ -12,15 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs import read_task
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import message_blocks, transports
-from spark_jobs.sources.decoded import Damage
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.extract import read_task
+from spark_jobs.extract.read_task import LogTarget, ReadTask, read
+from spark_jobs.sources import message_transports as transports
+from spark_jobs.sources.contract import message_blocks
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.contract.message_blocks import are_text, blocks_of
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.message_blocks import are_text, blocks_of
-from spark_jobs.sources.message_files import SourcePlace
-from spark_jobs.sources.qlik_message_ordinary import OrdinaryQlik
+from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.transports.message_files import SourcePlace
 from tests.qlik_messages import ORDERS, ROW, dt, md
 
 
@@ -56,7 +57,7 @@ def test_messages_in_blocks_give_the_same_rows_counts_and_loads_k05_k18(
     end = _source(tmp_path)
     wanted, wanted_rows = _read(tmp_path, end, "single")
     monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
-    monkeypatch.setattr("spark_jobs.sources.line_blocks.BLOCK_BYTES", 3_000)
+    monkeypatch.setattr("spark_jobs.sources.transports.line_blocks.BLOCK_BYTES", 3_000)
     monkeypatch.setattr(read_task, "_BYTES_AT_ONCE", 2_000)
     taken = []
     take = OrdinaryQlik.take

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.horizon import MirrorHorizon
+from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
-from open_mirroring.metrics import mirror_metrics
+from open_mirroring.operate.metrics import mirror_metrics
 from tests.hand_made_mirror import HandMadeMirror
 
 COMMITTED = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)

@@ -14,8 +14,8 @@ from open_mirroring.config import json_schema, load_mirror, load_mirrors, mirror
 from open_mirroring.config.connections import Connection, resolve, variable
 from open_mirroring.config.source import COMBINATIONS
 from open_mirroring_airflow.mirror_folder import read_mirror_folder
-from spark_jobs.sources.jdbc_dialects import dialect_of
-from spark_jobs.sources.kafka_place import place_of
+from spark_jobs.sources.jdbc.dialects import dialect_of
+from spark_jobs.sources.kafka.place import place_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MIRRORS = ROOT / "mirrors"

@@ -13,8 +13,8 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.store import LandingZoneStore
-from spark_jobs import onelake_tables
-from spark_jobs.onelake_tables import copied_table
+from spark_jobs.proof import onelake_tables
+from spark_jobs.proof.onelake_tables import copied_table
 from tests.onelake import CLIENTS, emulator, zone_of
 
 

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.ledger import tables as t
-from open_mirroring.publishing import Intent, Work
-from spark_jobs.publication import Preparation, Prepared
-from spark_jobs.table_plan import TablePlan
+from open_mirroring.protocols.publishing import Intent, Work
+from spark_jobs.plan.table_plan import TablePlan
+from spark_jobs.publish.publication import Preparation, Prepared
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ORDERS, CUSTOMERS = "dbo.orders", "dbo.customers"

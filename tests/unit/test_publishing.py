@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from open_mirroring import publishing as protocol
-from open_mirroring.publishing import Place, Seen
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.publishing import Place, Seen
 
 FILES = (protocol.StagedFile("s/1", "e1", "d1"), protocol.StagedFile("s/2", "e2", "d2"))
 INTENT = protocol.Intent(first_number=7, batch_from=3, work=protocol.Work("changes", 4), manifest=FILES)

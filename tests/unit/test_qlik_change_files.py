@@ -18,12 +18,12 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.sources.decoded import Damage, MirroredTable
-from spark_jobs.sources.exports import Export, ExportRows, cut_file, export_columns, export_files
-from spark_jobs.sources.qlik_change_files import find_files, read_file
-from spark_jobs.sources.qlik_change_table import ChangeRow, QlikChangeTableDecoder, TableDamage
-from spark_jobs.sources.qlik_csv_quotes import QuoteProof
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable
+from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
+from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
+from spark_jobs.sources.qlik.change_table.files import find_files, read_file
+from spark_jobs.sources.qlik.csv_quotes import QuoteProof
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 

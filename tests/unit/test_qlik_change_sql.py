@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.sources.jdbc_dialects import Dialect, PostgreSql, SqlServer
-from spark_jobs.sources.qlik_change_jdbc_table import Slice, changes_query, range_condition
-from spark_jobs.sources.qlik_change_table import Structure
-from spark_jobs.sources.qlik_change_table_rows import ChangeColumn
+from spark_jobs.sources.jdbc.dialects import Dialect, PostgreSql, SqlServer
+from spark_jobs.sources.qlik.change_table.decoder import Structure
+from spark_jobs.sources.qlik.change_table.jdbc_table import Slice, changes_query, range_condition
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn
 
 COLUMNS = (
     ChangeColumn("header__change_mask", "varbinary(128)"),

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.change_log_schema import LogRow
-from spark_jobs.sources.decoded import Damage, Decoded, MirroredTable, Refused, Waiting
-from spark_jobs.sources.qlik_change_table import ChangeRow, Structure, TableDamage
-from spark_jobs.sources.qlik_change_table_rows import ChangeColumn, RowLayout, read_row
-from spark_jobs.sources.qlik_change_table_updates import read_mask
-from spark_jobs.sources.qlik_positions import qlik_position
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, Refused, Waiting
+from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, Structure, TableDamage
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, RowLayout, read_row
+from spark_jobs.sources.qlik.change_table.updates import read_mask
+from spark_jobs.sources.qlik.positions import qlik_position
 from tests.qlik_change_rows import DATA, HEADERS, ITEMS, TABLE, decoder, mask, row, sequence
 
 OLD, NEW = ("1", "old", "1.00", None), ("1", "new", "1.00", None)

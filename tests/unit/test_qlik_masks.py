@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.sources.qlik_masks import MAX_MASK_BYTES, MaskOrder, choose, places, readings, width
+from spark_jobs.sources.qlik.masks import MAX_MASK_BYTES, MaskOrder, choose, places, readings, width
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.sources.decoded import Dispositions, MirroredTable
-from spark_jobs.sources.qlik_message import registry_schema
-from spark_jobs.sources.qlik_positions import qlik_position
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable
+from spark_jobs.sources.qlik.message.decoder import registry_schema
+from spark_jobs.sources.qlik.positions import qlik_position
 from tests.qlik_messages import (
     COLUMNS,
     FIELDS,

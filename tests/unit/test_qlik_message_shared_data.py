@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.decoded import Damage, Decoded, MirroredTable, SourceSchema
-from spark_jobs.sources.json_lines import ranges, read_lines
-from spark_jobs.sources.qlik_message import QlikMessageDecoder
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, SourceSchema
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
+from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.transports.json_lines import ranges, read_lines
 
 OFFICES = {"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))}
 

@@ -11,13 +11,13 @@ import fastavro
 import pytest
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.change_log_schema import LogRow, RawMessage
-from spark_jobs.sources.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
-from spark_jobs.sources.json_lines import read_lines
-from spark_jobs.sources.qlik_message import registry_schema
-from spark_jobs.sources.qlik_message_structures import unfit_schema
-from spark_jobs.sources.qlik_positions import qlik_position
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
+from spark_jobs.sources.qlik.message.decoder import registry_schema
+from spark_jobs.sources.qlik.message.structures import unfit_schema
+from spark_jobs.sources.qlik.positions import qlik_position
+from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.transports.json_lines import read_lines
 from tests.qlik_messages import (
     COLUMNS,
     FIELDS,

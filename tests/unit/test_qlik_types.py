@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.qlik_types import log_type
-from spark_jobs.sources.sql_server_type_text import landing_type
-from spark_jobs.sources.sql_server_types import parse_value
+from spark_jobs.sources.qlik.types import log_type
+from spark_jobs.sources.sql_server.type_text import landing_type
+from spark_jobs.sources.sql_server.types import parse_value
 
 MAPPED = {
     ("BOOLEAN", 1, 0, 0): "bit",

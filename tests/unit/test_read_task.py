@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from open_mirroring.ledger.manifest import BoundRange, Manifest
-from spark_jobs import read_task
-from spark_jobs.batch_writing import merge
-from spark_jobs.change_log_schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
-from spark_jobs.log_writing import log_table
-from spark_jobs.read_task import LogTarget, Notes
-from spark_jobs.sources.decoded import MirroredTable
+from open_mirroring.changes.manifest import BoundRange, Manifest
+from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.extract import read_task
+from spark_jobs.extract.batch_writing import merge
+from spark_jobs.extract.read_task import LogTarget, Notes
+from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.transports import SourcePlace
+from spark_jobs.sources.message_transports import SourcePlace
 from tests.ces_messages import event
 
 TABLES = {"dbo.a": MirroredTable("dbo.a", ("id",)), "dbo.log": MirroredTable("dbo.log", ())}

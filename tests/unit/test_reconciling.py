@@ -15,10 +15,10 @@ from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.listing import ListedItem, Stage, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
-from open_mirroring.publishing import Intent, StagedFile, TableRow, Work
+from open_mirroring.protocols.publishing import Intent, StagedFile, TableRow, Work
+from open_mirroring.protocols.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.verdict_table import Limits, TableFacts, reconcile
-from open_mirroring.reconciliation.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 YOUNG, OLD = NOW - timedelta(days=1), NOW - timedelta(days=8)

@@ -18,13 +18,13 @@ from open_mirroring.fault_points import FAULT_POINTS
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
-from open_mirroring.publishing import Intent, StagedFile, Work
+from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.remote.http_service import RetryBudget
-from spark_jobs import repair_number as job
-from spark_jobs.command_line import main
-from spark_jobs.lost_content import stage_again
-from spark_jobs.publication_driver import StagedWork
-from spark_jobs.repair_number import repair_number
+from spark_jobs.cli.command_line import main
+from spark_jobs.publish import repair_number as job
+from spark_jobs.publish.driver import StagedWork
+from spark_jobs.publish.lost_content import stage_again
+from spark_jobs.publish.repair_number import repair_number
 from tests.hand_published import CUSTOMERS, ORDERS, HandMadeWork, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator
 

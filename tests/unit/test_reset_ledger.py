@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.extracting import Batch
 from open_mirroring.fabric.target_watch import TablesFolder
-from open_mirroring.horizon import MirrorHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
@@ -21,11 +21,11 @@ from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
 from open_mirroring.ledger.unpublished import NOTHING, published_position
-from open_mirroring.log_position import LOAD_ORDINAL, load_epoch
-from open_mirroring.publishing import Acquire, Finished, Intent, Lost, State, Work, step
+from open_mirroring.protocols.extracting import Batch
+from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
+from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, Stage
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, inspect_mirror
-from open_mirroring.reconciliation.verdicts import Verdict
-from open_mirroring.resetting import RESET_OPEN, Owned, ResetRow, Stage
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ORDERS = "dbo.orders"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring import resetting as r
-from open_mirroring.resetting import ResetRow, Sight, Stage
+from open_mirroring.protocols import resetting as r
+from open_mirroring.protocols.resetting import ResetRow, Sight, Stage
 from tests.explorer.search import Move, Violation, search
 
 FOLDERS = ("dbo.schema/orders",)

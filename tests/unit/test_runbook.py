@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring import dead_letters, table_stops
+from open_mirroring.changes import dead_letters
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET
-from open_mirroring.reconciliation import verdicts
-from spark_jobs.command_line import INTERRUPTED, _parser
-from spark_jobs.exit_codes import Exit
+from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.protocols import table_stops, verdicts
+from spark_jobs.cli.command_line import INTERRUPTED, _parser
 
 ROOT = Path(__file__).resolve().parents[2]
 README, RUNBOOK, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "runbook.md", ROOT / "docs" / "architecture.md"

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from open_mirroring.config.names import SourceName
-from spark_jobs.command_line import main
-from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace, NamedChangeTable
+from spark_jobs.cli.command_line import main
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, NamedChangeTable
 from spark_jobs.sources.source_survey import FoundTable, survey_database, survey_files, survey_topics
 from tests.unit.test_qlik_change_files import COLUMNS, dfm, put
 

@@ -16,12 +16,12 @@ from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.load_ledger import LoadColumn
-from open_mirroring.publishing import StagedFile
-from spark_jobs.change_log_schema import CHANGE, LogRow
-from spark_jobs.load_task import LoadTarget, stage_no_rows
-from spark_jobs.log_writing import log_table
-from spark_jobs.planning import TablePlan
-from spark_jobs.staging import StageTarget, StageTask, create_staged, stage
+from open_mirroring.protocols.publishing import StagedFile
+from spark_jobs.changelog.schema import CHANGE, LogRow
+from spark_jobs.changelog.writing import log_table
+from spark_jobs.load.task import LoadTarget, stage_no_rows
+from spark_jobs.plan.plan import TablePlan
+from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
 
 SCHEMA = file_schema([LandingColumn("id", "int64"), LandingColumn("name", "string")], ["id"], marker=True)
 FOLDER = "dbo.schema/t"

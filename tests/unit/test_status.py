@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.bound_ranges import LoadChunk
-from open_mirroring.complete_position import advance
+from open_mirroring.changes.bound_ranges import LoadChunk
+from open_mirroring.changes.complete_position import advance
+from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.config import load_mirror
-from open_mirroring.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason, open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.reset_ledger import ResetLedger
-from open_mirroring.reconciliation.verdicts import Backlog, Finding, Verdict
-from open_mirroring.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
-from open_mirroring.status_gathering import mirror_status
-from spark_jobs.reporting import age, columns, shown, status_text
+from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
+from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
+from spark_jobs.cli.reporting import age, columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

@@ -23,11 +23,11 @@ from open_mirroring.fabric.target_watch import NoWatch, TablesFolder, target_wat
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration
-from open_mirroring.reconciliation.verdicts import Verdict
 from open_mirroring.remote.http_service import RetryBudget
-from open_mirroring.reset_driver import ResetDriver
-from open_mirroring.resetting import Stage
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.sql_server_type_text import landing_type
+from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.type_book import type_book
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "types.md"

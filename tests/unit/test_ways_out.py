@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring import dead_letters, table_stops
-from open_mirroring.reconciliation import verdicts
+from open_mirroring.changes import dead_letters
+from open_mirroring.protocols import table_stops, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 # Which argument of a call is the code of a dead letter, and of a stop.

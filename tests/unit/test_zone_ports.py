@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring import publishing as protocol
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
 from open_mirroring.ledger.reading import TableState
-from spark_jobs.zone_ports import ZonePorts
+from open_mirroring.protocols import publishing as protocol
+from spark_jobs.publish.zone_ports import ZonePorts
 
 ID, OTHER_ID = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 ROW = protocol.TableRow(1, 1, ID, False, 0, 0)

@@ -1,0 +1,83 @@
+"""The complete position: below it no change can come any more, and no transaction is missing a part.
+
+Positions rise inside a partition of the source, and nothing marks the end of a transaction. So a transaction is whole
+once a later commit was seen on every partition (C-34): the complete position is the smallest of the highest commits
+that the partitions have shown, that commit excluded, and never above an event of which pieces are missing (C-52). A
+partition that shows nothing new holds it back, for nobody can tell a quiet one from a late one: a row that the source
+writes on each partition from time to time (a heartbeat) moves it on (C-88).
+
+Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
+*sys.sp_create_event_stream_group* (``@partition_key_scheme``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from open_mirroring.changes.log_position import position_order
+
+Told = Mapping[str, Mapping[str, str]]
+"""Per partition of the source and stream incarnation the highest ``major`` of a position that it has shown."""
+
+
+class Completeness(NamedTuple):
+    """How complete the log is after a batch.
+
+    Attributes:
+        partitions: how many partitions of the source carry changes.
+        told: what they have shown up to this batch.
+        below: per stream incarnation the ``major`` below which every transaction is whole; none where a partition has
+            not shown any position of it yet.
+    """
+
+    partitions: int
+    told: Told
+    below: Mapping[str, str]
+
+    def position(self, ordinals: Mapping[str, int]) -> str | None:
+        """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
+
+        Streams that the table's *ordinals* do not name have no place in its order. A stream is whole once a later one
+        has a complete position, as positions rise over all streams of a partition (G-01).
+        """
+        known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
+        return max(known, default=None)
+
+    def to_json(self) -> str:
+        """The ledger's document."""
+        return json.dumps(self._asdict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Completeness:
+        """Read back what :meth:`to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def advance(
+    before: Completeness | None, told: Told, partitions: int, waiting: Iterable[tuple[str, str]]
+) -> Completeness:
+    """What a batch makes of it: a pure function of the batches up to this one; a complete position never falls.
+
+    Args:
+        before: after the batch before; None when nobody asked then.
+        told: what the batch's ranges have shown.
+        partitions: how many partitions of the source carry changes.
+        waiting: stream incarnation and ``major`` of every event of which pieces are missing after the batch.
+    """
+    merged = {name: dict(epochs) for name, epochs in (before.told if before else {}).items()}
+    for name, epochs in told.items():
+        seen = merged.setdefault(name, {})
+        for epoch, major in epochs.items():
+            seen[epoch] = max(major, seen.get(epoch, ""))
+    below = dict(before.below) if before else {}
+    open_from: dict[str, str] = {}
+    for epoch, major in waiting:
+        open_from[epoch] = min(major, open_from.get(epoch, major))
+    for epoch in {epoch for epochs in merged.values() for epoch in epochs}:
+        shown = [epochs[epoch] for epochs in merged.values() if epoch in epochs]
+        if len(shown) >= partitions:
+            now = min([*shown, open_from.get(epoch, shown[0])])
+            below[epoch] = max(now, below.get(epoch, ""))
+    return Completeness(partitions, merged, below)

@@ -1,0 +1,135 @@
+"""Rows that carry only what changed, completed by the changes before them (G-04).
+
+A row is what its changes tell, oldest first, down to one that tells all; a row that came from another key is completed
+by the changes of that key (G-03), and one that moved while its table was loaded by what the load shows of it (G-08).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import (
+    INSERT,
+    KEY_LEFT,
+    UPDATE,
+    Left,
+    Logged,
+    is_row,
+    standing,
+    stands_on_another,
+)
+
+
+def deciding(
+    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
+) -> Logged | None:
+    """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
+    if any(change.after is not None and not change.whole for change in changes):
+        changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
+    return standing(changes, untypable)
+
+
+def _with_rows(
+    changes: Sequence[Logged],
+    untypable: Collection[LogPosition],
+    rows_that_left: Mapping[int, Logged | None],
+    is_held: Callable[[Logged], bool],
+) -> Sequence[Logged]:
+    """The changes with the row that each of them leaves, as far as those before it tell.
+
+    A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
+    what tells of them), and never from what stood at its new key, unless that is the very row, as a load shows it.
+    """
+    told: deque[Logged] = deque()
+    for change in reversed(changes):
+        if change.after is not None and not change.whole:
+            if change.left is None:
+                row = standing(list(told), untypable)
+            else:
+                row = _moved_row(change, change.left, rows_that_left[id(change.left)], told, changes, is_held)
+            change = change if row is None or row.after is None else _completed(change, row)
+        told.appendleft(change)
+    return list(told)
+
+
+def _moved_row(
+    change: Logged,
+    left: Left,
+    row: Logged | None,
+    told: Sequence[Logged],
+    changes: Sequence[Logged],
+    is_held: Callable[[Logged], bool],
+) -> Logged | None:
+    """The row that a key change took along, where the table was loaded at any time since the stream began (G-08).
+
+    The load may show the source before the move or after it: the *row* under its old key, or the row itself under the
+    new one, of which *told* is older than the move. No key ever has two rows, and that tells which, but for rows that
+    change places by one statement, and for an old key that another row took; then an old image that tells all has to.
+    """
+    loaded = told[-1] if told and told[-1].loaded and told[-1].operation == INSERT else None
+    if loaded is None:
+        return row
+    transaction = change.position.transaction
+    changed_places = any(other.operation == KEY_LEFT and other.position.transaction == transaction for other in changes)
+    if len(told) == 1 and not changed_places:
+        return loaded  # nobody left the key before this row came: the load saw it there
+    if row is None:
+        return None
+    if row.loaded:
+        is_doubtful = changed_places or row.left is not None or any(is_held(other) for other in left.later)
+    else:
+        # It came to the old key in this transaction: who stood there before may be in the load at the new key alone.
+        is_doubtful = row.left is not None and row.position.transaction == transaction
+    image, after = left.before or {}, row.after or {}
+    return row if not is_doubtful or (after.keys() <= image.keys() and is_row(left.before, row)) else None
+
+
+def _completed(change: Logged, earlier: Logged) -> Logged:
+    """A change that tells a part of its row, together with an earlier one of that row."""
+    after = {**(earlier.after or {}), **(change.after or {})}
+    types = {**(earlier.types or {}), **(change.types or {})}
+    return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)
+
+
+def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
+    """The row that each key change took along, of those that tell what *changes* leave; *is_held*: what counts.
+
+    A row that moved often is told by its earlier moves, and each of these by all before it. So each is found once,
+    oldest first: there are as many ways through them as two to the number of moves.
+    """
+    found: dict[int, Left] = {}
+    frontier = list(changes)
+    while frontier:
+        left = frontier.pop().left
+        if left is not None and id(left) not in found:
+            found[id(left)] = left
+            frontier += left.changes
+    rows: dict[int, Logged | None] = {}
+    for left in sorted(found.values(), key=lambda left: left.position):
+        rows[id(left)] = _row_that_left(left, is_held, rows)
+    return rows
+
+
+def _row_that_left(
+    left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
+) -> Logged | None:
+    """The row that a key change took along, given all *earlier* ones; None where nobody tells which one it was.
+
+    When rows change places, the one that leaves a key may have stood there before the one that took it in the same
+    transaction (G-03): where that one may have taken it so, only the old image tells them apart.
+    """
+    known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
+    newest = standing(known, ())
+    if newest is None or newest.position.transaction != left.position.transaction:
+        rows = [newest]
+    else:
+        at = next(index for index, change in enumerate(known) if change.position == newest.position)
+        below = standing(known[at + 1 :], ())
+        if known[at].operation == UPDATE:
+            rows = [below if stands_on_another(known[at], known) else newest]
+        else:
+            rows = [row for row in (newest, below) if row is not None and is_row(left.before, row)]
+    found = [row for row in rows if row is not None and row.after is not None]
+    return found[0] if len(found) == 1 or (found and all(row.after == found[0].after for row in found)) else None

@@ -1,0 +1,174 @@
+"""Moving the horizon: up to which transaction a table's changes are decided for ever, and what of the log may go.
+
+H of a table is a transaction of which everything is published, together with everything before it. A change at or below
+it that arrives later stops the table (G-05). Pure functions over plain values.
+
+What may be dropped, and why nobody misses it. A block of batches is dropped when every change in it lies at or below
+the H of its table, and is published. Whatever is planned later is a change above H, else the table stops. Planning such
+a change asks only for changes of its own transaction and newer ones: older ones are neither newer, nor repetitions of
+it, nor rows that the half of a key change written with it could have removed (G-03), and transactions lie wholly above
+or wholly below H. None of those lies in a dropped block. So every plan is the same with the blocks and without, deletes
+included. It is not where rows are completed from earlier changes (G-04): nothing of such a table is dropped. Open dead
+letters, and pieces of split messages that wait, hold the horizon before their batch and their position: when they are
+decoded after all, they arrive above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from open_mirroring.changes.log_position import transaction_at
+
+Transaction = tuple[int, str]
+"""Ordinal of a stream and major of a position in it."""
+
+
+class MirrorHorizon(NamedTuple):
+    """How far back a mirror reaches.
+
+    Attributes:
+        batch: every batch above it lies above the horizon of each table.
+        at: when the newest batch below was bound; sources are not read again from before this moment.
+        dropped: the log's rows of batches up to this one may be gone.
+    """
+
+    batch: int
+    at: datetime
+    dropped: int
+
+
+class TableHorizon(NamedTuple):
+    """H of a table: the newest transaction, as stream ordinal and major, at which a new change stops it (G-05)."""
+
+    ordinal: int
+    major: str
+
+
+class BatchContents(NamedTuple):
+    """What a committed batch holds of one table and epoch; *files* are relative to the change log."""
+
+    batch: int
+    epoch: str
+    rows: int
+    lowest: str
+    highest: str
+    files: tuple[str, ...]
+
+
+class LoggedBatch(NamedTuple):
+    """A committed batch: when it was bound, and when it was seen in the log."""
+
+    number: int
+    bound_at: datetime
+    committed_at: datetime
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """What decides about one table.
+
+    Args:
+        published_batch: the batch that the target has.
+        epochs: the ordinal of every stream that is known.
+        contents: what all committed batches hold of it.
+        waiting: epoch and position of what may still arrive, or be decoded, at a place that is known already.
+        reread_from: ordinary reading may bring changes from this transaction on once more (T-18).
+        completes_rows: its rows are completed from earlier changes (G-04).
+        horizon: its H until now.
+        published_position: of these batches the target has the changes below this place over all streams only: from its
+            transaction on they wait (C-88); None where nothing is held back.
+        in_reset: it is about to be built anew, perhaps from all that the log holds.
+    """
+
+    published_batch: int
+    epochs: Mapping[str, int]
+    contents: Sequence[BatchContents]
+    waiting: Sequence[tuple[str, str]] = ()
+    reread_from: Transaction | None = None
+    completes_rows: bool = False
+    horizon: TableHorizon | None = None
+    published_position: str | None = None
+    in_reset: bool = False
+
+
+class Advance(NamedTuple):
+    """The next horizon: of the mirror (None: none yet), and of the tables whose H moves, by source."""
+
+    mirror: MirrorHorizon | None
+    tables: dict[str, TableHorizon]
+
+
+def advance(
+    batches: Iterable[LoggedBatch],
+    tables: Mapping[str, LoggedTable],
+    known: MirrorHorizon | None,
+    *,
+    before: datetime,
+    held_from: int | None,
+    batches_per_block: int,
+) -> Advance:
+    """Move the horizon as far as nothing forbids it; it never moves back.
+
+    Args:
+        batches: the committed batches.
+        tables: every table of the mirror by source.
+        known: the horizon until now.
+        before: only batches that were committed before this moment may come to lie below.
+        held_from: the first batch with an open dead letter, or with a piece that waits; None when there is none.
+        batches_per_block: blocks of so many batches are dropped as a whole.
+    """
+    old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
+    newest = max(old, default=None)
+    if newest is None or (known is not None and newest.number < known.batch):
+        return Advance(known, {})
+    moved: dict[str, TableHorizon] = {}
+    for source, table in tables.items():
+        reached = _reached(table, newest.number)
+        if reached is not None and (table.horizon is None or reached > table.horizon):
+            moved[source] = reached
+    horizons = {source: moved.get(source, table.horizon) for source, table in tables.items()}
+    kept_from = min(
+        (
+            part.batch
+            for source, table in tables.items()
+            for part in table.contents
+            if _is_needed(part, table, horizons[source])
+        ),
+        default=newest.number + 1,
+    )
+    # The first block begins with batch 0, which there is not.
+    whole = min(kept_from, newest.number + 1) // batches_per_block * batches_per_block - 1
+    dropped = max(0, whole, 0 if known is None else known.dropped)
+    return Advance(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
+
+
+def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
+    """The newest transaction that ends a batch up to *newest*, below everything that is not decided yet."""
+    if any(part.epoch not in table.epochs for part in table.contents):
+        return None  # a stream without its place in the order may lie anywhere
+    undecided = [
+        _transaction(table, part.epoch, part.lowest)
+        for part in table.contents
+        if part.batch > min(newest, table.published_batch)
+    ]
+    undecided += [_transaction(table, epoch, pos) for epoch, pos in table.waiting if epoch in table.epochs]
+    undecided += [] if table.reread_from is None else [table.reread_from]
+    undecided += [] if table.published_position is None else [transaction_at(table.published_position)]
+    limit = min(undecided, default=None)
+    ends = (_transaction(table, part.epoch, part.highest) for part in table.contents if part.batch <= newest)
+    decided = max((end for end in ends if limit is None or end < limit), default=None)
+    return None if decided is None else TableHorizon(*decided)
+
+
+def _is_needed(part: BatchContents, table: LoggedTable, horizon: TableHorizon | None) -> bool:
+    """Whether a later plan may ask for what a batch holds of a table."""
+    if table.completes_rows or table.in_reset or horizon is None or part.epoch not in table.epochs:
+        return True
+    return part.batch > table.published_batch or _transaction(table, part.epoch, part.highest) > horizon
+
+
+def _transaction(table: LoggedTable, epoch: str, position: str) -> Transaction:
+    return table.epochs[epoch], position.partition(":")[0]

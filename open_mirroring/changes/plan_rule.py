@@ -1,0 +1,175 @@
+"""The plan rule: which change of a key is published next.
+
+For each key: take its newest change over **all** logged batches, and publish it unless the target has it: unless it
+was the newest already among the batches up to the one that the target has. This one rule decides duplicates, late
+events, replays and re-reads. It is the definition; a vectorised query may stand in for it only where a Boolean proves
+both equal.
+
+Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up
+to *published_batch*; publishing f of all batches whenever it is another change makes the target hold that one. A change
+that arrived after *published_batch* is always another one; an earlier one can become the deciding change only through
+the rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`), when a late change of the same
+transaction turns out to be the row that it removed.
+
+Where transactions are held back until they are whole, the sets are cut by position as well: the target holds f of the
+batches up to *published_batch* and the positions up to *published_position*. Nothing in the argument asks for more than
+that the new set holds the old one, which it does as long as neither batch nor position falls: "arrived after" becomes
+"in the new set, not in the old". Every set that ends at a complete position holds each transaction as a whole or not
+at all, so the target shows no part of one (I4).
+
+Where events carry only what changed (G-04), what decides a key is a *row*: that of its newest change, completed by the
+changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
+complete another row without being the newest itself. A row that changed its key is completed from the changes of its
+old key, so a late one of these may show the row at its new key in another light.
+
+Where the target is to have every change (:func:`key_history`), not only the newest, what lies between two sets is
+published as it stands, which needs the complete position: below it no change is missing that would belong in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from open_mirroring.changes.completion import deciding
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import KEY_LEFT, Logged, same_content, standing
+
+
+class KeyPlan(NamedTuple):
+    """What the rule says of one key.
+
+    Attributes:
+        publish: the change to publish, or None; a completed one holds the whole row.
+        incomplete: the key's newest change, when parts of its row are told by no change.
+        conflict: two changes of one identity with different content: the table has to stop (G-02).
+        duplicates: new changes that repeat an identity already logged.
+        superseded: new changes that are older than what the target has.
+        compacted: new changes that are older than another one that is published now.
+        renewed: 1 if what is published is no new change, but an old one that new changes show in another light.
+    """
+
+    publish: Logged | None
+    incomplete: Logged | None = None
+    conflict: tuple[Logged, Logged] | None = None
+    duplicates: int = 0
+    superseded: int = 0
+    compacted: int = 0
+    renewed: int = 0
+
+
+def plan_key(
+    changes: Sequence[Logged],
+    published_batch: int,
+    untypable: Collection[LogPosition] = frozenset(),
+    published_position: str | None = None,
+) -> KeyPlan:
+    """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
+
+    New is what lies in batches above *published_batch* or above *published_position*; of equal positions the earliest
+    batch counts. The new changes are accounted for completely: with renewed they are 1 if published, plus duplicates,
+    superseded and compacted, plus the new ones among *untypable*.
+
+    Args:
+        changes: all logged changes of the key, dead letters among them.
+        published_batch: the batch that the target has.
+        untypable: positions of changes known to be dead letters. They decide nothing, so that the key keeps the state
+            before them wherever batches were cut (G-09); but they are what a key change may have removed (G-03), and
+            a repetition with other content is a conflict all the same (G-02).
+        published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
+            batches; None where it has all of them.
+    """
+
+    def is_new(change: Logged) -> bool:
+        above = published_position is not None and change.position.order > published_position
+        return above or change.batch > published_batch
+
+    unique, repetitions, conflict = _distinct(changes)
+    if conflict:
+        return KeyPlan(None, conflict=conflict)
+    duplicates = sum(map(is_new, repetitions))
+    fresh = sum(is_new(change) and change.position not in untypable for change in unique)
+    newest = deciding(unique, untypable, lambda _: True)
+    had = deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
+    if newest is None or (had is not None and newest == had):
+        return KeyPlan(None, duplicates=duplicates, superseded=fresh)
+    if newest.after is not None and not newest.whole:
+        return KeyPlan(None, incomplete=newest)
+    return KeyPlan(newest, duplicates=duplicates, compacted=max(0, fresh - 1), renewed=int(not fresh))
+
+
+class KeyHistory(NamedTuple):
+    """What the rule says of one key where every change is published.
+
+    Attributes:
+        publish: the changes to publish, oldest first.
+        late: a new change whose place is among those that the target has: the table has to stop.
+        conflict: two changes of one identity with different content: the table has to stop (G-02).
+        duplicates: new changes that repeat an identity already logged.
+        superseded: halves of key changes that removed nothing, for another row had taken their key (G-03).
+    """
+
+    publish: tuple[Logged, ...] = ()
+    late: Logged | None = None
+    conflict: tuple[Logged, Logged] | None = None
+    duplicates: int = 0
+    superseded: int = 0
+
+
+def key_history(
+    changes: Sequence[Logged],
+    published_batch: int,
+    published_position: str,
+    late_up_to: str,
+    untypable: Collection[LogPosition] = frozenset(),
+) -> KeyHistory:
+    """All new changes of one key, for a target that gets each in source order (I14); arguments as :func:`plan_key`.
+
+    Applied one after the other they end in what :func:`plan_key` publishes: every change is published but the half of a
+    key change that decides nothing, so that the last one published is the one that decides. Each is published once,
+    however often it was logged (I16). A new one at or below *late_up_to* (:attr:`LogPosition.order`) is late: its
+    successors are published.
+    """
+
+    def is_new(change: Logged) -> bool:
+        return change.position.order > published_position or change.batch > published_batch
+
+    unique, repetitions, conflict = _distinct(changes)
+    if conflict:
+        return KeyHistory(conflict=conflict)
+    publish: list[Logged] = []
+    superseded = 0
+    for at, change in enumerate(unique):
+        if not is_new(change):
+            continue
+        if change.position.order <= late_up_to:
+            return KeyHistory(late=change)
+        if change.position in untypable:
+            continue
+        if change.operation == KEY_LEFT and standing(unique[at:], untypable) is not change:
+            superseded += 1
+        else:
+            publish.append(change)
+    return KeyHistory(tuple(reversed(publish)), None, None, sum(map(is_new, repetitions)), superseded)
+
+
+class _Distinct(NamedTuple):
+    """The changes of a key newest first, one per position, the repetitions of these, and what contradicts."""
+
+    unique: list[Logged]
+    repetitions: list[Logged]
+    conflict: tuple[Logged, Logged] | None = None
+
+
+def _distinct(changes: Sequence[Logged]) -> _Distinct:
+    unique: list[Logged] = []
+    repetitions: list[Logged] = []
+    for change in sorted(changes, key=lambda change: (change.position, change.batch), reverse=True):
+        if unique and unique[-1].position == change.position:
+            if not same_content(unique[-1], change):
+                return _Distinct(unique, repetitions, (change, unique[-1]))
+            repetitions.append(unique[-1])
+            unique[-1] = change  # the earlier batch, for the sort put it after
+        else:
+            unique.append(change)
+    return _Distinct(unique, repetitions)

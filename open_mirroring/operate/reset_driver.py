@@ -1,0 +1,181 @@
+"""Driving the reset of one table: the real ledger, store and target behind :mod:`open_mirroring.protocols.resetting`.
+
+It needs no JVM except for rebuilding, which is handed in.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Literal, NamedTuple
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import TransientError
+from open_mirroring.fabric.target_watch import TargetWatch, target_watch
+from open_mirroring.fault_points import reach
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.requests import Asked
+from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.protocols import resetting as protocol
+from open_mirroring.protocols.resetting import Sight, Stage
+from open_mirroring.reconciliation.inspection import zone_address
+
+log = logging.getLogger(__name__)
+
+Word = Literal["gone", "back"]
+"""What an operator says of the table at the target, where nothing else can tell."""
+
+_PAUSE_SECONDS = 5.0
+_MAX_UNKNOWN = 5
+
+
+class ResetOutcome(NamedTuple):
+    """How far a run brought a reset: *stage* of its last record (None: it is over), and what it *waits_for*."""
+
+    stage: Stage | None
+    waits_for: str
+
+    @property
+    def is_over(self) -> bool:
+        """The table is back, or dropped."""
+        return self.stage is None and not self.waits_for
+
+
+class ResetDriver:
+    """Answers the requests of one table's reset.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        source: the table.
+        rebuild: publishes what the table begins with; says what it waits for, or nothing.
+        asked: the request that is carried out; without one, whatever is open.
+        word: what an operator says of the target; counts for the one look that it answers.
+        watch: tells what the target has; by default what the mirror file names.
+        store: the landing zone; by default the mirror's.
+    """
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        ledger: Engine,
+        source: str,
+        *,
+        rebuild: Callable[[], str],
+        asked: Asked | None = None,
+        word: Word | None = None,
+        watch: TargetWatch | None = None,
+        store: LandingZoneStore | None = None,
+    ) -> None:
+        self._source = source
+        self._asked = asked
+        self._ledger = ResetLedger(ledger, mirror.name)
+        self._reader = LedgerReader(ledger, mirror.name)
+        zone = zone_address(mirror)
+        self._store = store or open_store(zone)
+        self._watch = watch or target_watch(mirror, zone)
+        self._rebuild = rebuild
+        self._word = word
+
+    def drive(self, wait: timedelta) -> ResetOutcome:
+        """Carry the reset on, waiting for the target at most *wait*.
+
+        Raises:
+            TransientError: ``LEDGER_UNREACHABLE``; and what rebuilding raises.
+            TerminalError: what the store refuses, or rebuilding raises.
+        """
+        until = time.monotonic() + wait.total_seconds()
+        state, unknowns = protocol.start(self._asked.request if self._asked else ""), 0
+        while True:
+            while not isinstance(state.request, protocol.Finished):
+                reply = self._answer(state.request)
+                unknowns += isinstance(reply, protocol.Unknown)
+                if unknowns > _MAX_UNKNOWN:
+                    raise TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later")
+                state = protocol.step(state, reply)
+            outcome = ResetOutcome(None if state.row is None else state.row.stage, state.request.waits_for)
+            unfinished = state.rebuilt is not None and not (state.row is not None and state.row.rebuilt)
+            left = until - time.monotonic()
+            if outcome.is_over or unfinished or left <= 0:
+                return outcome
+            log.info("%s waits for %s", self._source, outcome.waits_for)
+            time.sleep(min(_PAUSE_SECONDS, left))
+            state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
+
+    def _answer(self, request: protocol.Request) -> protocol.Reply:
+        try:
+            match request:
+                case protocol.Ask():
+                    assert self._asked is not None
+                    return self._ledger.asked(self._asked)
+                case protocol.Acquire():
+                    return self._ledger.acquire(self._source)
+                case protocol.Advance(version, to, absent):
+                    return self._advance(version, to, absent)
+                case protocol.DeleteFolders(version, folders):
+                    return self._delete(version, folders)
+                case protocol.LookForTable(row):
+                    return protocol.Looked(self._sight(row))
+                case protocol.Rebuild():
+                    what = self._rebuild()
+                    reach("reset.rebuilt")
+                    return protocol.Rebuilt(what)
+                case _:
+                    raise ValueError(f"{request} is no request")
+        except OperationalError as error:
+            log.warning("the ledger did not answer: %s", type(error.orig).__name__)
+            if isinstance(request, protocol.Rebuild):
+                raise
+            return protocol.Unknown()
+
+    def _advance(self, version: int, to: Stage, absent: bool) -> protocol.Reply:
+        reply = self._ledger.advance(self._source, version, to, absent=absent)
+        if isinstance(reply, protocol.Owned):
+            log.info("%s: %s", self._source, to.value)
+            if to is not Stage.REQUESTED and not absent:
+                reach(f"reset.{to.value.lower()}")
+        return reply
+
+    def _delete(self, version: int, folders: tuple[str, ...]) -> protocol.Reply:
+        if self._ledger.version(self._source) != version:
+            return protocol.Lost()
+        try:
+            for folder in folders:
+                for place in layout.folders_of(folder):
+                    self._store.delete_folder(place)
+        except TransientError as error:
+            log.warning("%s: %s", self._source, error)
+            return protocol.InUse(str(error))
+        reach("reset.deleted")
+        return protocol.Deleted()
+
+    def _sight(self, row: protocol.ResetRow) -> Sight:
+        if row.stage is Stage.REBUILDING:
+            folder = self._reader.tables()[self._source].folder
+            if self._word == "back" or self._watch.sees(folder) or self._was_applied(folder):
+                return Sight.THERE
+            return Sight.ABSENT
+        if any(self._holds_anything(folder) for folder in row.folders):
+            return Sight.FOLDER_BACK
+        if self._word == "gone":
+            return Sight.GONE
+        seen = [self._watch.sees(folder) for folder in row.folders]
+        if any(seen):
+            return Sight.THERE
+        return Sight.UNSEEN if None in seen else Sight.ABSENT
+
+    def _was_applied(self, folder: str) -> bool:
+        """A file that the service moved was applied (F-36): the table is there."""
+        places = [f"{folder}/{layout.PROCESSED_FOLDER}", f"{layout.PROCESSED_FOLDER}/{folder}"]
+        return any(self._holds_anything(place) for place in places)
+
+    def _holds_anything(self, folder: str) -> bool:
+        return next(iter(self._store.list(folder)), None) is not None

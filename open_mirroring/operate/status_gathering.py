@@ -1,0 +1,205 @@
+"""Gathering the status of a mirror from its ledger and the findings of an inspection; it looks only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from open_mirroring.changes.bound_ranges import LoadChunk, is_of_source
+from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.config import Mirror
+from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.letter_counts import NO_LETTERS
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
+from open_mirroring.protocols.proving import Proof
+from open_mirroring.protocols.verdicts import WAYS_OUT, Finding, Verdict
+from open_mirroring.reconciliation.losses import Told, look
+
+NO_COMPLETE_POSITION = "none: this source has none"
+"""A source tells nowhere that nothing older can come, or nobody asked: transactions are not held back (C-88)."""
+_RESUME = "mend the cause that the message names, then `open-mirroring resume`"
+_NOT_INSPECTED = "the landing zone was not inspected"
+
+
+def mirror_status(
+    mirror: Mirror,
+    reader: LedgerReader,
+    stops: Sequence[OpenStop],
+    findings: Mapping[str, Finding],
+    *,
+    now: datetime,
+    inspection_failed: str = "",
+    proofs: Mapping[str, Proof] | None = None,
+) -> MirrorStatus:
+    """Gather the status.
+
+    Args:
+        mirror: the mirror.
+        reader: its ledger.
+        stops: what :func:`~open_mirroring.ledger.decisions.open_stops` gives.
+        findings: by source table; tables without one are told from the ledger alone.
+        now: the present time, with a zone.
+        inspection_failed: why there are no findings.
+        proofs: the last proof by table id.
+    """
+    state, tables = reader.mirror(), reader.tables()
+    told = look(mirror, reader.engine)
+    recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
+    counts: Counter[str] = Counter()
+    for _, batch_counts, _ in recent:
+        counts.update(batch_counts)
+    # Chunks of loads that go through the change log, and corrections, are bound beside the source's ranges.
+    bound = {name: up_to for name, up_to in reader.bound().items() if is_of_source(name)}
+    horizon = reader.mirror_horizon()
+    last_commit = recent[-1][2] if recent else None
+    by_table = {stop.source: stop for stop in stops}
+    offsets = BoundOffsets.of(bound)
+    complete = _Complete(reader, state.committed, mirror)
+    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {}, told)
+    return MirrorStatus(
+        mirror=mirror.name,
+        taken_at=now,
+        committed_batch=state.committed,
+        last_commit=last_commit,
+        last_commit_age=None if last_commit is None else now - last_commit,
+        open_batch=state.open_batch,
+        stop=by_table.get(None),
+        open_fragments=reader.open_fragment_count(),
+        horizon=None if horizon is None else horizon.at,
+        dropped_batch=0 if horizon is None else horizon.dropped,
+        homeless_rejects=told.letters.homeless.count,
+        letters=told.letters.document(),
+        losses=told.lost,
+        ignored=told.document()["ignored"],
+        at_risk=told.letters.homeless.count > 0 or not told.letters.known,
+        recent_batches=len(recent),
+        recent=dict(counts),
+        inspection_failed=inspection_failed,
+        bound_offsets=bound,
+        tables=tuple(
+            gathered.one(source, findings.get(source), by_table.get(source), inspection_failed) for source in tables
+        ),
+    )
+
+
+class _Complete:
+    """The complete position of the log, as a person reads it."""
+
+    def __init__(self, reader: LedgerReader, committed: int, mirror: Mirror) -> None:
+        self._is_kept = mirror.consistency == "transaction"
+        self._known = reader.completeness(committed) if self._is_kept else None
+        self._partitions = mirror.source.ordered_partitions
+
+    def of(self, ordinals: Mapping[str, int]) -> str:
+        """For a table with these stream incarnations."""
+        if not self._is_kept:
+            return NO_COMPLETE_POSITION
+        position = self._known.position(ordinals) if self._known else None
+        if position is None:
+            told = len(self._known.told) if self._known else 0
+            return f"none yet: {told} of {self._partitions} partitions have shown a commit"
+        ordinal, _, major = position.partition(":")
+        return f"below {int(ordinal)}:{major}"
+
+
+class _Tables:
+    """What a few queries for all tables together say of each."""
+
+    def __init__(
+        self,
+        reader: LedgerReader,
+        tables: Mapping[str, TableState],
+        committed: int,
+        bound: BoundOffsets,
+        complete: _Complete,
+        proofs: Mapping[str, Proof],
+        told: Told,
+    ) -> None:
+        self._proofs = proofs
+        ids = [table.id for table in tables.values()]
+        self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        self._complete, self._told = complete, told
+        published = {source: table.row.published_batch for source, table in tables.items()}
+        self._waiting = reader.contents(published, committed)
+        self._epochs = reader.epochs(ids)
+        self._unverified = reader.unverified_columns(tables.values())
+        self._horizons = reader.horizons(tables.values())
+        loading = any(table.load_state == "pending" for table in tables.values())
+        chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
+        self._logged = Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
+
+    def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
+        table = self._tables[source]
+        waiting: Sequence[BatchContents] = self._waiting.get(source, ())
+        verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
+        plan, unverified = table.load_plan, self._unverified.get(table.id, ())
+        letters = self._told.letters.tables.get(source, NO_LETTERS)
+        return TableStatus(
+            source=source,
+            folder=table.folder,
+            verdict=verdict,
+            code=code,
+            what=what,
+            way_out=way_out,
+            since=None if stop is None else stop.since,
+            notes=(
+                *(self._told.notes.get(source, ()) if finding is None else finding.notes),
+                *(column.note for column in unverified),
+            ),
+            marks=Marks(
+                self._bound,
+                self._highest(table),
+                self._complete.of(self._epochs.get(table.id, {})),
+                table.row.published_batch,
+            ),
+            confirmed=table.row.confirmed,
+            applied=None if finding is None else finding.applied,
+            waiting_batches=len({part.batch for part in waiting}),
+            waiting_rows=sum(part.rows for part in waiting) + table.waiting_rows,
+            backlog_files=0 if finding is None else finding.backlog.files,
+            backlog_bytes=0 if finding is None else finding.backlog.bytes,
+            backlog_oldest=None if finding is None else finding.backlog.oldest,
+            stale_keys=letters.keys,
+            letters=letters.document(),
+            losses=tuple(map(str, self._told.losses.get(source, ()))),
+            load_state=table.load_state,
+            load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
+            open_intent=_intent(table),
+            reset="" if table.reset is None else str(table.reset),
+            unverified_columns=tuple((column.column, column.since) for column in unverified),
+            horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
+            proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
+        )
+
+    def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
+        return max(len(plan["done"]), self._logged[table.source, table.row.generation])
+
+    def _highest(self, table: TableState) -> str | None:
+        seen = self._reader.highest(table.source, self._committed)
+        epochs = self._epochs.get(table.id, {})
+        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
+        # A stream that nobody accepted yet has no place in the order.
+        return f"{max(known).epoch}:{max(known).text}" if known else None
+
+
+def _verdict(
+    finding: Finding | None, stop: OpenStop | None, inspection_failed: str
+) -> tuple[str | None, str, str, str]:
+    if stop is not None:
+        # The ledger's stop goes before anything that the inspection found.
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, _RESUME)
+    if finding is not None:
+        return finding.verdict.value, finding.code, finding.what, finding.way_out
+    return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+
+
+def _intent(table: TableState) -> str:
+    intent = table.row.intent
+    if intent is None:
+        return ""
+    sealed = "not sealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
+    return f"{intent.work.kind} from number {intent.first_number}, up to batch {intent.work.batch_to}, {sealed}"

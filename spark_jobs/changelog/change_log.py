@@ -1,0 +1,181 @@
+"""The change log: a Delta table of finished files, entered batch by batch.
+
+Workers write Parquet files under names used once; the driver adds exactly the sealed ones in one commit that names
+the batch (application transaction = batch number). The commit happens on top of an opened state and is refused when
+the log has moved on, so a rival's commit is always seen before ours could double it. Nothing checks an added file,
+so each footer is opened first. The table stays at the oldest protocol, without deletion vectors or column mapping,
+because workers read its files directly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.protocols.extracting import Committed, LogOpened, Refused
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA
+
+BLOCK = "batch_block"
+_CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
+
+
+def file_path(batch: int, attempt: str, index: int) -> str:
+    """Where one attempt writes its log file number *index*, relative to the log; names are used once."""
+    return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}.parquet"
+
+
+class ChangeLog:
+    """The change log of one mirror."""
+
+    def __init__(self, root: Path, mirror: str) -> None:
+        self.root = root
+        self._app_id = f"open_mirroring/{mirror}"
+        self._opened: DeltaTable | None = None
+
+    def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
+        """The newest state of the log, created empty if there is none, and whether it holds the batch.
+
+        The batch's files are compared by name with the sealed ones: *document* is returned as the log's manifest
+        when they are the same, an empty one when the log holds others.
+        """
+        table = self._open()
+        if (table.transaction_version(self._app_id) or 0) < batch:
+            return LogOpened(table.version(), None)
+        prefix = f"{batch:012d}-"
+        block = f"{BLOCK} = {batch // BATCHES_PER_BLOCK}"
+        uris = table.file_uris(file_pruning_predicate=block) if manifest.files else []
+        names = {Path(uri).name for uri in uris}
+        found = {name for name in names if name.startswith(prefix)}
+        sealed = {Path(file["path"]).name for file in manifest.files}
+        return LogOpened(table.version(), document if found == sealed else "")
+
+    def commit(self, batch: int, manifest: Manifest) -> Committed | Refused:
+        """Add the manifest's files in one commit on top of the state that :meth:`open` returned last.
+
+        Raises:
+            TerminalError: ``LOG_FILE_INVALID`` when a file is not what the manifest says.
+        """
+        table = self._opened
+        if table is None:
+            raise ValueError("open the log before committing to it")
+        actions: list[AddAction | RemoveAction] = [self._checked(batch, file) for file in manifest.files]
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps({"batch": batch})},
+            app_transactions=[Transaction(self._app_id, batch)],
+            max_commit_retries=0,
+        )
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=[BLOCK],
+                commit_properties=properties,
+                # The clean-up hook lists the log folder on every commit; maintenance does that once a day.
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+        except CommitFailedError:
+            return Refused()
+        except DeltaError as error:
+            raise TransientError(
+                "LOG_COMMIT_FAILED",
+                f"the change log did not take batch {batch}: {error}",
+                where=str(self.root),
+                way_out="try again later; if it stays so, look at the storage of the change log",
+            ) from error
+        finally:
+            self._opened = None  # a handle is stale after its own commit
+        return Committed()
+
+    def _open(self) -> DeltaTable:
+        if not DeltaTable.is_deltatable(str(self.root)):
+            self.root.mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                str(self.root),
+                _table_schema(),
+                mode="ignore",
+                partition_by=[BLOCK],
+                configuration=_CONFIGURATION,
+            )
+        table = DeltaTable(str(self.root))
+        protocol = table.protocol()
+        features = [*(protocol.reader_features or []), *(protocol.writer_features or [])]
+        if protocol.min_reader_version > 1 or protocol.min_writer_version > 2:
+            raise TerminalError(
+                "LOG_PROTOCOL",
+                f"the change log was upgraded to reader {protocol.min_reader_version}, "
+                f"writer {protocol.min_writer_version}, features {features}",
+                where=str(self.root),
+                way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
+                "restore the table's protocol or start a new log",
+            )
+        self._opened = table
+        return table
+
+    def _checked(self, batch: int, file: Mapping[str, Any]) -> AddAction:
+        path = self.root / file["path"]
+        try:
+            size = path.stat().st_size
+            with pq.ParquetFile(path) as parquet:
+                schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+        except (OSError, ValueError) as error:
+            raise _invalid(path, f"cannot be read: {error}") from error
+        if (size, rows) != (file["size"], file["rows"]):
+            raise _invalid(path, f"has {size} bytes and {rows} rows, sealed were {file['size']} and {file['rows']}")
+        if not schema.equals(LOG_SCHEMA, check_metadata=False):
+            raise _invalid(path, "has another schema than the change log")
+        stats = {
+            "numRecords": rows,
+            "minValues": {"batch": batch},
+            "maxValues": {"batch": batch},
+            "nullCount": {"batch": 0},
+        }
+        modified = int(datetime.now(UTC).timestamp() * 1000)
+        block = {BLOCK: str(batch // BATCHES_PER_BLOCK)}
+        return AddAction(file["path"], size, block, modified, True, json.dumps(stats))
+
+
+def _table_schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())])
+
+
+def _invalid(path: Path, what: str) -> TerminalError:
+    return TerminalError(
+        "LOG_FILE_INVALID",
+        f"the log file {path.name} {what}",
+        where=str(path.parent),
+        way_out="nothing was committed: restore the file from a backup, then run again",
+    )
+
+
+def newest_in_log(root: Path, mirror: str) -> int:
+    """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+    """
+    if not DeltaTable.is_deltatable(str(root)):
+        return 0
+    try:
+        return DeltaTable(str(root)).transaction_version(f"open_mirroring/{mirror}") or 0
+    except DeltaError as error:
+        raise TransientError(
+            "LOG_COMMIT_FAILED", f"the change log cannot be opened: {error}", where=str(root), way_out="try again later"
+        ) from error
+
+
+def paths_of(root: Path, files: Sequence[str]) -> list[str]:
+    """Absolute paths of log files, for a reader inside a worker."""
+    return [str(root / file) for file in files]

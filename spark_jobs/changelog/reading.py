@@ -1,0 +1,117 @@
+"""Reading log files in a worker: no more row groups, columns and rows than a plan needs.
+
+Files are sorted by table and key bucket, so the statistics of most row groups prove that all or none of their rows
+are wanted; only the rows of the others are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA
+
+_COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
+# Long or repeated texts of few different values are read as codes.
+_READ_CODED = ("tbl", "epoch", "cols", "origin")
+_SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
+_FORMAT = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
+
+CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
+"""What is read of a change."""
+
+
+class Wanted(NamedTuple):
+    """The changes of some tables (ascending) in a range of key buckets: *low* included, *high* excluded."""
+
+    sources: Sequence[str]
+    low: int
+    high: int
+
+    @property
+    def rows(self) -> pc.Expression:
+        """The condition that changes of the range fulfil, whatever their table."""
+        bucket = pc.field("bucket")
+        return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
+
+    def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
+        """What the statistics of a row group prove.
+
+        False: no row is wanted. True: every row is a change of the range. None: neither is proved.
+        """
+        asked: dict[str, tuple[Any, Any]] = {
+            "tbl": (self.sources[0], self.sources[-1]),
+            "bucket": (self.low, self.high - 1),
+            "kind": (CHANGE, CHANGE),
+        }
+        proved = True
+        for name, (low, high) in asked.items():
+            bounds = _bounds(group.column(places[name]))
+            if bounds is None:
+                proved = False
+            elif bounds.high < low or high < bounds.low:
+                return False
+            elif bounds.nulls or (name != "tbl" and not low <= bounds.low <= bounds.high <= high):
+                proved = False
+        return proved or None
+
+
+class _Bounds(NamedTuple):
+    low: Any
+    high: Any
+    nulls: bool
+
+
+def _bounds(column: pq.ColumnChunkMetaData) -> _Bounds | None:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        return None
+    return _Bounds(statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0)
+
+
+def read_changes(files: Sequence[str], wanted: Wanted) -> dict[str, pa.Table]:
+    """The wanted changes of log files by source table, in the order of the files; only tables that have any."""
+    pieces: dict[str, list[pa.Table]] = {}
+    for path in files:
+        with pq.ParquetFile(path, read_dictionary=list(_READ_CODED)) as file:
+            names = file.metadata.schema.names
+            places = {name: names.index(name) for name in ("kind", "tbl", "bucket")}
+            proofs = [wanted.proof(file.metadata.row_group(at), places) for at in range(file.num_row_groups)]
+            if proved := [at for at, proof in enumerate(proofs) if proof]:
+                _split(_read(file, proved, _COLUMNS), pieces)
+            if others := [at for at, proof in enumerate(proofs) if proof is None]:
+                _split(_read(file, others, [*_COLUMNS, "kind", "bucket"]).filter(wanted.rows), pieces)
+    return {name: pa.concat_tables(pieces[name]) for name in wanted.sources if name in pieces}
+
+
+def _split(changes: pa.Table, pieces: dict[str, list[pa.Table]]) -> None:
+    """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
+    changes = changes.select(_COLUMNS)
+    if not changes.schema.equals(CHANGES_SCHEMA):  # what maintenance has rewritten may call more columns nullable
+        changes = changes.cast(CHANGES_SCHEMA)
+    tables = changes["tbl"].unify_dictionaries().combine_chunks()
+    codes, names = tables.indices.to_numpy(), tables.dictionary.to_pylist()
+    borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+    for start, end in pairwise(borders):
+        if start < end:
+            pieces.setdefault(names[codes[start]], []).append(changes.slice(start, end - start))
+
+
+def _read(file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    return file.read_row_groups(groups, columns=list(columns), use_threads=False)
+
+
+def read_history(files: Sequence[str], source: str, chosen: pc.Expression) -> pa.Table:
+    """The *chosen* changes of one table, with the columns of :func:`read_changes`."""
+    if not files:
+        return CHANGES_SCHEMA.empty_table()
+    dataset = ds.dataset(list(files), format=_FORMAT, schema=_SCHEMA)
+    wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & chosen
+    return dataset.to_table(columns=list(_COLUMNS), filter=wanted, use_threads=False)

@@ -1,0 +1,176 @@
+"""Writing log files in a worker: rows in, sorted Parquet and its statistics out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_jobs.changelog.change_log import file_path
+from spark_jobs.changelog.schema import (
+    CHANGE,
+    CODED,
+    FRAGMENT,
+    HELD_SCHEMA,
+    INSERT,
+    LOG_SCHEMA,
+    UPDATE,
+    LogRow,
+    bucket_ranges,
+)
+
+ROWS_PER_FILE = 200_000
+BYTES_PER_FILE = 256 * 2**20
+"""A worker holds about this many rows or bytes before it writes a file: memory stays flat however large the batch."""
+# Small row groups: publishing reads one table or a few key buckets of a file that is sorted by them.
+_ROW_GROUP = 4_096
+_CHANGE_COLUMNS = ["tbl", "epoch", "pos", "op", "cols", "whole"]
+_PIECE_COLUMNS = ["fragment_of", "epoch", "pos"]
+_LONG = ("cols", "row", "before", "reason", "raw")
+_FILE_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "store_schema": False,  # the file says what Parquet can say: codes are this writer's affair
+    # Where values seldom repeat, trying a dictionary first costs time; of long texts nobody asks the bounds.
+    "use_dictionary": list(CODED),
+    "write_statistics": [name for name in LOG_SCHEMA.names if name not in _LONG],
+}
+
+
+class LogWriter:
+    """Collects the rows of one task and writes them as finished log files, never half a file under its name."""
+
+    def __init__(self, root: Path, batch: int, attempt: str, task: int) -> None:
+        self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
+        self._rows: list[LogRow] = []
+        self._tables: list[pa.Table] = []
+        self._held_rows = self._held_bytes = 0
+        self._files: list[dict[str, Any]] = []
+        self._columns: dict[str, dict[str, tuple[bool, str]]] = {}
+        self._fragments: dict[str, tuple[str, str, list[str]]] = {}
+
+    def add(self, rows: Iterable[LogRow]) -> None:
+        """Take rows; a file is written whenever enough have come together."""
+        before = len(self._rows)
+        self._rows.extend(rows)
+        added = self._rows[before:]
+        self._took(len(added), sum(len(row.raw or row.row or "") for row in added))
+
+    def add_table(self, table: pa.Table) -> None:
+        """Take rows as a table with columns of :data:`HELD_SCHEMA`; those it lacks are NULL."""
+        self._tables.append(table)
+        self._took(table.num_rows, table.nbytes)
+
+    def finish(self) -> dict[str, Any]:
+        """Write what is left; the task's part of the manifest: ``files``, ``columns`` and ``fragments``."""
+        if self._held_rows:
+            self._flush()
+        columns = {table: [[c, *seen] for c, seen in lists.items()] for table, lists in self._columns.items()}
+        return {"files": self._files, "columns": columns, "fragments": self._fragments}
+
+    def _took(self, rows: int, size: int) -> None:
+        self._held_rows += rows
+        self._held_bytes += size
+        if self._held_rows >= ROWS_PER_FILE or self._held_bytes >= BYTES_PER_FILE:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.concat_tables([_held(self._rows), *self._tables], promote_options="default").unify_dictionaries()
+        self._rows, self._tables, self._held_rows, self._held_bytes = [], [], 0, 0
+        # Two digits per task are plenty of files (20 million rows); the task number keeps names apart.
+        relative = file_path(self._batch, self._attempt, self._task * 100 + len(self._files))
+        size = write_durably(self._root / relative, table, self._batch)
+        changes = table.select(_CHANGE_COLUMNS).filter(pc.equal(table["kind"], CHANGE))
+        self._note_columns(changes)
+        self._note_fragments(table.select(_PIECE_COLUMNS).filter(pc.equal(table["kind"], FRAGMENT)), relative)
+        self._files.append({"path": relative, "rows": table.num_rows, "size": size, "tables": position_bounds(changes)})
+
+    def _note_columns(self, changes: pa.Table) -> None:
+        rows = changes.filter(pc.is_in(changes["op"], pa.array([INSERT, UPDATE])))
+        seen = rows.group_by(["tbl", "cols"]).aggregate([("whole", "max"), ("pos", "min")])
+        for line in seen.to_pylist():
+            lists = self._columns.setdefault(line["tbl"], {})
+            whole, first = lists.get(line["cols"], (False, line["pos_min"]))
+            lists[line["cols"]] = (whole or bool(line["whole_max"]), min(first, line["pos_min"]))
+
+    def _note_fragments(self, rows: pa.Table, file: str) -> None:
+        for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():
+            place, identity = (line["epoch"], line["pos"]), line["fragment_of"]
+            *known, files = self._fragments.get(identity, (*place, []))
+            # Several messages may wait for one thing, such as the description of a structure: they have no one place.
+            place = place if tuple(known) == place else ("", "")
+            self._fragments[identity] = (*place, files if file in files else [*files, file])
+
+
+def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:
+    """Log rows as one Arrow table in the order in which publishing reads them: by table, then key bucket."""
+    held = _held(rows)
+    return _with_batch(held.take(pa.array(_reading_order(held))), batch).cast(LOG_SCHEMA)
+
+
+def _held(rows: Sequence[LogRow]) -> pa.Table:
+    by_field = zip(*rows, strict=True) if rows else ([] for _ in LogRow._fields)
+    arrays = {
+        name: pa.array(values, LOG_SCHEMA.field(name).type)
+        for name, values in zip(LogRow._fields, by_field, strict=True)
+    }
+    arrays |= {name: arrays[name].dictionary_encode() for name in CODED}
+    return pa.Table.from_arrays([arrays[name] for name in HELD_SCHEMA.names], schema=HELD_SCHEMA)
+
+
+def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
+    """Places of the rows by table, then key bucket; dead letters without a table come last."""
+    tables = held["tbl"].combine_chunks()
+    ranks = pc.rank(tables.dictionary, sort_keys="ascending").to_numpy() if len(tables.dictionary) else np.zeros(0)
+    rank = np.append(ranks, len(ranks) + 1)[tables.indices.fill_null(len(ranks)).to_numpy()]
+    return np.lexsort((held["bucket"].to_numpy(), rank))
+
+
+def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
+    """The rows of each row group, so that publishing opens none in vain.
+
+    A table of some size begins a row group of its own, and is cut between key buckets where publishing may cut it.
+    """
+    order = _reading_order(held)
+    tables = held["tbl"].combine_chunks().indices.fill_null(-1).to_numpy()[order]
+    buckets = held["bucket"].to_numpy()[order]
+    start = 0
+    for border in [*(np.flatnonzero(np.diff(tables)) + 1).tolist(), len(order)]:
+        if border - start >= _ROW_GROUP // 2 or border == len(order):
+            lows = [low for low, _ in bucket_ranges(border - start, _ROW_GROUP)[1:]]
+            is_one = tables[start] == tables[border - 1]
+            cuts: list[int] = np.searchsorted(buckets[start:border], lows).tolist() if is_one else []
+            yield from (rows for rows in np.split(order[start:border], cuts) if len(rows))
+            start = border
+
+
+def _with_batch(held: pa.Table, batch: int) -> pa.Table:
+    return held.add_column(0, LOG_SCHEMA.field("batch"), pa.repeat(pa.scalar(batch, pa.int64()), held.num_rows))
+
+
+def position_bounds(changes: pa.Table) -> dict[str, dict[str, list[Any]]]:
+    """Per table and epoch ``[rows, lowest position, highest position]``."""
+    bounds: dict[str, dict[str, list[Any]]] = {}
+    grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
+    for line in grouped.to_pylist():
+        bounds.setdefault(line["tbl"], {})[line["epoch"]] = [line["pos_count"], line["pos_min"], line["pos_max"]]
+    return bounds
+
+
+def write_durably(path: Path, held: pa.Table, batch: int) -> int:
+    """Write rows as a log file under a name used once and push it to disk; its length in bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = _with_batch(held, batch).combine_chunks()
+    with path.open("xb") as sink:
+        with pq.ParquetWriter(sink, table.schema, **_FILE_OPTIONS) as writer:
+            for rows in _row_groups(held):
+                writer.write_table(table.take(pa.array(rows)))
+        sink.flush()
+        os.fsync(sink.fileno())
+    return path.stat().st_size

@@ -1,0 +1,245 @@
+"""The command line ``open-mirroring``: what Airflow does, by hand; and what operators look at and decide.
+
+Progress goes to standard error, the result to standard output. An error on purpose is one text without a trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_jobs.runtime.reset_arguments import add_decision_arguments, add_request_argument, add_reset_arguments, stated
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells say it."""
+_PROGRAM = "open-mirroring"
+_ABOUT = """\
+Carries change data into a Microsoft Fabric open mirrored database: exactly once, in order, provably complete.
+FILE is a mirror file (mirrors/NAME.yaml). Secrets come from the environment, as AIRFLOW_CONN_<NAME>."""
+_MORE = """\
+a first run:
+  open-mirroring check mirrors/shop.yaml
+  open-mirroring initial-load mirrors/shop.yaml
+  open-mirroring tick mirrors/shop.yaml
+  open-mirroring status mirrors/shop.yaml
+
+exit codes:
+  0  done                          3  some tables are stopped, the others are done
+  1  terminal error: read it       4  transient error: try again
+  2  usage or mirror file wrong    5  on hold: the target lags, or something is awaited
+  6  done, with losses: dead letters are open, or changes of a mirrored table were ignored
+  7  prove: a table is not equal   130  interrupted: the next run goes on from there
+
+Every run may be killed or repeated at any moment; the ledger decides what is next. The runbook (docs/runbook.md)
+has a section for each code that stops or holds a table."""
+_OURS = ("open_mirroring", "spark_jobs")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
+    arguments = _parser().parse_args(argv)
+    try:
+        with _progress():
+            return _run(arguments)
+    except KeyboardInterrupt:
+        return _failed("interrupted; the next run goes on from here", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not try to flush what is left of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # Imported when all else is said, so that help is quick and Ctrl-C is answered from the first moment on.
+    from sqlalchemy.exc import OperationalError
+
+    from open_mirroring.config import ConfigError
+    from open_mirroring.errors import MirroringError, TransientError
+    from open_mirroring.operate.exit_codes import Exit, exit_of
+
+    module, _, function = arguments.run.partition(":")
+    try:
+        return int(getattr(importlib.import_module(f"spark_jobs.cli.{module}"), function)(arguments))
+    except (MirroringError, OperationalError) as error:
+        if arguments.debug:
+            raise
+        if isinstance(error, ConfigError):
+            mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
+            return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
+        if isinstance(error, OperationalError):
+            # Its text holds the statement and may hold the address: only the kind of failure is told.
+            what = f"the ledger does not answer: {type(error.orig).__name__}"
+            error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
+        return _failed(str(error), exit_of(error))
+
+
+def _failed(text: str, code: int) -> int:
+    print(f"{_PROGRAM}: {text}", file=sys.stderr)
+    return code
+
+
+class _Commands:
+    """Adds commands to a parser. Each names its function as ``module:function``, imported when it runs."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self._commands.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
+        one.set_defaults(run=run)
+        one.add_argument("--debug", action="store_true", help="show the whole trace of an error")
+        return one
+
+    def on_file(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.add(name, run, about)
+        one.add_argument("file", metavar="FILE", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+        return one
+
+    def reporting(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.on_file(name, run, about)
+        one.add_argument("--json", action="store_true", help="print the result as JSON")
+        return one
+
+    def working(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
+        one = self.reporting(name, run, about)
+        one.add_argument("--tables", metavar="A,B", help="only these source tables (reading always takes all)")
+        return one
+
+    def deciding(self, name: str, run: str, about: str, *, table: bool = True) -> argparse.ArgumentParser:
+        one = self.on_file(name, run, about)
+        if table:
+            one.add_argument("--table", required=True, metavar="NAME", help="its `source` in the mirror file")
+        one.add_argument("--why", type=stated, required=True, metavar="TEXT", help="kept in the ledger's audit")
+        add_request_argument(one)
+        return one
+
+    def resetting(self, name: str, about: str) -> argparse.ArgumentParser:
+        one = self.on_file(name, f"resetting:{name.replace('-', '_')}", about)
+        add_reset_arguments(one)
+        one.add_argument("--request-only", action="store_true", help="record the request, and delete nothing yet")
+        one.add_argument(
+            "--target-says", choices=["gone", "back"], help="what you see at the target, where nothing else can tell"
+        )
+        return one
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
+    commands = _Commands(parser)
+    commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "make the mirrored database, its tables' folders and first files, and start mirroring"
+    commands.reporting("create", "creating:create", about)
+    commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")
+    commands.working("tick", "working:tick", "read what is new, publish what may be published, reconcile")
+    back = commands.working("backfill", "working:backfill", "a tick that reads an interval of the source first")
+    back.add_argument("--from", dest="start", required=True, metavar="MOMENT", help="its begin: 2026-01-05T10:00:00Z")
+    back.add_argument("--to", dest="end", required=True, metavar="MOMENT", help="its end, excluded")
+    back.add_argument("--reread", action="store_true", help="read again what was read of it before")
+    commands.working("reconcile", "working:reconcile", "check every file, row and digest")
+    about = "compare the source's tables with the mirrored ones, row by row"
+    prove = commands.working("prove", "proving:prove", about)
+    prove.add_argument(
+        "--export", type=Path, metavar="FOLDER", help="compare with an export: a file or folder per table, by its name"
+    )
+    prove.add_argument("--export-format", choices=["parquet", "csv", "qlik-full-load"], default="parquet")
+    prove.add_argument(
+        "--since", metavar="LSN", help="the last commit before the export began; none: nothing changed since"
+    )
+    prove.add_argument("--settle", type=float, metavar="SECONDS", help="between two looks (default: as the file says)")
+    prove.add_argument("--looks", type=_positive, metavar="N", help="at most so many (default: as the file says)")
+    prove.add_argument(
+        "--repair-plan", type=Path, metavar="NEWFILE", help="write the keys whose rows would have to be sent again"
+    )
+    prove.add_argument(
+        "--correct", action="store_true", help="publish the rows of the keys that differ from the source once more"
+    )
+    prove.add_argument("--approved-by", type=stated, metavar="NAME", help="who approves that; kept in the audit")
+    prove.add_argument("--why", type=stated, metavar="TEXT", help="and why")
+    about = "move the horizon, drop the log below it, sweep what nothing refers to"
+    commands.reporting("maintain", "working:maintain", about)
+    commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")
+    letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
+    letters.add_argument("--limit", type=_positive, default=50, metavar="N", help="the newest N (default 50)")
+    letters.add_argument(
+        "--raw", type=Path, metavar="NEWFILE", help="write their contents into a new file, yours alone"
+    )
+    letters.add_argument("--all", action="store_true", help="those that were replayed, read again or accepted, too")
+    about = "decode open dead letters again, by today's decoder and settings"
+    again = commands.reporting("replay-dead-letters", "working:replay_dead_letters", about)
+    _letter_choice(again)
+    lost = commands.deciding(
+        "accept-dead-letters", "deciding:accept_dead_letters", "accept dead letters as lost", table=False
+    )
+    _letter_choice(lost)
+    lost.add_argument(
+        "--letter", nargs=3, metavar=("BATCH", "ORIGIN", "PLACE"), help="this one, as `dead-letters --json` tells it"
+    )
+    commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
+    accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
+    accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
+    about = "clear the stop of a mirror's reading"
+    commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
+    about = "drop one table at the target and build it anew; goes on where it stopped"
+    again = commands.resetting("reload-table", about)
+    again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
+    commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
+    about = "publish a lost number again that the target has not applied; goes on where it stopped"
+    mend = commands.on_file("repair", "repairing:repair", about)
+    add_decision_arguments(mend)
+    mend.add_argument("--number", type=_positive, required=True, metavar="N", help="the lost file number")
+    mend.add_argument(
+        "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
+    )
+    commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
+    pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
+    pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
+    return parser
+
+
+def _letter_choice(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--code", help="only letters of this code")
+    command.add_argument("--table", metavar="NAME", help="only letters of this source table")
+    command.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
+    command.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
+    return number
+
+
+def _is_for_people(record: logging.LogRecord) -> bool:
+    # py4j logs the trace of every interrupted call, as anybody's; what fails there is raised as well.
+    if "py4j" in Path(record.pathname).parts:
+        return False
+    return record.levelno >= logging.WARNING or record.name.startswith(_OURS)
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Our own progress, and everybody's warnings, as plain lines on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(_is_for_people)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

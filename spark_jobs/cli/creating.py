@@ -1,0 +1,117 @@
+"""The command that makes the mirrored database of a mirror: create."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.config.connections import resolve
+from open_mirroring.config.onelake import onelake_connection
+from open_mirroring.fabric.answers import DatabaseState
+from open_mirroring.fabric.api import FabricApi
+from open_mirroring.fabric.database_creation import find_or_create, settled, start_if_new
+from open_mirroring.fabric.partner_events import write_partner_events
+from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.landing_zone.onelake_store import OneLakeStore
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.zone_check import prove_conformance
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST
+from open_mirroring.reconciliation.gating import gate
+from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
+from spark_jobs.cli.reporting import json_text, result_text
+from spark_jobs.publish.driver import PublicationDriver, Staging
+from spark_jobs.reconcile.lost_ledger import log_ahead
+
+log = logging.getLogger(__name__)
+
+
+class Created(NamedTuple):
+    """What there is now: GUIDs, the database's state, rows loaded by table, tables stopped or held with the reason."""
+
+    workspace: str
+    database: str
+    state: str
+    rows: Mapping[str, int]
+    held: Mapping[str, str]
+    stopped: Mapping[str, str]
+
+
+def create(arguments: argparse.Namespace) -> Exit:
+    """The mirrored database, its tables' folders, their first files; then mirroring is started."""
+    mirror = load_mirror(arguments.file)
+    zone = mirror.landing_zone
+    if zone.store != "onelake":
+        raise UsageError(
+            "ZONE_LOCAL", "a local landing zone belongs to no mirrored database", way_out="set `store: onelake`"
+        )
+    connection = onelake_connection(resolve(zone.connection or ""))
+    api = FabricApi(connection.fabric_endpoint, connection.login, connection.timeout_seconds)
+    made = create_database(mirror, open_ledger(mirror.ledger_url()), api)
+    print(json_text(made._asdict()) if arguments.json else result_text(made._asdict()))
+    return Exit.TABLES_STOPPED if made.stopped else Exit.ON_HOLD if made.held else Exit.DONE
+
+
+def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
+    """Every step that is not done yet; mirroring is started last, and only when every table is complete (F-42).
+
+    Raises:
+        MirroringError: what a step raises; the next call goes on there.
+    """
+    database = find_or_create(mirror, api)
+    status = settled(api, database)
+    log.info("the mirrored database %s is there", database.name)
+    address = zone_address(mirror)
+    assert isinstance(address, OneLakeZone)
+    # Looked at before anything is written: what is there may be another deployment's.
+    found = inspect_mirror(mirror, ledger, address)
+    if any(finding.code in (FOREIGN_WRITER, LEDGER_LOST) for finding in found.values()):
+        return Created(database.workspace, database.id, settled(api, database).said, {}, {}, gate(found).stopped)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
+    store = OneLakeStore(address)
+    prove_conformance(store)
+    write_partner_events(mirror, store)
+    reader = LedgerReader(ledger, mirror.name)
+    driver = PublicationDriver(mirror, ledger, _NoWork())
+    driver.drive([state for state in reader.tables().values() if not state.row.established])
+    stopped = {source: str(error) for source, error in driver.postponed.items()}
+    rows, held = dict[str, int](), dict[str, str]()
+    if any(table.initial_load for table in mirror.tables) and not stopped:
+        loaded = _load(mirror, ledger, mirroring=status.state is not DatabaseState.INITIALIZED)
+        rows, held, stopped = dict(loaded.rows), dict(loaded.held), dict(loaded.stopped)
+    after = reader.tables()
+    stopped |= {s: f"{state.stop_code}: {state.stop_what}" for s, state in after.items() if state.stop_code}
+    state = settled(api, database).said if stopped or held else start_if_new(api, database)
+    return Created(database.workspace, database.id, state, rows, held, stopped)
+
+
+def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
+    # Only a mirror with first files needs a JVM here.
+    from spark_jobs.initial_load import load
+    from spark_jobs.runtime.session import build_session
+
+    return load(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), mirroring=mirroring)
+
+
+class _NoWork:
+    """Nothing to publish: tables are established, with marker and metadata, and that is all."""
+
+    kind: Literal["changes"] = "changes"
+
+    def find(
+        self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
+    ) -> Mapping[str, protocol.Work]:
+        """None of any table."""
+        return {}
+
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Never asked for: without an intent there is nothing to stage."""
+        raise ValueError(f"{list(intents)} have no work here")

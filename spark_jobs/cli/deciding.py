@@ -1,0 +1,108 @@
+"""Commands by which an operator decides: resume, accept-epoch, accept-dead-letters, resume-extraction. No JVM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import decisions, open_ledger
+from open_mirroring.ledger.decisions import OpenStop, Reason
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from spark_jobs.cli.looking import never_run
+from spark_jobs.cli.reporting import shown
+from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
+from spark_jobs.runtime.reset_arguments import request_of
+
+_LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
+
+
+def resume(arguments: argparse.Namespace) -> Exit:
+    """Clear the stop of a table; says what the next run will find."""
+    mirror, ledger = _opened(arguments)
+    cleared = decisions.resume_table(
+        ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments)
+    )
+    _say_cleared(arguments.table, cleared)
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def accept_epoch(arguments: argparse.Namespace) -> Exit:
+    """Give a stream that began anew its place after the earlier ones."""
+    mirror, ledger = _opened(arguments)
+    accepted = decisions.accept_epoch(
+        ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments), request=request_of(arguments)
+    )
+    print(f"accepted: {arguments.table}: stream {shown(arguments.epoch)} has the ordinal {accepted.ordinal}")
+    if accepted.cleared is not None:
+        _say_cleared(arguments.table, accepted.cleared)
+    for epoch in accepted.still_unknown:
+        print(f"not accepted yet: {shown(epoch)}")
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def resume_extraction(arguments: argparse.Namespace) -> Exit:
+    """Clear the stop of a mirror's reading."""
+    mirror, ledger = _opened(arguments)
+    cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
+    _say_cleared(f"mirror {mirror.name}", cleared)
+    return Exit.DONE
+
+
+def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """Settle dead letters that nobody will ever decode: what they said is lost."""
+    mirror, ledger = _opened(arguments)
+    at = None
+    if arguments.letter is not None:
+        batch, origin, place = arguments.letter
+        if not (batch.isdecimal() and place.isdecimal()):
+            raise UsageError("LETTER_UNKNOWN", f"{batch} and {place} are to be numbers", way_out=_LIST_LETTERS)
+        at = LetterPlace(int(batch), origin, int(place))
+    choice = LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before, at)
+    if choice == LetterChoice():
+        raise UsageError("LETTER_UNKNOWN", "no dead letter is named", way_out=_LIST_LETTERS)
+    known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+    chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
+    accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
+    if not accepted:
+        raise TerminalError("LETTER_UNKNOWN", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
+    print(f"accepted as lost: {accepted} dead letters; the audit names them")
+    return Exit.DONE
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
+    mirror = load_mirror(arguments.file)
+    if never_run(mirror):
+        raise TerminalError(
+            "NOT_STOPPED", f"nothing of mirror {mirror.name!r} has run yet", way_out="there is nothing to clear"
+        )
+    return mirror, open_ledger(mirror.ledger_url())
+
+
+def _say_cleared(what: str, stop: OpenStop) -> None:
+    print(f"cleared: {what}: {stop.code}: {shown(stop.what)}")
+
+
+def _verdict_now(mirror: Mirror, ledger: Engine, source: str) -> Exit:
+    """Say what the next run will find, so that nobody has to wait for it to learn that the cause is still there."""
+    finding = inspect_mirror(mirror, ledger)[source]
+    way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
+    print(f"now: {finding.verdict.value} {finding.code}: {shown(finding.what)}{way_out}")
+    return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
+
+
+def _reason(arguments: argparse.Namespace) -> Reason:
+    # Not from the environment, where anybody can write any name.
+    try:
+        who = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        who = f"uid {os.getuid()}"
+    return Reason(who, arguments.why)

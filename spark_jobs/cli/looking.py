@@ -1,0 +1,183 @@
+"""Commands that look: check, status, dead-letters, schema, pools. They start no JVM."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.engine import make_url
+
+from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.problems import Problem
+from open_mirroring.config.published_schema import document as schema_document
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import OpenStop, open_stops
+from open_mirroring.ledger.letter_counts import NO_LETTERS, LetterCounts, letter_counts
+from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.proofs import ProofLedger
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
+from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.pools import pools_document
+from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.zone_check import check_landing_zone
+from open_mirroring.protocols.verdicts import Finding
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from spark_jobs.cli.reporting import dead_letters_text, json_text, status_text
+from spark_jobs.letters.dead_letters import Listed, dead_letters, write_raw
+from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
+from spark_jobs.sources.qlik.message.given_structures import check_structures
+
+
+def check(arguments: argparse.Namespace) -> Exit:
+    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
+    mirrors = _mirrors([arguments.file])
+    problems = [problem for mirror in mirrors for problem in _problems(mirror)]
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} found", file=sys.stderr)
+        return Exit.USAGE
+    for mirror in mirrors:
+        loads = sum(table.initial_load is not None for table in mirror.tables)
+        ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
+        print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
+        print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load")
+        print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
+        print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
+        print(f"  ledger        {ledger}")
+        print(f"  change log    {mirror.change_log}")
+        told, warnings = _surveyed(mirror)
+        if told:
+            print(f"  key changes   {told}")
+        if mirror.consistency == "key":
+            print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
+        else:
+            print("  consistency   transaction: changes wait until every partition has shown a later commit (C-34)")
+        for warning in warnings:
+            print(f"warning: {warning}")
+    return Exit.DONE
+
+
+def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
+    """How changes of keys are told, and what is worth a look at the source; a Qlik task leaves both open."""
+    if not mirror.source.format.startswith("qlik-"):
+        return "", []
+    from spark_jobs.sources import source_survey  # brings Spark's Python, which other looks do not wait for
+
+    return source_survey.key_changes(mirror), source_survey.warnings(mirror)
+
+
+def status(arguments: argparse.Namespace) -> Exit:
+    """How far every table is, what holds or stops it, and the way out; 3 when something is stopped, 6 with losses."""
+    mirror = load_mirror(arguments.file)
+    if never_run(mirror) and not check_ledger_knows(mirror):
+        document = {"mirror": mirror.name, "started": False, "tables": []}
+        print(json.dumps(document) if arguments.json else f"mirror {mirror.name}: nothing has run yet")
+        return Exit.DONE
+    with ExitStack() as stack:
+        # Looking creates no ledger: where it is gone, what was published is seen by one that knows nothing.
+        ledger = stack.enter_context(empty_ledger()) if never_run(mirror) else open_ledger(mirror.ledger_url())
+        return _status(arguments, mirror, ledger)
+
+
+def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Exit:
+    findings: Mapping[str, Finding] = {}
+    failed = ""
+    try:
+        ensure_counted(mirror, ledger)
+        findings = inspect_mirror(mirror, ledger, record=False)
+    except MirroringError as error:
+        # What the ledger knows is still worth seeing; why the rest is not known stands beside it.
+        failed = str(error)
+    reader = LedgerReader(ledger, mirror.name)
+    proofs = ProofLedger(ledger).newest(table.id for table in reader.tables().values())
+    stops = open_stops(ledger, mirror.name)
+    try:
+        if (lost := log_ahead(mirror, ledger)) and all(stop.source for stop in stops):
+            stops = [OpenStop(None, lost.code, lost.what, None), *stops]
+    except MirroringError as error:
+        failed = failed or str(error)
+    state = mirror_status(
+        mirror,
+        reader,
+        stops,
+        findings,
+        now=datetime.now(UTC),
+        inspection_failed=failed,
+        proofs={table_id: recorded.proof for table_id, recorded in proofs.items()},
+    )
+    metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
+    document = {"started": True, **state.document(), "metrics": metrics.document()}
+    print(json_text(document) if arguments.json else status_text(state))
+    return exit_of_report(state.stopped, state.losses)
+
+
+def list_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
+    mirror = load_mirror(arguments.file)
+    log_root = mirror.resolve(mirror.change_log)
+    listed, counts = Listed((), False), LetterCounts(True, {}, NO_LETTERS)
+    if never_run(mirror):
+        for lost in check_ledger_knows(mirror):
+            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+    else:
+        ledger = open_ledger(mirror.ledger_url())
+        settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
+        ensure_counted(mirror, ledger)
+        counts = letter_counts(ledger, mirror.name)
+        listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)
+    if arguments.raw is not None:
+        lines = write_raw(arguments.raw, log_root, listed.letters)
+        print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
+    if arguments.json:
+        letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
+        print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
+    else:
+        print(dead_letters_text(listed, counts))
+    return Exit.DONE
+
+
+def schema(_: argparse.Namespace) -> Exit:
+    """The JSON Schema of mirror files."""
+    print(schema_document(), end="")
+    return Exit.DONE
+
+
+def pools(arguments: argparse.Namespace) -> Exit:
+    """What ``airflow pools import`` reads."""
+    print(json_text(pools_document(_mirrors(arguments.mirrors or [Path("mirrors")]))))
+    return Exit.DONE
+
+
+def _problems(mirror: Mirror) -> list[Problem]:
+    return [
+        *check_mirror(mirror),
+        *check_landing_zone(mirror),
+        *check_structures(mirror),
+        *check_ledger_knows(mirror),
+    ]
+
+
+def never_run(mirror: Mirror) -> bool:
+    """Whether the ledger is a file that does not exist yet: looking must not create it."""
+    url = make_url(mirror.ledger_url())
+    return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+
+
+def _mirrors(paths: list[Path]) -> list[Mirror]:
+    mirrors: list[Mirror] = []
+    for path in paths:
+        found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]
+        if not found:
+            raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
+        mirrors += found
+    return mirrors

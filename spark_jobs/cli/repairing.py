@@ -1,0 +1,29 @@
+"""The command that publishes a lost number once more: repair. No JVM."""
+
+from __future__ import annotations
+
+import argparse
+
+from open_mirroring.config import load_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.publish.repair_number import repair_number
+from spark_jobs.runtime.reset_arguments import request_of
+
+
+def repair(arguments: argparse.Namespace) -> Exit:
+    """Publish a number again that the target has not applied; goes on where it stopped."""
+    mirror = load_mirror(arguments.file)
+    reason = Reason(arguments.approved_by, arguments.reason)
+    done = repair_number(
+        mirror,
+        open_ledger(mirror.ledger_url()),
+        arguments.table,
+        arguments.number,
+        reason,
+        not_applied=arguments.not_applied or "",
+        request=request_of(arguments),
+    )
+    print(f"{arguments.table}: number {done.number} is published again, {done.rows} rows; the audit names who and why")
+    return Exit.DONE

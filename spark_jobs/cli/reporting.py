@@ -1,0 +1,292 @@
+"""What the command line prints: results as text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
+from open_mirroring.protocols.proving import Kind
+
+if TYPE_CHECKING:
+    from open_mirroring.ledger.letter_counts import LetterCounts
+    from spark_jobs.cli.tick import Ticked
+    from spark_jobs.letters.dead_letters import Listed
+
+_MB = 1_000_000
+_SHOWN_KEYS = 10
+_IGNORED_SHOWN = 10
+
+
+def shown(text: object) -> str:
+    """Text from elsewhere as a terminal may print it: what is not printable is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+
+
+def json_text(document: object) -> str:
+    """A result for machines; what JSON does not know is written as its text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+
+
+def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """An aligned table; numbers to the right."""
+    cells = [[shown(cell) for cell in row] for row in rows]
+    right = [bool(cells) and all(row[at].lstrip("-").isdigit() for row in cells) for at in range(len(headings))]
+    widths = [max(len(row[at]) for row in [list(headings), *cells]) for at in range(len(headings))]
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+        for row in [list(headings), *cells]
+    ]
+    return "\n".join(lines)
+
+
+def age(length: timedelta | None) -> str:
+    """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
+    if length is None:
+        return "never"
+    seconds = max(0, int(length.total_seconds()))
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def status_text(status: MirrorStatus) -> str:
+    """The status: the mirror, its tables with their four marks, and what needs somebody."""
+    read = BoundOffsets.of(status.bound_offsets)
+    bound = f"{read.places} files, partitions or tables, {read.total} bytes or offsets"
+    last = "no batch yet" if status.last_commit is None else f"committed {age(status.last_commit_age)} ago"
+    lines = [
+        f"mirror {status.mirror}",
+        f"  bound offsets     {bound}",
+        f"  change log        batch {status.committed_batch}, {last}"
+        + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
+        f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
+        f"  last {status.recent_batches:>3} batches  {_counts(status.recent)}",
+    ]
+    if status.horizon is not None:
+        dropped = f"; batches up to {status.dropped_batch} are dropped from the log" if status.dropped_batch else ""
+        lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
+    if status.at_risk:
+        lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
+    if status.ignored:
+        lines.append(f"  ignored           {_ignored(status.ignored)}")
+    if status.stop is not None:
+        lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
+    if status.inspection_failed:
+        lines.append(f"  not inspected     {shown(status.inspection_failed)}")
+    lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
+    for table in status.tables:
+        lines += _remarks(table, status.taken_at)
+    return "\n".join(lines)
+
+
+def _at_risk(status: MirrorStatus) -> str:
+    counted = f"{status.homeless_rejects} dead letters tell no table: any table may lack a change"
+    return counted if status.letters["known"] else f"at least {counted}: the log's were not counted yet"
+
+
+def _ignored(tables: Mapping[str, Any]) -> str:
+    """The tables that are not mirrored, the busiest first; empty when there is none."""
+    busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
+    named = [
+        f"{shown(name)} {told['messages']} messages (since {str(told['since'])[:16].replace('T', ' ')} UTC)"
+        for name, told in busiest[:_IGNORED_SHOWN]
+    ]
+    more = [f"and {len(busiest) - _IGNORED_SHOWN} other tables"] if len(busiest) > _IGNORED_SHOWN else []
+    return ", ".join([*named, *more])
+
+
+_TABLE_HEADINGS = (
+    "table",
+    "verdict",
+    "highest position",
+    "complete position",
+    "published batch",
+    "K",
+    "waiting batches",
+    "backlog",
+    "stale keys",
+    "load",
+)
+
+
+def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
+    backlog = "0"
+    if table.backlog_files:
+        backlog = f"{table.backlog_files} files, {table.backlog_bytes / _MB:.1f} MB"
+        if table.backlog_oldest is not None:
+            backlog += f", {age(now - table.backlog_oldest)}"
+    load = table.load_state
+    if load == "pending" and table.load_chunks is not None:
+        load = "pending, {} of {} chunks".format(*table.load_chunks)
+    return (
+        table.source,
+        table.verdict or "?",
+        table.marks.highest_position or "-",
+        table.marks.complete_position,
+        table.marks.published_batch,
+        table.confirmed,
+        table.waiting_batches,
+        backlog,
+        table.stale_keys,
+        load,
+    )
+
+
+def _remarks(table: TableStatus, now: datetime) -> list[str]:
+    lines = []
+    if table.verdict != "PASS":
+        since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
+        lines.append(f"{shown(table.source)}: {table.verdict or '?'} {table.code}{since}: {shown(table.what)}")
+        if table.way_out:
+            lines.append(f"  way out: {shown(table.way_out)}")
+    lines += [
+        f"{shown(table.source)}: LOSSES {shown(loss)}" for loss in table.losses if not loss.startswith(f"{table.code}:")
+    ]
+    if not table.losses and table.letters["open"]:
+        lines.append(f"{shown(table.source)}: {table.letters['open']} dead letters are open, as many are tolerated")
+    if table.open_intent:
+        lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
+    if table.reset:
+        lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
+    if table.waiting_rows and not table.waiting_batches:
+        lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
+    lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
+    if table.proof is not None:
+        lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")
+    return ["", *lines] if lines else []
+
+
+def _last_proof(proof: Mapping[str, Any], now: datetime) -> str:
+    """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
+    ago = age(now - datetime.fromisoformat(proof["proved_at"]))
+    counted = [f"{proof[kind]} {kind}" for kind in (*map(str, Kind), "unproven") if proof[kind]]
+    found = [proof["verdict"], f"{proof['rows_source']} rows at the source", *counted]
+    if proof["code"]:
+        found = [proof["verdict"], proof["code"]]
+    return f"last proof {ago} ago at batch {proof['published_batch']}: {', '.join(found)}"
+
+
+def tick_text(ticked: Ticked) -> str:
+    """What a tick did, in the order in which it did it."""
+    lines = []
+    if ticked.batch is not None:
+        lines.append(f"read: batch {ticked.batch}, {_counts(ticked.counts)}")
+    elif ticked.failed is None:
+        lines.append("read: nothing new at the source")
+    else:
+        lines.append(f"read: FAILED, {shown(ticked.failed)}")
+    if ticked.waiting_files:
+        named = ", ".join(map(shown, ticked.waiting_files[:3])) + (" …" if len(ticked.waiting_files) > 3 else "")
+        lines.append(
+            f"      {len(ticked.waiting_files)} of the source are not ready yet, and read once they are: {named}"
+        )
+    if ticked.files:
+        files = sum(map(len, ticked.files.values()))
+        lines.append(f"published: {files} files for {len(ticked.files)} tables")
+        lines.append(columns(("table", "files", "numbers"), [(t, len(n), _span(n)) for t, n in ticked.files.items()]))
+    else:
+        lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
+    lines += _held_and_stopped(ticked.held, ticked.stopped)
+    lines += _losses(ticked.losses) + _told(ticked.told, ticked.losses)
+    lines += [f"awaited: {shown(what)}" for what in ticked.awaited]
+    if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
+        lines.append("Nothing to do: the target has all that the source has shown.")
+    return "\n".join(lines)
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """Any other job's result: one line per value, tables on hold and stopped last."""
+    lines = []
+    for name, value in result.items():
+        if name in ("held", "stopped", "losses", "told"):
+            continue
+        if isinstance(value, Mapping):
+            lines += [f"{name}:"] if value else [f"{name}: none"]
+            lines += [f"  {shown(key)}: {shown(_short(item))}" for key, item in value.items()]
+        else:
+            lines.append(f"{name}: {shown(_short(value))}")
+    lines += _held_and_stopped(result.get("held") or {}, result.get("stopped") or {})
+    return "\n".join([*lines, *_losses(result.get("losses") or {})])
+
+
+def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """What comparing with the source came to: a line for each table, then what differs and what is not decided."""
+    headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
+    rows = [
+        (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
+        for source, one in tables.items()
+    ]
+    lines = [columns(headings, rows)]
+    for source, one in tables.items():
+        lines += [f"{shown(source)}: {shown(reason)}" for reason in one["reasons"]]
+        if one["columns"]:
+            counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())
+            lines.append(f"{shown(source)}: columns that differ: {counted} rows")
+        for key in one["keys"][:_SHOWN_KEYS]:
+            where = f": {', '.join(map(shown, key['columns']))}" if key["columns"] else ""
+            lines.append(f"  {key['kind']} {shown(key['key'])}{where}")
+        if len(one["keys"]) > _SHOWN_KEYS:
+            lines.append("  there are more: --json, or --repair-plan NEWFILE")
+    return "\n".join(lines)
+
+
+def dead_letters_text(listed: Listed, counts: LetterCounts) -> str:
+    """The dead letters, newest first, below how many are open of each table."""
+    if not listed.letters:
+        return "no dead letters"
+    concerned = [*counts.tables.items(), ("(no table)", counts.homeless)]
+    per_table = [f"{shown(source)} {letters.count}" for source, letters in concerned if letters.count]
+    foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
+    head = f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign
+    rows = [
+        (letter.batch, letter.kind, letter.table or "?", f"{letter.origin}:{letter.place}", letter.code, letter.reason)
+        for letter in listed.letters
+    ]
+    text = columns(("batch", "kind", "table", "coordinates", "code", "reason"), rows)
+    ways_out = {letter.code: letter.way_out for letter in listed.letters}
+    lines = [head, text, *(f"{code}: {shown(way_out)}" for code, way_out in ways_out.items())]
+    return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
+
+
+def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> list[str]:
+    lines = [f"on hold: {shown(table)}: {shown(why)}" for table, why in held.items()]
+    return lines + [f"STOPPED: {shown(table)}: {shown(why)}" for table, why in stopped.items()]
+
+
+def _losses(losses: Mapping[str, str]) -> list[str]:
+    return [f"LOSSES: {shown(table)}: {shown(what)}" for table, what in losses.items()]
+
+
+def _told(told: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
+    """What a run leaves and is no loss: tolerated dead letters, ignored tables, notes."""
+    letters = told.get("dead_letters", {}).get("tables", {})
+    lines = [
+        f"tolerated: {shown(table)}: {found['open']} dead letters are open"
+        for table, found in letters.items()
+        if table not in losses
+    ]
+    lines += [f"ignored: {text}"] if (text := _ignored(told.get("ignored", {}))) else []
+    return lines + [
+        f"note: {shown(table)}: {shown(n)}" for table, notes in told.get("notes", {}).items() for n in notes
+    ]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
+    return ": ".join([f"{counts.get('messages', 0)} messages", ", ".join(parts)]) if parts else "no messages"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+
+
+def _short(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(item, int) for item in value):
+        return f"{len(value)}, {_span(value)}"
+    return value

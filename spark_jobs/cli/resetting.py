@@ -1,0 +1,90 @@
+"""Commands that reset one table: reload-table, drop-table. A JVM starts only when a table is rebuilt."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.config import load_mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.fault_points import reach
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.requests import DROP, Asked, answer
+from open_mirroring.ledger.reset_ledger import ResetLedger
+from open_mirroring.operate.exit_codes import Exit, exit_of_report
+from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.protocols.resetting import Stage
+from spark_jobs import reload_table as job
+from spark_jobs.cli.reporting import shown
+from spark_jobs.runtime.reset_arguments import request_of
+from spark_jobs.runtime.session import build_session
+
+
+def reload_table(arguments: argparse.Namespace) -> Exit:
+    """Drop a table at the target and build it anew; goes on where it stopped."""
+    mirror = load_mirror(arguments.file)
+    ledger = open_ledger(mirror.ledger_url())
+    reason, request = _reason(arguments), request_of(arguments)
+    requested = job.request_reload(mirror, ledger, arguments.table, reason, again=arguments.again, request=request)
+    print(f"{arguments.table}: the reset is {'recorded' if requested else 'under way, or done already'}")
+    if arguments.request_only:
+        return Exit.DONE
+
+    def session() -> SparkSession:
+        return build_session(f"open-mirroring {mirror.name}")
+
+    wait = timedelta(minutes=arguments.wait)
+    done = job.reload_table(
+        mirror, ledger, session, arguments.table, wait=wait, word=arguments.target_says, request=request
+    )
+    for table, what in done.stopped.items():
+        print(f"STOPPED: {shown(table)}: {shown(what)}")
+    said = _said(
+        arguments.table, request, done.stage, done.waits_for, Exit.TABLES_STOPPED if done.stopped else Exit.ON_HOLD
+    )
+    for table, what in done.losses.items():
+        print(f"LOSSES: {shown(table)}: {shown(what)}")
+    return exit_of_report(None, done.losses) if said is Exit.DONE else said
+
+
+def drop_table(arguments: argparse.Namespace) -> Exit:
+    """Drop a table, which was taken out of the mirror file, at the target; goes on where it stopped."""
+    mirror = load_mirror(arguments.file)
+    ledger, request = open_ledger(mirror.ledger_url()), request_of(arguments)
+    asked = Asked(request, DROP, arguments.table)
+    if answer(ledger, mirror.name, asked) is not None:
+        return _said(arguments.table, request, "", "", Exit.ON_HOLD)
+    if arguments.table in {table.source for table in mirror.tables}:
+        raise TerminalError(
+            "TABLE_DECLARED",
+            f"the mirror file names {arguments.table!r}",
+            where=str(arguments.file),
+            way_out="take the table out of the mirror file first; to build it anew: `open-mirroring reload-table`",
+        )
+    requested = ResetLedger(ledger, mirror.name).request_drop(arguments.table, _reason(arguments), request=request)
+    reach("reset.requested")
+    print(f"{arguments.table}: the drop is {'recorded' if requested else 'under way, or done already'}")
+    if arguments.request_only:
+        return Exit.DONE
+    driver = ResetDriver(mirror, ledger, arguments.table, rebuild=_nothing, asked=asked, word=arguments.target_says)
+    outcome = driver.drive(timedelta(minutes=arguments.wait))
+    return _said(arguments.table, request, job.stage_text(outcome), outcome.waits_for, Exit.ON_HOLD)
+
+
+def _nothing() -> str:
+    raise ValueError(f"a dropped table is not rebuilt: {Stage.DROPPED} comes before")
+
+
+def _said(table: str, request: str, stage: str, waits_for: str, waiting: Exit) -> Exit:
+    if not waits_for:
+        print(f"{table}: done")
+        return Exit.DONE
+    print(f"{table}: {stage}: waits for {shown(waits_for)}; run the command again with --request {shown(request)}")
+    return waiting
+
+
+def _reason(arguments: argparse.Namespace) -> Reason:
+    return Reason(arguments.approved_by, arguments.reason)

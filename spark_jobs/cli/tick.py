@@ -1,0 +1,147 @@
+"""One tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the same functions as the jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
+from open_mirroring.protocols.backfilling import Backfill
+from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.losses import look
+from spark_jobs.extract_changes import Extracted, extract
+from spark_jobs.publish_changes import publish
+
+log = logging.getLogger(__name__)
+
+
+class Ticked(NamedTuple):
+    """What a tick did.
+
+    Attributes:
+        batch: the log batch that was completed; None when the source had nothing new.
+        counts: the batch's messages by disposition.
+        waiting_files: source files that are empty yet.
+        files: new file numbers by table.
+        held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
+        waiting: tables that still have changes in the log, or a load, to be published.
+        losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
+        told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
+        awaited: what is there and cannot be read or published before something else comes.
+        failed: the error that ended reading; publishing went on with what the log has.
+    """
+
+    batch: int | None
+    counts: Mapping[str, int]
+    waiting_files: Sequence[str]
+    files: Mapping[str, Sequence[int]]
+    held: Mapping[str, str]
+    stopped: Mapping[str, str]
+    waiting: Sequence[str]
+    failed: MirroringError | None = None
+    losses: Mapping[str, str] = MappingProxyType({})
+    told: Mapping[str, Any] = MappingProxyType({})
+    awaited: Sequence[str] = ()
+
+    @property
+    def did_nothing(self) -> bool:
+        """Nothing was read and nothing was published."""
+        return self.batch is None and not self.files and self.failed is None
+
+    @property
+    def exit(self) -> Exit:
+        """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
+
+        What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule.
+        """
+        if self.failed is not None:
+            return exit_of(self.failed)
+        done = exit_of_report(self.stopped, self.losses)
+        if done is not Exit.DONE:
+            return done
+        if self.waiting and not self.files and all(source in self.held for source in self.waiting):
+            return Exit.ON_HOLD
+        return Exit.ON_HOLD if self.awaited and self.batch is None else Exit.DONE
+
+    def document(self) -> dict[str, Any]:
+        """The tick as plain JSON values."""
+        failed = None if self.failed is None else str(self.failed)
+        plain = {**self._asdict(), **self.told}
+        del plain["told"]
+        return {**plain, "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
+
+
+def tick(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: SparkSession,
+    only: Sequence[str] | None = None,
+    backfill: Backfill | None = None,
+) -> Ticked:
+    """Read what is new at the source, publish what may be published (of *only*, if given), and look at the result.
+
+    A *backfill* is read before, as :func:`~spark_jobs.extract_changes.extract` says.
+
+    An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
+    whose log and ledger do not belong together does not publish either.
+
+    Raises:
+        TransientError: ledger or store do not answer.
+        TerminalError: the mirror's extraction is stopped; the mirror file does not fit the ledger.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    read, failed = Extracted(None, {}, ()), None
+    log.info("reading the source")
+    try:
+        read = extract(mirror, ledger, spark, backfill)
+    except MirroringError as error:
+        if reader.mirror().stop_code is not None:
+            raise
+        log.error("reading failed, publishing goes on with what the log has: %s", error)
+        failed = error
+    log.info("publishing what the log has")
+    published = publish(mirror, ledger, spark, only)
+    log.info("reconciling ledger and landing zone")
+    findings = inspect_mirror(mirror, ledger)
+    told = look(mirror, ledger)
+    document = told.document()
+    tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
+    logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
+    unverified = reader.unverified_columns(tables.values())
+    for source, table in tables.items():
+        if columns := unverified.get(table.id):
+            document["notes"][source] = [*document["notes"].get(source, ()), *(column.note for column in columns)]
+    stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
+    return Ticked(
+        batch=read.batch,
+        counts=read.counts,
+        waiting_files=read.waiting_files,
+        files=published.files,
+        held=published.held,
+        stopped={**stopped, **published.stopped},
+        waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
+        failed=failed,
+        losses=told.lost,
+        told=document,
+        awaited=_awaited(reader.open_fragment_count(), read.withheld),
+    )
+
+
+def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
+    """What waits for something else, in words."""
+    found = []
+    if fragments:
+        found.append(f"{fragments} messages wait for their other pieces, or for a description of their structure")
+    if withheld:
+        more = " and others" if len(withheld) > 3 else ""
+        found.append(f"{len(withheld)} at the source cannot be read yet: {', '.join(withheld[:3])}{more}")
+    return found

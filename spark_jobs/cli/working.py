@@ -1,0 +1,105 @@
+"""Commands that work, in one Spark session of this process: ticks, loads, checks, replays."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
+from open_mirroring.protocols.backfilling import Backfill, parse_interval
+from spark_jobs.cli.reporting import json_text, result_text, tick_text
+from spark_jobs.runtime.session import build_session
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
+
+
+def tick(arguments: argparse.Namespace) -> Exit:
+    """Extract, gate, publish, reconcile: once."""
+    from spark_jobs.cli.tick import tick as run
+
+    ticked = _run(run, arguments)
+    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
+    return Exit(ticked.exit)
+
+
+def backfill(arguments: argparse.Namespace) -> Exit:
+    """A tick that reads an interval of the source's time first."""
+    from spark_jobs.cli.tick import tick as run
+
+    asked = Backfill(parse_interval(arguments.start, arguments.end), arguments.reread)
+    ticked = _run(lambda mirror, ledger, spark, only: run(mirror, ledger, spark, only, asked), arguments)
+    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
+    return Exit(ticked.exit)
+
+
+def initial_load(arguments: argparse.Namespace) -> Exit:
+    """The first rows of every table that has an initial load; goes on where it stopped."""
+    from spark_jobs.initial_load import load as run
+
+    loaded = _run(run, arguments)
+    done = _reported(loaded, arguments)
+    return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
+
+
+def replay_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """Decode open dead letters again; the next tick publishes what came of them."""
+    from spark_jobs.replay_dead_letters import choice_of, replay_letters
+
+    chosen, arguments.tables = choice_of(arguments), None
+    return _reported(
+        _run(lambda mirror, ledger, spark, _: replay_letters(mirror, ledger, spark, chosen), arguments), arguments
+    )
+
+
+def reconcile(arguments: argparse.Namespace) -> Exit:
+    """The deep check of every file, row and digest."""
+    from spark_jobs.reconcile_sequence import reconcile_deep as run
+
+    return _reported(_run(run, arguments), arguments)
+
+
+def maintain(arguments: argparse.Namespace) -> Exit:
+    """Move the horizon, drop what lies below it, sweep; it needs no Spark."""
+    from spark_jobs.maintain import maintain as run
+
+    mirror = load_mirror(arguments.file)
+    return _reported(run(mirror, open_ledger(mirror.ledger_url())), arguments)
+
+
+def _run(job: Job, arguments: argparse.Namespace) -> Any:
+    mirror = load_mirror(arguments.file)
+    only = chosen_tables(mirror, arguments.tables)
+    ledger = open_ledger(mirror.ledger_url())
+    log.info("starting Spark")
+    return job(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), only)
+
+
+def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
+    """The tables that an argument names; None when it is not given.
+
+    Raises:
+        UsageError: ``TABLE_UNKNOWN``.
+    """
+    if text is None:
+        return None
+    known = [table.source for table in mirror.tables]
+    wanted = [text] if text in known else [name.strip() for name in text.split(",")]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise UsageError("TABLE_UNKNOWN", f"the mirror has no table {unknown[0]!r}", way_out=f"choose from {known}")
+    return wanted
+
+
+def _reported(result: Any, arguments: argparse.Namespace) -> Exit:
+    document = result._asdict()
+    print(json_text(document) if arguments.json else result_text(document))
+    return exit_of_report(document.get("stopped"), document.get("losses"))

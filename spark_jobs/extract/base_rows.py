@@ -1,0 +1,102 @@
+"""Rows of an initial load as rows of the change log: what later changes of their keys are completed from (G-04, G-08).
+
+A base row is an INSERT of an incarnation of its own, below every stream of its table; each generation has another one,
+for rows that an earlier load brought must not come back. All rows of a load stand at one position: a key that it holds
+twice with two contents is a conflict of one identity (G-02), and a chunk that is read twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key, load_epoch, position_text
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.load.task import Rows
+from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
+
+BASE_POSITION = position_text("-", "0", 1)
+"""The text sorts below every position that a source gives."""
+
+
+class BaseTarget(NamedTuple):
+    """Whose rows they are, how they are typed, and where they are logged; *origin* is the bound range."""
+
+    source: str
+    generation: int
+    keys: tuple[str, ...]
+    columns: tuple[LoadColumn, ...]
+    schema: pa.Schema
+    origin: str
+    log: LogTarget
+
+
+class BaseTask(NamedTuple):
+    """One chunk of an export, to be logged by one worker."""
+
+    export: Export
+    pieces: tuple[Piece, ...]
+    target: BaseTarget
+
+
+class BaseChunk(NamedTuple):
+    """What became of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
+
+    origin: str
+    part: dict[str, Any]
+    error: MirroringError | None = None
+
+
+def log_export_chunk(task: BaseTask) -> BaseChunk:
+    """Log one chunk of an export; an error comes back as a value."""
+    return log_chunk(ExportRows(task.export, task.pieces, task.target.columns, task.target.schema), task.target)
+
+
+def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
+    """Log the rows of one chunk; an error comes back as a value, and nothing refers to what was written until then."""
+    writer, read = target.log.writer(), 0
+    try:
+        for table in rows:
+            writer.add(base_rows(table, target, read))
+            read += table.num_rows
+    except MirroringError as error:
+        return BaseChunk(target.origin, {}, error)
+    return BaseChunk(target.origin, {**writer.finish(), "counts": {"loaded": read}})
+
+
+def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
+    """Typed rows of a load as log rows; *above* is how many rows of the chunk come before them."""
+    types = {column.name: type_of_landed_key(column.type) for column in target.columns}
+    cols = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(types)]).decode()
+    texts = {name: _texts(table[name], types[name]) for name in types}
+    epoch = load_epoch(target.generation)
+    for at in range(table.num_rows):
+        key = encode_key([texts[name][at] or "" for name in target.keys])
+        row = msgspec.json.encode({name: texts[name][at] for name in types}).decode()
+        yield LogRow(
+            CHANGE,
+            target.origin,
+            above + at,
+            target.source,
+            zlib.crc32(key.encode()) % KEY_BUCKETS,
+            epoch,
+            BASE_POSITION,
+            INSERT,
+            key,
+            cols,
+            True,
+            row,
+        )
+
+
+def _texts(values: pa.ChunkedArray, sql_type: str) -> Sequence[str | None]:
+    # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
+    return [None if value is None else canonical_text(sql_type, value) for value in values.to_pylist()]

@@ -1,0 +1,318 @@
+"""Writing one log batch: read the bound ranges in the workers, join what waited, and say what was written."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
+from open_mirroring.changes.dead_letters import NO_MESSAGE
+from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import (
+    AnnouncedSchema,
+    BoundRange,
+    ExtractLedger,
+    LetterPlace,
+    Manifest,
+    Scope,
+    SettledLetter,
+)
+from spark_jobs.changelog.schema import LOAD_MAJOR
+from spark_jobs.extract.change_table_reading import read_batch
+from spark_jobs.extract.fragment_joining import FragmentJoining
+from spark_jobs.extract.load_rows import judge_loads
+from spark_jobs.extract.logged_loads import LoggedLoads
+from spark_jobs.extract.read_task import LogTarget, ReadTask, graver, read
+from spark_jobs.extract.replay_task import ReplayTask, replay
+from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
+from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.message_transports import Place, counts_as_bound, pinned
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
+from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+
+log = logging.getLogger(__name__)
+
+_TASK_BYTES = 64 * 1024 * 1024
+_LETTERS_AT_ONCE = 20_000
+_Watched = frozenset[tuple[str, int]]
+_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
+
+
+class RowsOfRanges(Protocol):
+    """What reads ranges of its own kind into log files."""
+
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+        """The parts of the batch's manifest."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchWriting:
+    """Writes the files of batches; nothing refers to them until their manifest is sealed."""
+
+    spark: SparkSession
+    ledger: ExtractLedger
+    root: Path
+    source: Place | ChangeTablePlace
+    reading: Reading
+    tables: Mapping[str, MirroredTable]
+    registry: SchemaRegistry | None
+    given: Sequence[SourceSchema]
+    timeout: timedelta
+    letters: Callable[[], list[OpenLetter]]
+    loads: LoggedLoads
+    corrections: RowsOfRanges
+
+    def write(self, batch: int, scope: Scope) -> Manifest:
+        """Read what the scope names into log files of a new attempt.
+
+        Raises:
+            TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
+            TransientError: what a transport raises.
+        """
+        attempt = uuid4().hex
+        if any(LoadChunk.of(bound.name) for bound in scope.ranges):
+            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
+        if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
+            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.reading.partitions)
+        known = [*self.given, *(SourceSchema(*schema) for schema in self.ledger.schemas())]
+        open_before = self.letters() if scope.purpose in ("reread", "replay") else []
+        if scope.purpose == "replay":
+            parts, used = self._replay(batch, attempt, scope, known)
+            announced = self._new_schemas(parts, known)
+        else:
+            watched = frozenset((letter.at.origin, letter.at.place) for letter in open_before)
+            parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
+        joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
+        schemas = [*known, *announced]
+        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or self.given))
+        manifest = self._judging_loads(batch, merge(parts, announced, self.reading.partitions))
+        self._check_partitions(manifest)
+        _account(manifest.counts, batch)
+        return self._settling(manifest, scope, open_before, parts)
+
+    def _judging_loads(self, batch: int, manifest: Manifest) -> Manifest:
+        """The manifest without rows of full loads that are repetitions; a table stops whose rows prove a reload."""
+        changed = self.ledger.tables_with_changes() if manifest.reloads else frozenset[str]()
+        loaded = {
+            table: origins
+            for table, origins in manifest.reloads.items()
+            if any(last is not None for last, _ in origins.values())
+            and (
+                table in changed
+                or any(last is not None and first is not None and last > first for last, first in origins.values())
+            )
+        }
+        if not loaded:
+            return manifest
+        epoch, highest = self.reading.load, f"{LOAD_MAJOR};"
+        earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
+        reloads, stops, repeated = dict(manifest.reloads), dict(manifest.stops), 0
+        for table, origins in sorted(loaded.items()):
+            fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
+            found = judge_loads(self.root, table, fresh, earlier)
+            reloads[table] = {o: [found.last.get(o), first] for o, (_, first) in sorted(origins.items())}
+            repeated += found.repeated
+            if found.other is not None and table in changed:
+                what = f"a row of a full load came at {found.other}, after changes of this table"
+                stops[table] = ["RELOAD_SEEN", f"{what}, and an earlier one of its key differs"]
+        counts = {**manifest.counts, "loads_repeated": repeated} if repeated else manifest.counts
+        return replace(manifest, reloads=reloads, stops=stops, counts=counts)
+
+    def _read_ranges(
+        self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
+    ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
+        """The parts of reading, the structures announced in them, and the first task number that is not used."""
+        full = [bound for bound in scope.ranges if bound.end > bound.start]
+        tasks = self._cut(full)
+        parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
+        announced = self._new_schemas(parts, known)
+        if announced:
+            # A structure may stand behind its messages, in another task: those that missed it are read once more.
+            again = [index for index, part in enumerate(parts) if part["fragments"]]
+            schemas = [*known, *announced]
+            repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
+            for index, part in zip(again, repeated, strict=True):
+                parts[index] = part
+        return parts, announced, 2 * max(len(tasks), len(full))
+
+    def _replay(
+        self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The parts of decoding dead letters again, and the first task number that is not used."""
+        files = self.ledger.files_of_batches({letter.batch for letter in scope.letters})
+        chunks = [scope.letters[at : at + _LETTERS_AT_ONCE] for at in range(0, len(scope.letters), _LETTERS_AT_ONCE)]
+        tasks = [
+            ReplayTask(
+                tuple(chunk),
+                tuple(files),
+                ReadTask((), self.reading, self.tables, tuple(known), LogTarget(self.root, batch, attempt, at)),
+            )
+            for at, chunk in enumerate(chunks)
+        ]
+        return run_job(self.spark, f"replay dead letters into batch {batch}", replay, tasks), len(tasks)
+
+    def _settling(
+        self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
+    ) -> Manifest:
+        """The manifest with the dead letters that the batch settles, and the tables that this heals."""
+        if scope.purpose in ("new", "overdue"):
+            settled_files = list(self._read_whole(manifest, scope))
+            return replace(manifest, settled=settled_files) if settled_files else manifest
+        if scope.purpose == "replay":
+            replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}
+            settled = [letter for letter in open_before if letter.at in replayed]
+        else:
+            source = None if isinstance(self.source, ChangeTablePlace) else self.source
+            met = {tuple(at) for part in parts for at in part.get("met", ())}
+            covered = {x.at for x in covered_by(scope.ranges, open_before, partial(counts_as_bound, source))}
+            settled = [x for x in open_before if x.at in covered or (x.at.origin, x.at.place) in met]
+        outcome: Literal["replayed", "reread"] = "replayed" if scope.purpose == "replay" else "reread"
+        gone = {letter.at for letter in settled}
+        left = [letter for letter in open_before if letter.at not in gone]
+        return replace(
+            manifest,
+            counts={**manifest.counts, outcome: len(settled)} if settled else manifest.counts,
+            settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
+            healed=healed_tables(settled, left, manifest.keyless_rejects.keys()),
+            foreign={},  # these were counted when they were read for the first time
+        )
+
+    def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
+        """Damage of files that grew since, were read from their beginning and are whole now."""
+        again = {bound.name for bound in scope.ranges if bound.start == 0}
+        damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
+        for at in self.ledger.open_damage(again):
+            # One entry may stand for many files.
+            if not any(x.place < 0 or x.origin == at.origin for x in damaged):
+                yield SettledLetter(*at, "reread", 1)
+
+    def _read(
+        self,
+        batch: int,
+        attempt: str,
+        tasks: Sequence[tuple[BoundRange, ...]],
+        schemas: Sequence[SourceSchema],
+        watched: _Watched,
+        *,
+        first_task: int,
+    ) -> list[dict[str, Any]]:
+        """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
+        log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
+        if isinstance(self.source, ChangeTablePlace):
+            ranges = [bound for task in tasks for bound in task]
+            target = LogTarget(self.root, batch, attempt, first_task)
+            return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
+        source = pinned(self.source, self.ledger.bound())
+        reads = [
+            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
+            for at, task in enumerate(tasks, first_task)
+        ]
+        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
+
+    def _check_partitions(self, manifest: Manifest) -> None:
+        """More partitions than the mirror file knows: what was called complete may lack what they brought."""
+        known = self.ledger.told_partitions() | manifest.told.keys() if manifest.partitions else set()
+        if len(known) > manifest.partitions:
+            counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
+            raise TerminalError(
+                "PARTITIONS_DIFFER",
+                f"{counted}: {sorted(known)[:10]}",
+                way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
+            )
+
+    def _new_schemas(self, parts: Sequence[dict[str, Any]], known: Sequence[SourceSchema]) -> list[SourceSchema]:
+        return sorted(self._announced(parts) - set(known))
+
+    def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
+        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        if self.registry is None:
+            return told
+        waiting = {identity for part in parts for identity in part["fragments"]}
+        waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
+        return told | set(self.registry.schemas(waiting))
+
+    def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
+        """Tasks of about equal size, at least one per core while there are ranges enough."""
+        total = sum(r.end - r.start for r in ranges)
+        cores = self.spark.sparkContext.defaultParallelism
+        limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
+        tasks: list[tuple[BoundRange, ...]] = []
+        current: list[BoundRange] = []
+        for bound in ranges:
+            current.append(bound)
+            if sum(r.end - r.start for r in current) >= limit:
+                tasks.append(tuple(current))
+                current = []
+        return [*tasks, tuple(current)] if current else tasks
+
+
+def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
+    """One manifest from the parts that the tasks returned, of a source whose changes come in so many partitions."""
+    counts: Counter[str] = Counter()
+    columns: dict[str, dict[str, tuple[bool, str]]] = {}
+    keyless: dict[str, Mapping[str, Any]] = {}
+    reloads: dict[str, dict[str, list[int | None]]] = {}
+    told: dict[str, dict[str, str]] = {}
+    foreign: Counter[str] = Counter()
+    for part in parts:
+        counts.update(part["counts"])
+        foreign.update(part.get("foreign", {}))
+        for table, lists in part["columns"].items():
+            merged = columns.setdefault(table, {})
+            for cols, whole, first in lists:
+                before = merged.get(cols, (False, first))
+                merged[cols] = (whole or before[0], min(first, before[1]))
+        for table, reject in part["keyless_rejects"].items():
+            keyless[table] = graver(keyless.get(table), reject)
+        for table, origins in part["reloads"].items():
+            for origin, (last, first_change) in origins.items():
+                seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])
+                seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
+                seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
+        for name, epochs in part["told"].items():
+            shown = told.setdefault(name, {})
+            for epoch, major in epochs.items():
+                shown[epoch] = max(major, shown.get(epoch, ""))
+    return Manifest(
+        files=[file for part in parts for file in part["files"]],
+        counts=dict(counts),
+        columns={table: [(c, *seen) for c, seen in sorted(lists.items())] for table, lists in columns.items()},
+        opened=[fragment for part in parts for fragment in part.get("opened", ())],
+        closed=[identity for part in parts for identity in part.get("closed", ())],
+        homeless_rejects=sum(part["homeless_rejects"] for part in parts),
+        keyless_rejects=keyless,
+        schemas=[AnnouncedSchema(*schema) for schema in announced],
+        reloads=reloads,
+        given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
+        stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
+        partitions=partitions,
+        told=told,
+        foreign=dict(foreign),
+        letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
+    )
+
+
+def _account(counts: Mapping[str, int], batch: int) -> None:
+    dispositions = sum(counts.get(kind, 0) for kind in _DISPOSITIONS)
+    if counts.get("messages", 0) != dispositions:
+        raise TerminalError(
+            "COUNTS_DIFFER",
+            f"{counts.get('messages', 0)} messages were read, {dispositions} have a disposition: {dict(counts)}",
+            where=f"batch {batch}",
+            way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
+        )

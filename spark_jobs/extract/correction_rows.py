@@ -1,0 +1,167 @@
+"""Corrections on their way into the change log: the rows of some keys as the source has them now.
+
+Written as a batch of their own by the protocol of every other batch. Which keys, a recorded proof says; the rows are
+read when the batch is written, after the newest position of the table was noted. A key that the source does not have
+becomes a delete.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.changes.bound_ranges import CorrectionRange
+from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.proofs import ProofLedger
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.protocols.correcting import keys_to_correct, position_above
+from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
+from spark_jobs.extract.logged_loads import NOTHING
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
+from spark_jobs.proof.sides import check_errors, source_side
+from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
+
+log = logging.getLogger(__name__)
+
+_ROWS_SCHEMA = "key string, row string, error binary"
+_ROWS = pa.schema([pa.field("key", pa.string()), pa.field("row", pa.string()), pa.field("error", pa.binary())])
+_PART = pa.schema([pa.field("part", pa.binary())])
+
+
+@dataclass(frozen=True)
+class LoggedCorrections:
+    """Reads corrections into log files."""
+
+    mirror: Mirror
+    ledger: Engine
+    spark: SparkSession
+
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+        """The parts of the batch's manifest; a correction that cannot be read is given back."""
+        root = self.mirror.resolve(self.mirror.change_log)
+        parts = []
+        for at, bound in enumerate(ranges):
+            wanted = CorrectionRange.of(bound.name)
+            if wanted is None:
+                raise ValueError(f"{bound.name!r} is no correction, and bound with some")
+            try:
+                parts.append(self._read(wanted, LogTarget(root, batch, attempt, at)))
+            except MirroringError as error:
+                log.error("%s: %s", bound.name, error)
+                parts.append({**NOTHING, "given_back": {bound.name: str(error)}})
+        return parts
+
+    def _read(self, wanted: CorrectionRange, target: LogTarget) -> dict[str, Any]:
+        reader = LedgerReader(self.ledger, self.mirror.name)
+        state = reader.tables().get(wanted.source)
+        table = next((t for t in self.mirror.tables if t.source == wanted.source), None)
+        recorded = ProofLedger(self.ledger).find(wanted.proof)
+        if state is None or table is None or recorded is None or state.row.generation != wanted.generation:
+            log.info("%s: the table was reset or dropped since it was bound", wanted.name)
+            return NOTHING
+        keys = keys_to_correct(recorded.proof, bool(table.key))
+        # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
+        places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
+        source = source_side(self.spark, self.mirror, table, None)
+        shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
+        frame = source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA)
+        check_errors(frame)
+        write = _Write(wanted, keys, shape, places, target)
+        # No row comes to the driver: one worker writes the few there are.
+        lines = frame.repartition(1).mapInArrow(write, "part binary").collect()
+        frame.unpersist()
+        written = [pickle.loads(bytes(line["part"])) for line in lines]
+        part = written[0] if written else write.part({})
+        return {**NOTHING, **part}
+
+
+@dataclass(frozen=True)
+class _RowsOfKeys:
+    """The rows of some keys, as the log spells them."""
+
+    shape: Shape
+    keys: frozenset[str]
+
+    def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
+        types = {column.name: type_of_landed_key(column.type) for column in self.shape.columns}
+        try:
+            for table in tables:
+                rows = fitted(table, self.shape)
+                texts = key_texts(rows, self.shape).to_pylist()
+                places = [at for at, text in enumerate(texts) if text in self.keys]
+                if not places:
+                    continue
+                chosen = rows.take(pa.array(places)).to_pylist()
+                spelled = [
+                    {n: None if v is None else canonical_text(types[n], v) for n, v in row.items()} for row in chosen
+                ]
+                lines = [
+                    {"key": texts[at], "row": msgspec.json.encode(row).decode(), "error": None}
+                    for at, row in zip(places, spelled, strict=True)
+                ]
+                yield pa.RecordBatch.from_pylist(lines, _ROWS)
+        except MirroringError as error:
+            yield pa.RecordBatch.from_pylist([{"key": None, "row": None, "error": pickle.dumps(error)}], _ROWS)
+
+
+@dataclass(frozen=True)
+class _Write:
+    """Writes the rows of a correction into log files, and a delete for each key that the source does not have."""
+
+    wanted: CorrectionRange
+    keys: tuple[str, ...]
+    shape: Shape
+    places: dict[bool, tuple[str, str]]
+    target: LogTarget
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = {line["key"]: line["row"] for batch in batches for line in batch.to_pylist()}
+        yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(self.part(rows))}], _PART)
+
+    def part(self, rows: dict[str, str]) -> dict[str, Any]:
+        """Write, and say what was written."""
+        types = {column.name: type_of_landed_key(column.type) for column in self.shape.columns}
+        cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(types.items())]).decode()
+        writer = self.target.writer()
+        writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))
+        return {**writer.finish(), "counts": {"corrected": len(self.keys)}}
+
+    def _line(self, at: int, key: str, row: str | None, cols: str) -> LogRow:
+        epoch, position = self.places[row is None]
+        return LogRow(
+            CHANGE,
+            self.wanted.name,
+            at,
+            self.wanted.source,
+            zlib.crc32(key.encode()) % KEY_BUCKETS,
+            epoch,
+            position,
+            DELETE if row is None else UPDATE,
+            key,
+            None if row is None else cols,
+            None if row is None else True,
+            row,
+        )
+
+
+def place_of_correction(reader: LedgerReader, state: TableState, *, removes: bool) -> tuple[str, str]:
+    """The newest incarnation of a table's stream, and where in it a correction stands."""
+    epochs = {e: o for e, o in reader.epochs([state.id]).get(state.id, {}).items() if o >= 0}
+    epoch, ordinal = max(epochs.items(), key=lambda one: one[1], default=("", -1))
+    highest = reader.highest(state.source, reader.mirror().committed).get(epoch)
+    since = state.stream_from if ordinal == state.stream_epoch else None
+    return epoch, position_above(highest, since, removes=removes)

@@ -1,0 +1,187 @@
+"""Driving the extract protocol with the real ledger, source, workers and log, whatever it is that a run binds.
+
+Jobs differ in what they bind: their agenda. What an earlier run left open is finished before anything is bound, and
+each point of an agenda is bound as at most one batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fault_points import reach
+from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.protocols import extracting as protocol
+from spark_jobs.changelog.change_log import ChangeLog
+from spark_jobs.extract.batch_writing import BatchWriting
+from spark_jobs.extract.correction_rows import LoggedCorrections
+from spark_jobs.extract.fragment_joining import is_overdue
+from spark_jobs.extract.logged_loads import LoggedLoads
+from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.sources.opening import source_of
+
+log = logging.getLogger(__name__)
+
+_MAX_UNKNOWN = 5
+
+Point = Callable[[], Scope]
+"""What to bind next; an empty scope when there is nothing."""
+
+
+class ExtractionDriver:
+    """Answers the protocol's requests.
+
+    Attributes:
+        ledger: the mirror's ledger, as extraction sees it.
+        source: its source.
+        completed: the batches that this run completed.
+        manifest: what was sealed for the newest of them; None when there is none.
+    """
+
+    def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
+        self.ledger = ExtractLedger(ledger, mirror.name, {table.source: table.key for table in mirror.tables})
+        self.source = source_of(mirror)
+        self.spark = spark
+        self._name = mirror.name
+        self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
+        self._timeout = timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
+        letters = partial(read_open_letters, mirror, ledger)
+        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
+        corrections = LoggedCorrections(mirror, ledger, spark)
+        self._writing = BatchWriting(
+            spark, self.ledger, self._log.root, *self.source, timeout, letters, loads, corrections
+        )
+        self._agenda: list[Point] = []
+        self._asked: str | None = None
+        self._current: tuple[str, int, Manifest] | None = None
+        self.completed: list[int] = []
+        self.manifest: Manifest | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The messages of the newest completed batch by disposition."""
+        return {} if self.manifest is None else self.manifest.counts
+
+    @property
+    def has_overdue(self) -> bool:
+        """Whether a message has waited for others longer than it may."""
+        return any(is_overdue(fragment, self._timeout) for fragment in self.ledger.open_fragments())
+
+    def drive(self, agenda: Sequence[Point]) -> None:
+        """Run the protocol to its end.
+
+        Raises:
+            TerminalError: the source or the log is not as it must be; the code says which.
+            TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
+        """
+        self._agenda = list(agenda)
+        state, unknowns = protocol.start(), 0
+        while not isinstance(state.request, protocol.Finished):
+            reply = self.answer(state.request)
+            unknowns += isinstance(reply, protocol.Unknown)
+            if unknowns > _MAX_UNKNOWN:
+                raise TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later")
+            state = protocol.step(state, reply)
+        if state.request.stopped:
+            raise TerminalError(
+                state.request.stopped,
+                f"extraction of mirror {self._name!r} is stopped",
+                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+            )
+
+    def answer(self, request: protocol.Request) -> protocol.Reply:
+        """The reply to one request; a ledger that is silent leaves its outcome unknown."""
+        try:
+            return self._answer(request)
+        except OperationalError as error:
+            log.warning("the ledger did not answer: %s", type(error.orig).__name__)
+            return protocol.Unknown()
+
+    def _answer(self, request: protocol.Request) -> protocol.Reply:
+        match request:
+            case protocol.Acquire():
+                return self.ledger.acquire()
+            case protocol.FindRanges():
+                return self._find()
+            case protocol.Bind(version, batch):
+                bound = self.ledger.bind(version, batch, Scope.from_json(batch.ranges).new)
+                if isinstance(bound, protocol.Owned):
+                    self._settle_point()
+                reach("extract.bound")
+                return bound
+            case protocol.Write(batch):
+                manifest = self._writing.write(batch.number, Scope.from_json(batch.ranges))
+                reach("extract.written")
+                return protocol.Written(manifest.to_json())
+            case protocol.Seal(version, manifest):
+                sealed = self.ledger.seal(version, manifest)
+                reach("extract.sealed")
+                return sealed
+            case protocol.OpenLog(batch):
+                document = batch.manifest or ""
+                self._current = (batch.ranges, batch.number, Manifest.from_json(document))
+                return self._log.open(*self._current[1:], document)
+            case protocol.CommitLog(batch, _):
+                committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
+                reach("extract.committed")
+                return committed
+            case protocol.Complete(version):
+                return self._complete(version)
+            case protocol.Stop(version, code, what):
+                return self.ledger.stop(version, code, what)
+            case _:
+                raise ValueError(f"{request} is no request")
+
+    def _find(self) -> protocol.RangesFound:
+        while self._agenda:
+            scope = self._agenda[0]()
+            if not scope.is_empty:
+                self._asked = scope.to_json()
+                return protocol.RangesFound(self._asked)
+            self._agenda.pop(0)
+        return protocol.RangesFound(None)
+
+    def _settle_point(self) -> None:
+        self._agenda.pop(0)
+        self._asked = None
+
+    def _complete(self, version: int) -> protocol.Reply:
+        reply = self.ledger.complete(version)
+        if isinstance(reply, protocol.Owned) and self._current is not None:
+            scope, number, manifest = self._current
+            self.completed.append(number)
+            self.manifest = manifest
+            if scope == self._asked:
+                self._settle_point()  # the answer to binding it was lost
+        return reply
+
+
+def log_ranges(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, find: Callable[[dict[str, int]], Sequence[BoundRange]]
+) -> Manifest | None:
+    """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
+
+    A batch that another run left open is finished before, whatever it holds.
+
+    Raises:
+        TerminalError: as :meth:`ExtractionDriver.drive`.
+        TransientError: as :meth:`ExtractionDriver.drive`.
+    """
+    driver = ExtractionDriver(mirror, ledger, spark)
+    named: list[BoundRange] = []
+
+    def point() -> Scope:
+        named[:] = sorted(find(driver.ledger.bound()))
+        return Scope("new", named)
+
+    driver.drive([point])
+    return driver.manifest if named else None

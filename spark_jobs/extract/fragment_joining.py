@@ -1,0 +1,207 @@
+"""The second stage of a batch: messages that waited for others, of this batch and of earlier ones.
+
+Pieces of split messages lie in the log as rows; the ledger knows which identities are open and since when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+from pyspark.sql import SparkSession
+
+from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import CHANGE
+from spark_jobs.extract.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, ToldHalf
+from spark_jobs.sources.formats import Reading, decoder_of
+
+_IDENTITIES_PER_TASK = 5_000
+
+
+def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
+    """Whether a message has waited for others longer than *timeout*."""
+    return fragment.since < datetime.now(UTC) - timeout
+
+
+class _Split(NamedTuple):
+    """What waits under one identity: where it belongs in the log, and the log files that hold pieces of it.
+
+    Several messages that wait for the same thing belong to no one place: theirs is empty.
+    """
+
+    epoch: str
+    pos: str
+    files: list[str]
+
+    def with_others(self, other: _Split | None) -> _Split:
+        """These pieces together with others of the same identity."""
+        if other is None:
+            return self
+        place = self[:2] if self[:2] == other[:2] else ("", "")
+        return _Split(*place, [*other.files, *self.files])
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """The lowest and the highest position that its change may have: those of the two halves of a key change."""
+        return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
+
+
+@dataclass(frozen=True)
+class FragmentJoining:
+    """Joins what is complete, gives up what waited longer than *timeout*."""
+
+    spark: SparkSession
+    ledger: ExtractLedger
+    root: Path
+    reading: Reading
+    tables: Mapping[str, MirroredTable]
+    timeout: timedelta
+
+    def join(
+        self,
+        batch: int,
+        attempt: str,
+        first_task: int,
+        parts: Sequence[dict[str, Any]],
+        schemas: Sequence[SourceSchema],
+        *,
+        announced: bool,
+    ) -> list[dict[str, Any]]:
+        """The parts of the manifest that joining adds to those of reading.
+
+        Args:
+            batch: the batch's number.
+            attempt: the attempt's unique name.
+            first_task: the first number that no task of this attempt has.
+            parts: what the reading tasks returned.
+            schemas: every structure known by now.
+            announced: whether one of them is new, so that everything that waits is tried again.
+        """
+        known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
+        fresh: dict[str, _Split] = {}
+        for part in parts:
+            for identity, (epoch, pos, files) in part["fragments"].items():
+                fresh[identity] = _Split(epoch or "", pos or "", files).with_others(fresh.get(identity))
+        overdue = {identity for identity, fragment in known.items() if is_overdue(fragment, self.timeout)}
+        tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
+        for identity in tried:
+            fragment = known[identity]
+            split = _Split(fragment.epoch, fragment.pos, list(fragment.files))
+            fresh[identity] = split.with_others(fresh.get(identity))
+        idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
+        # What waits for its structure is several changes, and rows of a load share their positions between partitions
+        # (K-18): it can never be told from a position that all of it is logged.
+        is_told = self.reading.joins_pieces
+        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[ToldHalf]]()
+        if not fresh and not logged_now:
+            return []
+        identities = sorted(fresh)
+        chunks = [identities[at : at + _IDENTITIES_PER_TASK] for at in range(0, len(identities), _IDENTITIES_PER_TASK)]
+        tasks = [
+            JoinTask(
+                {identity: tuple(fresh[identity].files) for identity in chunk},
+                self.reading,
+                self.tables,
+                tuple(schemas),
+                LogTarget(self.root, batch, attempt, first_task + index),
+            )
+            for index, chunk in enumerate(chunks)
+        ]
+        joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
+        waiting = {i for part in joined for i, outcome in part["outcomes"].items() if outcome == "waiting"}
+        unsettled = {identity: fresh[identity] for identity in waiting} if is_told else {}
+        files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
+        repeated = self._logged(unsettled, files)
+        expired = (waiting - repeated.keys()) & overdue
+        target = LogTarget(self.root, batch, attempt, first_task + len(tasks))
+        rest = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
+        rest["opened"] = [
+            {"identity": i, "epoch": fresh[i].epoch, "pos": fresh[i].pos, "files": sorted(set(fresh[i].files))}
+            for i in sorted(waiting - repeated.keys() - expired)
+        ]
+        rest["closed"] = sorted(
+            known.keys() & (fresh.keys() | logged_now.keys()) - (waiting - repeated.keys() - expired)
+        )
+        return [*joined, rest]
+
+    def _files_before(self, waiting: Mapping[str, _Split], batch: int) -> set[str]:
+        """Files of earlier batches that may hold the change to which a waiting piece belongs."""
+        return {
+            file
+            for split in waiting.values()
+            for file in self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)
+        }
+
+    def _files_now(self, waiting: Mapping[str, _Split], parts: Sequence[dict[str, Any]]) -> set[str]:
+        """The same of the batch that is being written."""
+        found = set()
+        for file in (file for part in parts for file in part["files"]):
+            bounds = [
+                (epoch, low, high) for epochs in file["tables"].values() for epoch, (_, low, high) in epochs.items()
+            ]
+            for split in waiting.values():
+                first, second = split.halves
+                if any(epoch == split.epoch and low <= second and high >= first for epoch, low, high in bounds):
+                    found.add(file["path"])
+                    break
+        return found
+
+    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[ToldHalf]]:
+        """What the files hold of the changes of pieces: delivered again, or not needed, these would wait for ever."""
+        if not files:
+            return {}
+        wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
+        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl, op, key FROM read_parquet($files)
+                   WHERE kind = $kind AND (epoch || ' ' || pos[:-3]) IN (SELECT unnest($wanted))"""
+        places = sorted(set(wanted.values()))
+        with duckdb.connect() as db:
+            parameters = {"files": paths_of(self.root, sorted(files)), "kind": CHANGE, "wanted": places}
+            logged = db.execute(query, parameters).fetchall()
+        near = {place for place, *_ in logged}
+        pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
+        found: dict[str, set[ToldHalf]] = {}
+        for identity, rows in pieces.items():
+            for place, table, operation, key in logged:
+                # Another table's change at the position, of a task that counts on its own, is another change.
+                if place == wanted[identity] and rows[0].tbl in (None, table):
+                    found.setdefault(identity, set()).add((operation, key))
+        return found
+
+    def _settle(
+        self,
+        target: LogTarget,
+        splits: Mapping[str, _Split],
+        *,
+        repeated: Mapping[str, Collection[ToldHalf]],
+        expired: set[str],
+    ) -> dict[str, Any]:
+        """What came too late to be joined, dead letters for what never became complete; counts for both."""
+        chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
+        pieces = read_pieces(target.root, chosen)
+        writer, notes, decoder = (
+            target.writer(),
+            Notes(self.tables, self.reading),
+            decoder_of(self.reading, self.tables),
+        )
+        counts = Counter[str]()
+        for identity, logged in sorted(repeated.items()):
+            rows = decoder.belated(pieces[identity], logged)
+            counts["joined" if rows else "repeated"] += len(pieces[identity])
+            notes.take(rows)
+            writer.add(rows)
+        for identity in sorted(expired):
+            seen = sorted({p.piece for p in pieces[identity] if p.piece is not None})
+            reason = f"the pieces {seen} of {identity} waited longer than {self.timeout} for the others"
+            rows = decoder.incomplete(pieces[identity], reason)
+            notes.take(rows)
+            writer.add(rows)
+            counts["expired"] += len(pieces[identity])
+        return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}

@@ -1,0 +1,69 @@
+"""Rows of a source's own full load that come behind changes of their table: repetitions, or a reload (K-18, K-67).
+
+Delivery is at least once: the very row that was logged before is no news. What is left of a batch may tell that the
+source was loaded again. Only tables of which both rows of a load and changes are logged are looked at. No JVM: the
+log's files are queried in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
+
+
+class Judged(NamedTuple):
+    """What the rows of a full load in a batch are.
+
+    Attributes:
+        last: by partition the last place of a row that repeats none.
+        repeated: how many repeat one.
+        other: where a row stands that tells a key otherwise than a row of the load in an earlier batch; None if none.
+    """
+
+    last: Mapping[str, int]
+    repeated: int
+    other: str | None
+
+
+_ROWS = """SELECT origin, place, key, row, cols FROM read_parquet($files)
+           WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
+
+
+def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> Judged:
+    """Compare the rows of a full load in a batch with those logged before; a row without key repeats none.
+
+    Args:
+        root: the log's folder.
+        table: the source table, as the log has it.
+        fresh: the batch's files with rows of the table.
+        earlier: files of earlier batches that may hold rows of its load.
+    """
+    shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
+    with duckdb.connect() as db:
+        db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS}", {**shared, "files": paths_of(root, fresh)})
+        if earlier:
+            known = f"CREATE TEMP TABLE known AS SELECT * FROM ({_ROWS}) WHERE key IN (SELECT key FROM fresh)"
+            db.execute(known, {**shared, "files": paths_of(root, earlier)})
+        else:
+            db.execute("CREATE TEMP TABLE known AS SELECT * FROM fresh WHERE false")
+        db.execute(
+            """CREATE TEMP TABLE told AS SELECT f.*,
+                 f.key IS NOT NULL AND (
+                   row_number() OVER (PARTITION BY f.origin, f.key, f.row, f.cols ORDER BY f.place) > 1
+                   OR EXISTS (SELECT 1 FROM known k WHERE k.key = f.key AND k.row = f.row AND k.cols = f.cols)
+                 ) AS repeats,
+                 EXISTS (SELECT 1 FROM known k WHERE k.key = f.key) AS is_known
+               FROM fresh f"""
+        )
+        last = db.execute("SELECT origin, max(place) FROM told WHERE NOT repeats GROUP BY origin").fetchall()
+        (repeated,) = db.execute("SELECT count(*) FROM told WHERE repeats").fetchone() or (0,)
+        other = db.execute(
+            "SELECT origin, place FROM told WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
+        ).fetchone()
+    return Judged(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")

@@ -1,0 +1,161 @@
+"""Initial loads that go through the change log.
+
+A change that tells only some columns is completed from the rows before it, so the log must hold the loaded rows, too
+(G-04); and the files of a table of delimited text are all written in one place. The rows are read into it as batches of
+their own, by the protocol of every other batch, and the plan publishes them like changes: that is all a load is then,
+and the target is the fold of the log without exception. Nothing of such a table is published before the last of its
+chunks is in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from open_mirroring.changes.bound_ranges import LoadChunk
+from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import split_source_name
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from spark_jobs.extract.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, settings_of
+from spark_jobs.load.work import is_mendable
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
+
+log = logging.getLogger(__name__)
+
+NOTHING: dict[str, Any] = {
+    **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
+    **{"keyless_rejects": {}, "reloads": {}, "told": {}},
+}
+"""The part of a manifest that nothing was read into."""
+
+
+def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
+    """The next chunks that no batch has bound; a range is a chunk as a whole."""
+    found = [
+        BoundRange(name, 0, 1)
+        for state in tables
+        if state.load_plan is not None
+        for chunk in range(len(LoadPlan.from_document(state.load_plan).chunks))
+        if (name := LoadChunk(state.source, state.row.generation, chunk).name) not in bound
+    ]
+    return found[:at_most]
+
+
+class _Chunk(NamedTuple):
+    """A bound chunk with its table, and how it is read."""
+
+    name: str
+    number: int
+    state: TableState
+    plan: LoadPlan
+    load: ExportLoad | JdbcLoad
+
+
+@dataclass(frozen=True)
+class LoggedLoads:
+    """Reads chunks of initial loads into log files."""
+
+    mirror: Mirror
+    reader: LedgerReader
+    spark: SparkSession
+
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+        """The parts of the batch's manifest.
+
+        A chunk that cannot be read holds up no other and no batch: it is given back, and where nobody can mend it, its
+        table stops. Of a chunk of an earlier generation nothing is read.
+        """
+        tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
+        tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()
+        by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
+        for at, bound in enumerate(ranges):
+            chunk = _chunk(bound.name, tables, declared)
+            if not isinstance(chunk, _Chunk):
+                parts.append(chunk)
+                continue
+            target, sources[chunk.name] = _target(chunk, LogTarget(self._root, batch, attempt, at)), chunk.state.source
+            if isinstance(chunk.load, ExportLoad):
+                pieces = pieces_of(chunk.plan.chunks[chunk.number])
+                tasks.append(BaseTask(export_of(self.mirror, chunk.load), pieces, target))
+            else:
+                by_table.setdefault(chunk.state.source, []).append((chunk, target))
+        for asked in by_table.values():
+            read += self._read_jdbc(asked)
+        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
+        return [*parts, *(_part(one, sources[one.origin]) for one in read)]
+
+    @property
+    def _root(self) -> Any:
+        return self.mirror.resolve(self.mirror.change_log)
+
+    def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
+        """The chunks of one table, side by side; when its database does not answer, none of them was read."""
+        chunk, targets = asked[0][0], [target for _, target in asked]
+        load = chunk.load
+        assert isinstance(load, JdbcLoad)
+        parts = [part_of(one.plan.chunks[one.number]) for one, _ in asked]
+        try:
+            source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
+            ranges = [part for _, part in parts]
+            answers = source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
+        except MirroringError as error:
+            return [BaseChunk(target.origin, {}, error) for target in targets]
+        return [pickle.loads(answer) for answer in answers]
+
+
+def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """What a worker does with the texts of a chunk: a function of plain values, as it travels to the workers."""
+
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        target = targets[part]
+        return pickle.dumps(log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target))
+
+    return work
+
+
+def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | dict[str, Any]:
+    """The chunk that a bound range is; or, where there is nothing to read, its part of the manifest."""
+    bound = LoadChunk.of(name)
+    if bound is None:
+        raise ValueError(f"{name!r} is no chunk of a load, and bound with some")
+    state, table = tables.get(bound.source), declared.get(bound.source)
+    if state is None or state.load_plan is None or state.row.generation != bound.generation:
+        log.info("%s: the table was reset or dropped since it was bound", name)
+        return NOTHING
+    plan = LoadPlan.from_document(state.load_plan)
+    if table is None or table.initial_load is None or settings_of(table) != plan.settings:
+        reason = "the settings of its initial load are not those with which the load began"
+        return {**NOTHING, "given_back": {name: reason}}
+    return _Chunk(name, bound.number, state, plan, table.initial_load)
+
+
+def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
+    columns = [LandingColumn(column.name, column.type) for column in chunk.plan.columns]
+    schema = file_schema(columns, chunk.state.keys, marker=False)
+    of_table = chunk.state.source, chunk.state.row.generation, chunk.state.keys
+    return BaseTarget(*of_table, chunk.plan.columns, schema, chunk.name, target)
+
+
+def _part(read: BaseChunk, source: str) -> dict[str, Any]:
+    if read.error is None:
+        return {**NOTHING, **read.part}
+    log.error("%s: %s", read.origin, read.error)
+    stops: dict[str, tuple[str, str]] = {}
+    if isinstance(read.error, TerminalError) and not is_mendable(read.error):
+        where = f" ({read.error.where})" if read.error.where else ""
+        stops[source] = (read.error.code, f"{read.error.what}{where}")
+    return {**NOTHING, "given_back": {read.origin: str(read.error)}, "stops": stops}

@@ -1,0 +1,313 @@
+"""What a worker does for extraction: read bound ranges, decode, write log files; join split messages.
+
+Both tasks return plain dictionaries, parts of the batch's manifest: only paths and counts cross back to the driver.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from open_mirroring.changes.dead_letters import HEALED_BY_COPY
+from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
+from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
+from spark_jobs.sources.contract.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.contract.message_blocks import Block
+from spark_jobs.sources.contract.ordinary_rows import Ordinary, OrdinaryReader
+from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of, ordinary_rows_of
+from spark_jobs.sources.message_transports import Place, read_blocks, read_range, worth_blocks
+from spark_jobs.sources.qlik.change_table.blocks import TextBlock
+from spark_jobs.sources.transports.capture_gaps import partition_of
+
+_MESSAGES_AT_ONCE = 20_000
+_BYTES_AT_ONCE = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class LogTarget:
+    """Where a task writes: the log's root, the batch, the attempt's unique name and the task's number."""
+
+    root: Path
+    batch: int
+    attempt: str
+    task: int
+
+    def writer(self) -> LogWriter:
+        """A writer of this task's log files."""
+        return LogWriter(self.root, self.batch, self.attempt, self.task)
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """Some of a batch's bound ranges, to be read and decoded by one worker."""
+
+    ranges: tuple[BoundRange, ...]
+    reading: Reading
+    tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
+    target: LogTarget
+    watched: frozenset[tuple[str, int]] = frozenset()
+    """Coordinates of messages of which the driver wants to know whether they are read."""
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
+
+    pieces: Mapping[str, tuple[str, ...]]
+    reading: Reading
+    tables: Mapping[str, MirroredTable]
+    schemas: tuple[SourceSchema, ...]
+    target: LogTarget
+
+
+class Decoding:
+    """Decodes messages into the log files of one task, and keeps what the driver must know of them."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        tables: Mapping[str, MirroredTable],
+        schemas: Sequence[SourceSchema],
+        target: LogTarget,
+        watched: Collection[tuple[str, int]] = (),
+    ) -> None:
+        self._watched, self._met = watched, set[tuple[str, int]]()
+        self._reading, self._tables, self._known = reading, tables, list(schemas)
+        self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
+        self._ordinary = ordinary_of(reading, tables, schemas)
+        self._ordinary_rows = ordinary_rows_of(reading, tables)
+        self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
+        self._foreign = Counter[str]()
+
+    def take(self, messages: Iterable[Any]) -> None:
+        """Decode and log messages in their order."""
+        for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
+            self._decode(chunk)
+
+    def _decode(self, messages: list[Any]) -> None:
+        decoded = self._decoder.decode(messages)
+        self._counts.update(decoded.counts._asdict())
+        self._counts.update(decoded.notices._asdict())
+        self._foreign.update(decoded.foreign)
+        self._learn(decoded.schemas)
+        self._notes.take(decoded.rows)
+        self._writer.add(decoded.rows)
+
+    def take_block(self, block: TextBlock) -> None:
+        """Decode and log rows of a change table: ordinary ones as columns, the others by the exact decoder."""
+        if self._watched:
+            self.take(self._watching(block.rows(np.arange(block.texts.num_rows))))
+            return
+        found = self._ordinary_rows.take(block)
+        if found.rows.num_rows:
+            self._writer.add_table(found.rows)
+        changes, images = found.rows.num_rows, found.images
+        self._counts.update(messages=changes + images, changes=changes, metadata=images)
+        if len(found.left):
+            self._decode(block.rows(found.left))
+
+    def take_range(self, source: Place, bound: BoundRange) -> None:
+        """Decode and log the messages of one bound range."""
+        if self._watched:
+            self.take(self._watching(read_range(source, bound)))
+            return
+        if self._ordinary is None or not worth_blocks(source, bound):
+            self.take(read_range(source, bound))
+            return
+        left, size = list[Any](), 0
+        for block in read_blocks(source, bound):
+            found = self._take_ordinary(self._ordinary, block)
+            numbers = np.delete(np.arange(len(block.starts)), found.taken)
+            left += block.messages(numbers)
+            size += int((block.ends - block.starts)[numbers].sum())
+            # What a left message announces counts from the next block on; else they can wait for company.
+            if found.announces or len(left) >= _MESSAGES_AT_ONCE or size >= _BYTES_AT_ONCE:
+                self.take(left)
+                left, size = [], 0
+        self.take(left)
+
+    def _watching(self, messages: Iterable[Any]) -> Iterator[Any]:
+        for message in messages:
+            at = (getattr(message, "origin", ""), getattr(message, "place", -1))
+            if at in self._watched:
+                self._met.add(at)
+            yield message
+
+    def _take_ordinary(self, ordinary: OrdinaryReader, block: Block) -> Ordinary:
+        """Log and count the ordinary messages of a block."""
+        found = ordinary.take(block)
+        messages, changes = len(found.taken), found.rows.num_rows
+        if changes:
+            self._writer.add_table(found.rows)
+            self._notes.take_table(found.rows)
+        self._counts.update(messages=messages, changes=changes, ignored=messages - changes)
+        self._foreign.update(found.foreign)
+        return found
+
+    def _learn(self, announced: Iterable[SourceSchema]) -> None:
+        fresh = set(announced) - self._schemas
+        if fresh:
+            self._schemas |= fresh
+            self._known += sorted(fresh)
+            self._decoder = decoder_of(self._reading, self._tables, self._known)
+            if self._ordinary is not None:
+                self._ordinary.learn(fresh)
+
+    def finish(self) -> dict[str, Any]:
+        """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
+        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
+        seen["foreign"] = dict(self._foreign)
+        return {**self._writer.finish(), **seen, **self._notes.to_dict()}
+
+
+def read(source: Place, task: ReadTask) -> dict[str, Any]:
+    """Decode every message of the ranges; as :meth:`Decoding.finish`.
+
+    The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was imported need not be looked through again and again while rows are made
+    decoding = Decoding(task.reading, task.tables, task.schemas, task.target, task.watched)
+    for bound in task.ranges:
+        decoding.take_range(source, bound)
+    return decoding.finish()
+
+
+def join_pieces(task: JoinTask) -> dict[str, Any]:
+    """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
+    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
+    notes, counts, foreign = Notes(task.tables, task.reading), Counter[str](), Counter[str]()
+    outcomes: dict[str, str] = {}
+    pieces = read_pieces(task.target.root, task.pieces)
+    for identity in task.pieces:
+        outcome = decoder.join(pieces[identity])
+        if isinstance(outcome, Waiting):
+            outcomes[identity] = "waiting"
+            continue
+        outcomes[identity] = "ended"
+        if isinstance(outcome, Refused):
+            rows, refused = [outcome.row], len(pieces[identity])
+        else:
+            rows, refused = outcome.rows, outcome.counts.rejected
+            counts.update(outcome.notices._asdict())
+            foreign.update(outcome.foreign)
+        counts.update(refused=refused, joined=len(pieces[identity]) - refused)
+        notes.take(rows)
+        writer.add(rows)
+    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign)}
+    return {**writer.finish(), **told, **notes.to_dict()}
+
+
+def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
+    """The fragment rows of split messages, each read back from the log files named for it and from no others.
+
+    Pieces that ended in an earlier batch lie in the log still; delivered again they must not be joined with those.
+    """
+    if not wanted:
+        return {}
+    files = {str(root / file): file for of_one in wanted.values() for file in of_one}
+    dataset = ds.dataset(sorted(files), format="parquet", schema=LOG_SCHEMA)
+    chosen = (pc.field("kind") == FRAGMENT) & pc.field("fragment_of").isin(list(wanted))
+    found: dict[str, list[LogRow]] = {identity: [] for identity in wanted}
+    rows = dataset.to_table(columns=[*LogRow._fields, "__filename"], filter=chosen)
+    for line in rows.to_pylist():
+        file = files[line.pop("__filename")]
+        if file in wanted[line["fragment_of"]]:
+            found[line["fragment_of"]].append(LogRow(**line))
+    return found
+
+
+class Notes:
+    """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
+
+    def __init__(self, tables: Mapping[str, MirroredTable], reading: Reading) -> None:
+        self._has_loads, self._keeps_positions = reading.has_loads, reading.partitions > 0
+        self._has_key = {table.source: bool(table.key) for table in tables.values()}
+        self._homeless = 0
+        self._keyless: dict[str, Mapping[str, Any]] = {}
+        self._reloads: dict[str, dict[str, list[int | None]]] = {}
+        self._told: dict[str, dict[str, str]] = {}
+        self._letters: list[SeenLetter] = []
+
+    def take(self, rows: Iterable[LogRow]) -> None:
+        """Look at rows that are about to be written."""
+        for row in rows:
+            if self._keeps_positions and row.epoch and row.pos:
+                self._see_position(row.origin, row.epoch, row.pos)
+            if row.kind == CHANGE and self._has_loads:
+                is_load = (row.pos or "").startswith(LOAD_MAJOR)
+                self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
+            if row.kind != REJECTED:
+                continue
+            self._see_letter(row)
+            if row.tbl is None:
+                self._homeless += 1
+            elif row.key is None and self._has_key.get(row.tbl, False):
+                reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
+                self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
+
+    def _see_letter(self, row: LogRow) -> None:
+        if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
+            # Another row of the same message: no single later row heals both.
+            self._letters[-1] = self._letters[-1]._replace(key=None)
+            return
+        reason = (row.reason or "")[:REASON]
+        letter = SeenLetter(row.origin, row.place, row.tbl, row.code or "", reason, row.key, row.epoch, row.pos)
+        self._letters.append(letter)
+        if len(self._letters) >= 2 * LETTERS_SHOWN:
+            self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
+
+    def _see_position(self, origin: str, epoch: str, pos: str) -> None:
+        seen = self._told.setdefault(partition_of(origin), {})
+        seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
+
+    def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
+        seen = self._reloads.setdefault(table, {}).setdefault(origin, [None, None])
+        last_loaded, first_change = seen
+        if is_load:
+            seen[0] = place if last_loaded is None else max(last_loaded, place)
+        else:
+            seen[1] = place if first_change is None else min(first_change, place)
+
+    def take_table(self, rows: pa.Table) -> None:
+        """Look at changes of one origin that are about to be written as a table."""
+        if self._keeps_positions:
+            for line in rows.group_by(["origin", "epoch"]).aggregate([("pos", "max")]).to_pylist():
+                self._see_position(line["origin"], line["epoch"], line["pos_max"])
+        if not self._has_loads:
+            return
+        loaded = pc.starts_with(rows["pos"], LOAD_MAJOR)
+        for is_load, bound in ((True, "max"), (False, "min")):
+            part = rows.filter(loaded if is_load else pc.invert(loaded))
+            for line in part.group_by(["tbl", "origin"]).aggregate([("place", bound)]).to_pylist():
+                self._see_place(line["tbl"], line["origin"], line[f"place_{bound}"], is_load=is_load)
+
+    def to_dict(self) -> dict[str, Any]:
+        """This part's share of the manifest."""
+        return {
+            "homeless_rejects": self._homeless,
+            "keyless_rejects": self._keyless,
+            "reloads": self._reloads,
+            "told": self._told,
+            "letters": self._letters,
+        }
+
+
+def graver(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of two dead letters that hide a key of one table the one that no copy heals; else the first."""
+    if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
+        return other
+    return known

@@ -1,0 +1,75 @@
+"""What a worker does for a replay: decode the messages of dead letters again, by today's decoder and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import LOG_SCHEMA, REJECTED
+from spark_jobs.extract.read_task import Decoding, ReadTask
+from spark_jobs.sources.contract.decoded import Decoder
+from spark_jobs.sources.formats import decoder_of, message_of_letter
+
+_LETTERS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """Some dead letters, the log files that hold them, and how their messages are read: *read* names no ranges."""
+
+    letters: tuple[LetterPlace, ...]
+    files: tuple[str, ...]
+    read: ReadTask
+
+
+def replay(task: ReplayTask) -> dict[str, Any]:
+    """Decode the letters' messages into the log; those that no decoder takes yet leave no trace and stay open.
+
+    As :meth:`Decoding.finish`, and ``replayed``: the letters that were decoded.
+    """
+    decoder = decoder_of(task.read.reading, task.read.tables, task.read.schemas)
+    messages = _messages(task, decoder)
+    sound = decodable(decoder, [message for message, _ in messages])
+    decoding = Decoding(task.read.reading, task.read.tables, task.read.schemas, task.read.target)
+    decoding.take(sound)
+    read = {(message.origin, message.place) for message in sound}
+    replayed = [list(at) for message, places in messages if (message.origin, message.place) in read for at in places]
+    return {**decoding.finish(), "replayed": replayed}
+
+
+def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:
+    """The messages that can be decoded together without a dead letter among them."""
+    left = list(messages)
+    while left:
+        refused = {(row.origin, row.place) for row in decoder.decode(left).rows if row.kind == REJECTED}
+        if not refused:
+            break
+        sound = [message for message in left if (message.origin, message.place) not in refused]
+        if len(sound) == len(left):
+            return []  # a dead letter of somewhere else: nothing is known of these
+        left = sound
+    return left
+
+
+def _messages(task: ReplayTask, decoder: Decoder) -> list[tuple[Any, list[LetterPlace]]]:
+    """Each message once, in the order of its coordinates, with the letters that hold it."""
+    wanted = set(task.letters)
+    dataset = ds.dataset(paths_of(task.read.target.root, task.files), format="parquet", schema=LOG_SCHEMA)
+    columns = ["batch", "origin", "place", "tbl", "raw"]
+    found: dict[tuple[str, int], tuple[Any, list[LetterPlace]]] = {}
+    for part in dataset.to_batches(columns=columns, filter=pc.field("kind") == REJECTED, batch_size=_LETTERS_AT_ONCE):
+        for line in part.to_pylist():
+            at = LetterPlace(line["batch"], line["origin"], line["place"])
+            if at not in wanted or line["raw"] is None:
+                continue
+            message = message_of_letter(decoder, at.origin, at.place, line["raw"], line["tbl"])
+            _, places = found.setdefault((at.origin, at.place), (message, []))
+            if at not in places:
+                places.append(at)
+    return [found[at] for at in sorted(found)]

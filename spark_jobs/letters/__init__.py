@@ -1,0 +1,1 @@
+"""Dead letters in the change log: which are open, and which a later row heals."""

@@ -1,0 +1,168 @@
+"""The dead letters of a mirror: messages that could not be read, and changes that could not be typed.
+
+The first are rows of the change log, the second are known to the ledger. No JVM: the log's newest files are listed by
+their table and queried in place.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import duckdb
+from deltalake import DeltaTable
+
+from open_mirroring.changes.dead_letters import WAYS_OUT
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.ledger.reading import LedgerReader
+from spark_jobs.changelog.schema import CHANGE, REJECTED
+
+_FILES_AT_ONCE = 256
+
+
+class DeadLetter(NamedTuple):
+    """One dead letter: its coordinates and why it is one.
+
+    Attributes:
+        kind: ``unreadable`` (a message of the log without a row) or ``untyped`` (a change whose values do not fit).
+        origin: the source file or partition, and *place* the line, sequence number or offset in it.
+        table: source table; None where the message did not tell.
+        position: epoch and position, as far as known.
+    """
+
+    kind: Literal["unreadable", "untyped"]
+    batch: int
+    table: str | None
+    origin: str
+    place: int
+    position: str | None
+    code: str
+    reason: str
+
+    @property
+    def way_out(self) -> str:
+        """What to do about it."""
+        return WAYS_OUT.get(self.code, "find out from its contents what it is: `--raw`")
+
+
+class Listed(NamedTuple):
+    """The newest dead letters first; *more*: there are others beyond the limit."""
+
+    letters: Sequence[DeadLetter]
+    more: bool
+
+
+def dead_letters(
+    log_root: Path, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
+) -> Listed:
+    """The newest *limit* dead letters of a mirror, without those that are *settled*."""
+    # So many more have to be looked at as may be settled.
+    found = [*_unreadable(log_root, limit + 1 + len(settled)), *_untyped(reader)]
+    found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
+    found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
+    return Listed(found[:limit], len(found) > limit)
+
+
+def write_raw(file: Path, log_root: Path, letters: Iterable[DeadLetter]) -> int:
+    """Write what the log holds of each dead letter into a new file only its owner can read; how many lines it has.
+
+    One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
+    (the images of a change that could not be typed).
+
+    Raises:
+        TerminalError: ``FILE_EXISTS``, ``FILE_NOT_WRITABLE``.
+    """
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise TerminalError("FILE_EXISTS", f"{file} exists already", way_out="name a new file") from None
+    except OSError as error:
+        raise TerminalError(
+            "FILE_NOT_WRITABLE", f"{file} cannot be written: {error.strerror}", way_out="name another place"
+        ) from error
+    by_batch: dict[int, list[DeadLetter]] = {}
+    for letter in letters:
+        by_batch.setdefault(letter.batch, []).append(letter)
+    lines = 0
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        for batch, group in by_batch.items():
+            for line in _contents(log_root, batch, group):
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+                lines += 1
+    return lines
+
+
+def _unreadable(log_root: Path, wanted: int) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    # Names begin with the batch, so the newest come first and most of a long log stays shut.
+    files = sorted(_log_files(log_root), key=lambda file: Path(file).name, reverse=True)
+    query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
+               FROM read_parquet($files) WHERE kind = $kind"""
+    with duckdb.connect() as db:
+        while files and len(found) < wanted:
+            # A batch is never cut, for the order inside it is not the order of its files.
+            last = Path(files[min(len(files), _FILES_AT_ONCE) - 1]).name.partition("-")[0]
+            chunk = [file for file in files if Path(file).name.partition("-")[0] >= last]
+            files = files[len(chunk) :]
+            rows = db.execute(query, {"files": chunk, "kind": REJECTED}).fetchall()
+            found += [DeadLetter("unreadable", *row) for row in rows]
+    found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
+    return found[:wanted]
+
+
+def _untyped(reader: LedgerReader) -> list[DeadLetter]:
+    tables = {table.id: table.source for table in reader.tables().values()}
+    return [
+        DeadLetter(
+            "untyped",
+            r["batch"],
+            tables[id_],
+            r["origin"],
+            r["place"],
+            f"{r['epoch']} {r['pos']}",
+            r["code"],
+            r["reason"],
+        )
+        for id_, rejects in reader.rejected(tables).items()
+        for r in rejects
+    ]
+
+
+def _contents(log_root: Path, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
+    files = [file for file in _log_files(log_root) if Path(file).name.startswith(f"{batch:012d}-")]
+    query = """SELECT DISTINCT kind, origin, place, tbl, raw, "row", before FROM read_parquet($files)
+               WHERE batch = $batch AND kind IN ($change, $rejected) AND origin IN (SELECT unnest($origins))"""
+    parameters = {
+        "files": files,
+        "batch": batch,
+        "change": CHANGE,
+        "rejected": REJECTED,
+        "origins": sorted({letter.origin for letter in letters}),
+    }
+    wanted = {(_KINDS[letter.kind], letter.origin, letter.place): letter for letter in letters}
+    lines = []
+    with duckdb.connect() as db:
+        for kind, origin, place, table, raw, row, before in db.execute(query, parameters).fetchall() if files else ():
+            letter = wanted.get((kind, origin, place))
+            if letter is None or (kind == CHANGE and table != letter.table):
+                continue
+            content: dict[str, Any] = {"row": row, "before": before}
+            if kind == REJECTED:
+                content = {"raw": None if raw is None else base64.b64encode(raw).decode("ascii")}
+            lines.append({**letter._asdict(), **content})
+    return lines
+
+
+_KINDS = {"unreadable": REJECTED, "untyped": CHANGE}
+
+
+def _log_files(log_root: Path) -> list[str]:
+    if not DeltaTable.is_deltatable(str(log_root)):
+        return []
+    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
+    return [str(log_root.joinpath(*uri.split("/")[-2:])) for uri in DeltaTable(str(log_root)).file_uris()]

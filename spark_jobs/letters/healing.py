@@ -1,0 +1,238 @@
+"""Dead letters that leave nothing out of date any more: a later row of their key is published, or the table was loaded.
+
+A dead letter is *healed* when the log holds a later change of the very row that is published, could be typed, and tells
+all of the row: then the target shows that row, whatever the letter said. What is not proved stays open: letters without
+key or position, tables without key, and tables of which every change is published, whose history lacks the letter's for
+ever. It is *reloaded* when an initial load that is complete holds what it said.
+
+Of the log only those files are opened that may hold a later row, each once. No JVM: they are queried in place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import duckdb
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.changes.log_position import is_of_generation, not_above, not_below, position_order
+from open_mirroring.changes.manifest import LetterPlace
+from open_mirroring.config import Mirror
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.letters import Outdated, settle_outdated
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE
+from spark_jobs.plan.partial_rows import carries_all, types_of
+
+log = logging.getLogger(__name__)
+
+
+class _Stale(NamedTuple):
+    """A row that an open dead letter leaves out of date; a letter may leave two, those of a key change."""
+
+    at: LetterPlace
+    key: str | None
+    epoch: str | None
+    pos: str | None
+    looked_to: int
+    is_typed: bool
+
+
+class _Rows(NamedTuple):
+    """A table's open dead letters; *untyped* changes are no rows that heal."""
+
+    stale: list[_Stale]
+    untyped: set[tuple[str, str, str | None]]
+
+
+def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
+    """Settle the open dead letters that leave nothing out of date any more; how many there were.
+
+    It costs a query where no table has any.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    states = reader.tables()
+    found = _open_rows(ledger, mirror.name, states)
+    if not found:
+        return 0
+    declared = {table.source: table for table in mirror.tables}
+    outcomes: dict[LetterPlace, Outdated] = {}
+    looked: dict[str, int] = {}
+    for source, rows in found.items():
+        state = states[source]
+        reloaded = {row.at for row in rows.stale if _is_in_load(state, row, reader.epochs([state.id]))}
+        outcomes |= dict.fromkeys(reloaded, "reloaded")
+        table = declared.get(source)
+        if table is None or not state.keys or table.history == "full" or state.reset is not None:
+            continue
+        left = [row for row in rows.stale if row.at not in reloaded]
+        search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
+        healed, looked[source] = search.healed(left, rows.untyped)
+        outcomes |= dict.fromkeys(healed, "healed")
+    settled = settle_outdated(ledger, mirror.name, outcomes)
+    _remember(ledger, mirror.name, {states[source].id: (source, batch) for source, batch in looked.items()})
+    if settled:
+        log.info("%d dead letters are settled: later rows of their keys, or a load, are published", settled)
+    return settled
+
+
+def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) -> dict[str, _Rows]:
+    o, r, s = t.open_letter.c, t.rejected_change.c, t.settled_letter.c
+    unreadable = sa.select(o.source, o.batch, o.origin, o.place, o.key, o.epoch, o.pos, o.looked_to)
+    unreadable = unreadable.where(o.mirror == mirror, o.source.is_not(None), o.place >= 0)
+    settled = sa.exists().where(s.mirror == mirror, s.batch == r.batch, s.origin == r.origin, s.place == r.place)
+    untyped = sa.select(r.table_id, r.batch, r.origin, r.place, r.key, r.epoch, r.pos, r.looked_to, settled)
+    sources = {state.id: source for source, state in states.items()}
+    found: dict[str, _Rows] = {}
+    with ledger.connect() as db:
+        for source, batch, origin, place, key, epoch, pos, looked_to in db.execute(unreadable).tuples():
+            if source in states:
+                rows = found.setdefault(source, _Rows([], set()))
+                rows.stale.append(_Stale(LetterPlace(batch, origin, place), key, epoch, pos, looked_to, False))
+        for line in db.execute(untyped.where(r.table_id.in_(list(sources)))).tuples():
+            table_id, batch, origin, place, key, epoch, pos, looked_to, is_settled = line
+            rows = found.setdefault(sources[table_id], _Rows([], set()))
+            rows.untyped.add((epoch, pos, key))
+            if not is_settled:
+                at = LetterPlace(batch, origin, place)
+                rows.stale.append(_Stale(at, key, epoch, pos, looked_to or 0, True))
+    return {source: rows for source, rows in found.items() if rows.stale}
+
+
+def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether what a letter said is in the table's initial load, as such changes are that could be read."""
+    if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
+        return False
+    if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"]):
+        return True
+    ordinal = epochs.get(state.id, {}).get(row.epoch or "")
+    if ordinal is None or row.pos is None or state.stream_from is None:
+        return False
+    return position_order(ordinal, row.pos) < position_order(state.stream_epoch, state.stream_from)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Looks in the log for later rows of one table."""
+
+    mirror: Mirror
+    reader: LedgerReader
+    state: TableState
+    completes: bool
+
+    def healed(
+        self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
+    ) -> tuple[set[LetterPlace], int]:
+        """The letters all of whose rows have a later one, and the batch up to which nothing has to be looked at again.
+
+        The first look at a letter goes through everything that reaches up to it: a later row may have come before it.
+        """
+        state, published = self.state, self.state.row.published_batch
+        generation = state.row.generation
+        ordinals = self.reader.epochs([state.id]).get(state.id, {})
+        ordinals = {e: at for e, at in ordinals.items() if is_of_generation(e, generation)}
+        known = {row: self._order(row, ordinals) for row in rows}
+        wanted = {row: order for row, order in known.items() if order is not None and row.looked_to < published}
+        if not wanted:
+            return set(), self._looked_to(ordinals)
+        later: dict[_Stale, bool] = {}
+        bad = [f"{epoch} {pos} {key}" for epoch, pos, key in untyped]
+        for looked_to in sorted({row.looked_to for row in wanted}):
+            group = {row: order for row, order in wanted.items() if row.looked_to == looked_to}
+            newest = self._newest(group, looked_to, ordinals, bad)
+            for row, order in group.items():
+                whole, left = newest.get(row.key or "", ("", ""))
+                # What leaves a key in the very transaction may not have meant the row that was written in it.
+                # The very change may have come again, sound; what cannot be typed is that at its place.
+                later[row] = whole > order or (whole == order and not row.is_typed)
+                later[row] |= left > f"{order.rsplit(':', 2)[0]};"
+        places: dict[LetterPlace, bool] = {}
+        for row in rows:
+            places[row.at] = places.get(row.at, True) and later.get(row, False)
+        return {at for at, is_healed in places.items() if is_healed}, self._looked_to(ordinals)
+
+    @staticmethod
+    def _order(row: _Stale, ordinals: Mapping[str, int]) -> str | None:
+        ordinal = ordinals.get(row.epoch or "")
+        return None if row.key is None or row.pos is None or ordinal is None else position_order(ordinal, row.pos)
+
+    def _newest(
+        self, rows: Mapping[_Stale, str], above: int, ordinals: Mapping[str, int], bad: Sequence[str]
+    ) -> dict[str, tuple[str, str]]:
+        """By key the place of the newest change that tells a whole row or none, and of the newest that left the key."""
+        state = self.state
+        reaching = not_below(min(rows.values()), ordinals)
+        parts = self.reader.history(state.source, state.row.published_batch, reaching)
+        # Batches up to `log_from` tell nothing of this generation's rows: their keys may be others.
+        files = sorted({file for part in parts if part.batch > max(above, state.log_from) for file in part.files})
+        if not files:
+            return {}
+        end = state.row.published_position
+        limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
+        root = self.mirror.resolve(self.mirror.change_log)
+        query = """SELECT key, op = $left, max(pos) FROM read_parquet($files)
+                   WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
+                     AND ($limit IS NULL OR pos <= $limit) AND key IN (SELECT unnest($keys))
+                     AND (op IN ($left, $insert, $delete)
+                          OR (op = $update AND (NOT $completes OR cols IN (SELECT unnest($whole)))))
+                     AND (epoch || ' ' || pos || ' ' || key) NOT IN (SELECT unnest($bad))
+                   GROUP BY ALL"""
+        found: dict[str, tuple[str, str]] = {}
+        with duckdb.connect() as db:
+            for epoch, limit in limits.items():
+                if epoch not in reaching:
+                    continue
+                parameters: dict[str, Any] = {
+                    "files": paths_of(root, files),
+                    "kind": CHANGE,
+                    "table": state.source,
+                    "epoch": epoch,
+                    "batch": state.row.published_batch,
+                    "limit": limit,
+                    "keys": sorted({row.key or "" for row in rows}),
+                    "left": KEY_LEFT,
+                    "insert": INSERT,
+                    "delete": DELETE,
+                    "update": UPDATE,
+                    "completes": self.completes,
+                    "whole": self._whole_lists(),
+                    "bad": list(bad) or [""],
+                }
+                for key, is_left, pos in db.execute(query, parameters).fetchall():
+                    order = position_order(ordinals[epoch], pos)
+                    whole, left = found.get(key, ("", ""))
+                    found[key] = (whole, max(left, order)) if is_left else (max(whole, order), left)
+        return found
+
+    def _whole_lists(self) -> list[str]:
+        """The column lists that tell every column known of the table; others may leave a value as it was (G-04)."""
+        lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
+        types = {name: sql_type for cols in lists for name, sql_type in types_of(cols).items()}
+        return [cols for cols in lists if carries_all(cols, types)] or [""]
+
+    def _looked_to(self, ordinals: Mapping[str, int]) -> int:
+        """The batch up to which everything is published, also of transactions that are held back."""
+        state, end = self.state, self.state.row.published_position
+        if end is None:
+            return state.row.published_batch
+        waiting = [
+            part.batch
+            for part in self.reader.history(state.source, state.row.published_batch, not_below(end, ordinals))
+            if part.epoch in ordinals and position_order(ordinals[part.epoch], part.highest) > end
+        ]
+        return min(waiting, default=state.row.published_batch + 1) - 1
+
+
+def _remember(ledger: Engine, mirror: str, looked: Mapping[str, tuple[str, int]]) -> None:
+    o, r = t.open_letter.c, t.rejected_change.c
+    with ledger.begin() as db:
+        for table_id, (source, batch) in looked.items():
+            mine = (o.mirror == mirror) & (o.source == source) & (o.batch <= batch)
+            db.execute(t.open_letter.update().where(mine, o.looked_to < batch).values(looked_to=batch))
+            rejected = (r.table_id == table_id) & (r.batch <= batch) & (sa.func.coalesce(r.looked_to, 0) < batch)
+            db.execute(t.rejected_change.update().where(rejected).values(looked_to=batch))

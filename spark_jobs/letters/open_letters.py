@@ -1,0 +1,185 @@
+"""The dead letters of the log that nothing has settled: what a replay may take, and what a repetition covers.
+
+Only batches whose counts tell of dead letters are opened. No JVM: their files are queried in place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+from sqlalchemy import Engine
+
+from open_mirroring.changes.dead_letters import NO_MESSAGE
+from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.config import Mirror
+from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
+from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.letter_counts import count_anew, is_counted
+from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.reading import LedgerReader
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.schema import REJECTED
+from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
+
+log = logging.getLogger(__name__)
+
+_COUNTS = ("rejected", "refused", "expired")
+
+
+class OpenLetter(NamedTuple):
+    """A message of the log that could not be read, and why.
+
+    Attributes:
+        at: where the log has it.
+        table: source table; None where the message did not tell.
+        hides_key: its table is known and its key is not.
+        epoch: its stream, and *position* its place in it, as far as known.
+        is_message: the log has the bytes of the very message, so that it can be decoded again; of damaged files and
+            of the pieces of a split message it has not.
+        rows: how many rows of the log it has.
+        reason: what exactly was found.
+        key: the row that it leaves out of date, where that is known.
+    """
+
+    at: LetterPlace
+    table: str | None
+    hides_key: bool
+    code: str
+    epoch: str | None
+    position: str | None
+    is_message: bool
+    rows: int
+    reason: str = ""
+    key: str | None = None
+
+
+class LetterChoice(NamedTuple):
+    """Which dead letters somebody means; a letter has to fulfil everything that is given.
+
+    *after* and *before* are positions inside their streams, of which *before* is excluded; letters without a position
+    are not among those between two.
+    """
+
+    code: str | None = None
+    table: str | None = None
+    after: str | None = None
+    before: str | None = None
+    at: LetterPlace | None = None
+
+    def includes(self, letter: OpenLetter) -> bool:
+        """Whether a letter is meant."""
+        if self.at is not None and letter.at != self.at:
+            return False
+        if (self.code or letter.code) != letter.code or (self.table or letter.table) != letter.table:
+            return False
+        if self.after is None and self.before is None:
+            return True
+        position = letter.position
+        return (
+            position is not None and (self.after or "") <= position and (self.before is None or position < self.before)
+        )
+
+
+def open_letters(
+    root: Path, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
+) -> list[OpenLetter]:
+    """The open dead letters of the log at *root*, in the order of their batches and coordinates.
+
+    Args:
+        root: the log's folder.
+        manifests: what was sealed, by committed batch.
+        settled: letters that are settled.
+        tables_with_key: source tables that have a key.
+    """
+    batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
+    files = [str(file["path"]) for manifest in batches for file in manifest.files]
+    if not files:
+        return []
+    query = """SELECT batch, origin, place, any_value(tbl), bool_or(key IS NULL), min(code), any_value(epoch), min(pos),
+                      bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
+                      CASE WHEN count(*) = 1 THEN any_value(key) END
+               FROM read_parquet($files) WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
+    with duckdb.connect() as db:
+        rows = db.execute(query, {"files": paths_of(root, files), "kind": REJECTED}).fetchall()
+    found = []
+    for batch, origin, place, table, no_key, code, epoch, position, has_message, count, reason, key in rows:
+        at = LetterPlace(batch, origin, place)
+        if at not in settled:
+            hides = no_key and table in tables_with_key
+            is_message = has_message and code not in NO_MESSAGE
+            found.append(OpenLetter(at, table, hides, code, epoch, position, is_message, count, reason or "", key))
+    return found
+
+
+def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
+    """The open dead letters of a mirror, as far as its log reaches back."""
+    reader = LedgerReader(ledger, mirror.name)
+    horizon = mirror_horizon(ledger, mirror.name)
+    dropped = 0 if horizon is None else horizon.dropped
+    manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
+    with_key = {table.source for table in mirror.tables if table.key}
+    settled = settled_letters(ledger, mirror.name)
+    return open_letters(mirror.resolve(mirror.change_log), manifests, settled.keys(), with_key)
+
+
+def untyped_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
+    """The open dead letters of a mirror that are changes whose values do not fit their columns."""
+    reader = LedgerReader(ledger, mirror.name)
+    settled = settled_letters(ledger, mirror.name)
+    tables = {table.id: table.source for table in reader.tables().values()}
+    found = []
+    for id_, rejects in reader.rejected(tables).items():
+        for r in rejects:
+            at = LetterPlace(r["batch"], r["origin"], r["place"])
+            known = (r["code"], r["epoch"], r["pos"], False, 1, r["reason"], r["key"])
+            found.append(OpenLetter(at, tables[id_], False, *known))
+    return [letter for letter in found if letter.at not in settled]
+
+
+def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
+    """Enter the open dead letters of the log into a ledger that does not know them one by one, of an earlier version.
+
+    A ledger that knows them costs one query. When a batch is completed meanwhile, or the log cannot be read, they stay
+    uncounted, which is a loss of its own: the next run counts.
+    """
+    if is_counted(ledger, mirror.name):
+        return
+    committed = LedgerReader(ledger, mirror.name).mirror().committed
+    seen: dict[int, list[SeenLetter]] = {}
+    try:
+        found = read_open_letters(mirror, ledger)
+    except duckdb.Error as error:
+        log.error("the dead letters of the change log cannot be counted: %s", type(error).__name__)
+        return
+    for x in found:
+        letter = SeenLetter(x.at.origin, x.at.place, x.table, x.code, x.reason[:REASON], x.key, x.epoch, x.position)
+        seen.setdefault(x.at.batch, []).append(letter)
+    bounded = {batch: bounded_letters(letters, LETTERS_SHOWN) for batch, letters in seen.items()}
+    count_anew(ledger, mirror.name, committed, bounded)
+
+
+def covered_by(
+    ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
+) -> list[OpenLetter]:
+    """The letters whose messages lie in ranges; where places are no numbers in them, a range from 0 is the whole."""
+    by_name: dict[str, list[BoundRange]] = {}
+    for bound in ranges:
+        by_name.setdefault(bound.name, []).append(bound)
+
+    def is_covered(at: LetterPlace) -> bool:
+        its = by_name.get(at.origin, ())
+        if counts_as_bound(at.origin):
+            return any(bound.start <= at.place < bound.end for bound in its)
+        return any(bound.start == 0 for bound in its)
+
+    return [letter for letter in letters if is_covered(letter.at)]
+
+
+def healed_tables(settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_anew: Collection[str]) -> list[str]:
+    """Tables of which *settled* letters hid a change, and neither one *left* nor a new one hides any."""
+    hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_anew)
+    return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

@@ -1,0 +1,1 @@
+"""Initial loads: cut a table into chunks, and read them in workers."""

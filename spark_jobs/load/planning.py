@@ -1,0 +1,230 @@
+"""What an initial load will read: columns and chunks of one table, decided once and bound in the ledger.
+
+The stream position comes first: an export names it, a database is asked only after the newest batch of the log was
+noted. Changes of later batches are published over the load; they may repeat what it holds, but nothing falls between.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.changes.log_position import LogPosition, above
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.exports import stream_from
+from open_mirroring.config.names import BEGINNING, split_source_name
+from open_mirroring.config.streamed_types import refuse_unstreamed
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
+from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
+from spark_jobs.load.task import duplicate_key
+from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
+from spark_jobs.sources.jdbc.dialects import Range
+from spark_jobs.sources.jdbc.pacing import Pace
+from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
+from spark_jobs.sources.qlik.types import key_type
+from spark_jobs.sources.sql_server.types import key_converter
+
+CHUNK_BYTES = 64 << 20
+_FREE = {"stream_from", "max_connections", "max_rows_per_second"}
+"""Settings that a load which has begun does not hold on to: the first is bound with its plan, the others change nothing
+of what is read."""
+
+
+class Bound(NamedTuple):
+    """A load's plan, and from which position on the stream is published over it; None: from its beginning."""
+
+    plan: LoadPlan
+    stream_from: str | None
+
+
+def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> Bound:
+    """Decide what the load of a table reads.
+
+    Raises:
+        TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
+        TransientError: the source does not answer; ``LOG_BATCH_OPEN``.
+    """
+    load = table.initial_load
+    hand_over = ledger.hand_over(table_id)
+    if isinstance(load, ExportLoad):
+        bound = _plan_export(mirror, table, load, hand_over)
+        _refuse_unstreamed(mirror, table, bound.plan)
+        return bound
+    if isinstance(load, JdbcLoad):
+        # Rows that go through the log stand below every change: what no position tells to be in the load is published
+        # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
+        # be as the task's own load left it, or behind, and what is told twice changes nothing (T-30).
+        is_below = table.loads_through_log or _is_written_by_task(mirror, load)
+        batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
+        plan = _plan_jdbc(table, load, batch, spark)
+        _refuse_unstreamed(mirror, table, plan)
+        return Bound(plan, hand_over.above)
+    raise ValueError(f"{table.source} has no initial load")
+
+
+def _refuse_unstreamed(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
+    """Refuse columns that the load would bring and no event would (C-77); nothing is bound yet."""
+    if mirror.source.format == "sqlserver-ces":
+        refuse_unstreamed([(column.name, column.sql_type) for column in plan.columns], f"table {table.source}")
+
+
+def _is_written_by_task(mirror: Mirror, load: JdbcLoad) -> bool:
+    """Whether a load reads what the task keeps beside its change tables, not the source itself."""
+    return mirror.source.format == "qlik-change-table" and load.connection == mirror.source.connection
+
+
+def settings_of(table: Table) -> str:
+    """What a load depends on; a load that has begun is not continued under other settings."""
+    load = table.initial_load
+    chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
+    logged = {"logged": True} if table.loads_through_log else {}
+    return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
+
+
+def pace_of(load: JdbcLoad) -> Pace:
+    """How hard the load may read its database."""
+    return Pace(load.max_connections, load.max_rows_per_second)
+
+
+def export_of(mirror: Mirror, load: ExportLoad) -> Export:
+    """Where the export of a table is."""
+    return Export(mirror.resolve(load.path), load.format)
+
+
+def pieces_of(chunk: Any) -> tuple[Piece, ...]:
+    """The pieces of an export's chunk."""
+    return tuple(Piece(*piece) for piece in chunk)
+
+
+def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
+    """The split column, if any, and the range of a chunk of a database table."""
+    column, low, high, nulls = chunk
+    return None if column is None else SplitColumn(*column), Range(low, high, nulls)
+
+
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> Bound:
+    position = stream_from(mirror, load)
+    # Positions write the commit without separators.
+    since = None if position == BEGINNING else position.replace(":", "")
+    if hand_over.log_from:
+        since = _above_old_log(table, since, hand_over)
+    export = export_of(mirror, load)
+    files = export_files(export)
+    columns = export_columns(export, files[0], table.columns, load.types)
+    for file in files[1:]:
+        others = export_columns(export, file, table.columns, load.types)
+        if sorted(others) != sorted(columns):
+            raise TerminalError(
+                "EXPORT_SCHEMA_DIFFERS",
+                f"the file has {_named(others)}, the first one {_named(columns)}",
+                where=str(export.path(file)),
+                way_out="export the whole table anew, all files by the same columns and types",
+            )
+    if export.format == "qlik-full-load":
+        # What its files tell of the digits of a key is as little as what the task's changes tell.
+        columns = tuple(
+            c._replace(sql_type=key_type(c.sql_type))
+            if c.sql_type is not None and c.name in table.key and c.name not in load.types
+            else c
+            for c in columns
+        )
+    _check(columns, table.key)
+    pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
+    chunks = _packed(pieces, mirror.publish.max_rows_per_file)
+    if len(chunks) > 1:
+        _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
+    plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
+    return Bound(plan, since)
+
+
+def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:
+    """Where the stream goes on where the log tells nothing up to some batch: the export has to hold all of that.
+
+    Raises:
+        TerminalError: ``EXPORT_TOO_OLD``.
+    """
+    highest = hand_over.highest_before
+    if highest is None:
+        return since
+    if since is None or since < LogPosition.parse(0, highest).major:
+        raise TerminalError(
+            "EXPORT_TOO_OLD",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, or are "
+            "no longer in the log, and cannot be published over it",
+            where=f"table {table.source}",
+            way_out="export the table anew, with the `stream_from` of that export, and go on",
+        )
+    # The commit that `stream_from` names came before the export: it holds what was logged of it.
+    return max(since, above(highest))
+
+
+def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:
+    source = JdbcTable(spark, load.connection, split_source_name(load.table or table.source))
+    columns = source.columns(table.columns)
+    _check(columns, table.key)
+    split = None
+    if load.split_column is not None and load.chunks > 1:
+        # The column to cut by need not be one that is mirrored.
+        found = source.columns([load.split_column])[0]
+        split = source.split(found.name, found.sql_type or "", load.chunks)
+        if split is None:
+            raise TerminalError(
+                "SPLIT_UNSUPPORTED",
+                f"the column {found.name!r} of type {found.sql_type} has no ranges",
+                where=f"table {table.source}",
+                way_out="name a number or date column as `split_column`, or leave `chunks` out",
+            )
+    column, parts = split or (None, [Range(None, None, True)])
+    return LoadPlan(
+        settings_of(table),
+        columns,
+        tuple([column, *part] for part in parts),
+        # A row whose key does not tell its chunk may move between two chunks while they are read.
+        together=column is not None and column.name not in table.key,
+        hand_over_batch=hand_over,
+    )
+
+
+def _check(columns: tuple[LoadColumn, ...], keys: tuple[str, ...]) -> None:
+    schema = TableSchema(()).extended(LandingColumn(column.name, column.type) for column in columns)
+    missing = [key for key in keys if key not in {column.name for column in schema.columns}]
+    if missing:
+        raise TerminalError("KEY_MISSING", f"the source has no key columns {missing}", way_out="mend `key`")
+    for column in columns:
+        if column.name in keys and column.sql_type is not None:
+            try:
+                key_converter(column.sql_type)
+            except ValueError as error:
+                raise TerminalError(
+                    "KEY_INVALID", f"the key column {column.name!r}: {error}", way_out="choose another key"
+                ) from None
+
+
+def _packed(pieces: list[Piece], max_rows: int) -> list[list[Piece]]:
+    """Small pieces together, so that many small files become few; at least one chunk."""
+    chunks: list[list[Piece]] = [[]]
+    for piece in pieces:
+        current = chunks[-1]
+        rows, weight = sum(p.rows for p in current), sum(p.weight for p in current)
+        if current and (rows + piece.rows > max_rows or weight + piece.weight > CHUNK_BYTES):
+            chunks.append([])
+        chunks[-1].append(piece)
+    return chunks
+
+
+def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -> None:
+    """Over all chunks, before the first of them is published; inside a chunk the worker proves it again."""
+    schema = file_schema([LandingColumn(k.name, k.type) for k in keys], [k.name for k in keys], marker=False)
+    rows = ExportRows(export, pieces, keys, schema)
+    twice = find_duplicate(rows, schema)
+    if twice is not None:
+        raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
+
+
+def _named(columns: tuple[LoadColumn, ...]) -> str:
+    return ", ".join(f"{column.name!r} {column.type}" for column in columns)

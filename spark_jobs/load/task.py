@@ -1,0 +1,150 @@
+"""What a worker does for an initial load: read a chunk, type its rows, and create staged objects without markers.
+
+Rows without a marker are inserted as they are (F-57), so nothing is staged before the chunk's keys are proven unique.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import Footer, Written, write_data_file
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.protocols.publishing import StagedFile
+from spark_jobs.load.unique_keys import find_duplicate, key_columns
+from spark_jobs.publish.staging import create_staged
+from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+
+
+@dataclass(frozen=True)
+class LoadTarget:
+    """Where in the zone a table's staged objects go, and what its files hold."""
+
+    folder: str
+    keys: tuple[str, ...]
+    columns: tuple[LoadColumn, ...]
+    max_rows: int
+    footer: Footer
+    compression: layout.Compression = layout.DEFAULT_COMPRESSION
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every file of the load: keys not null, no marker."""
+        columns = [LandingColumn(column.name, column.type) for column in self.columns]
+        return file_schema(columns, self.keys, marker=False)
+
+    def write(self, path: Path, tables: Iterable[pa.Table]) -> Written:
+        """Write one file of the load."""
+        return write_data_file(path, tables, self.schema, self.footer, self.compression)
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """One chunk of an export, to be staged by one worker."""
+
+    chunk: int
+    export: Export
+    pieces: tuple[Piece, ...]
+    target: LoadTarget
+
+
+class LoadedChunk(NamedTuple):
+    """What became of a chunk: its staged files in order, or the error that a worker cannot raise through Spark."""
+
+    chunk: int
+    files: tuple[StagedFile, ...] = ()
+    error: MirroringError | None = None
+
+
+class Rows(Protocol):
+    """Typed rows that can be read once, and know where each of them came from."""
+
+    def __iter__(self) -> Iterator[pa.Table]: ...
+
+    def place(self, row: int) -> str:
+        """Where a row came from, counted from 0 over all rows."""
+        ...
+
+
+def load_export_chunk(zone: ZoneAddress, task: ExportTask) -> LoadedChunk:
+    """Stage one chunk of an export; an error comes back as a value."""
+    rows = ExportRows(task.export, task.pieces, task.target.columns, task.target.schema)
+    return load_chunk(zone, task.chunk, rows, task.target)
+
+
+def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
+    """Stage the rows of one chunk; an error comes back as a value."""
+    try:
+        return LoadedChunk(chunk, stage_rows(zone, rows, target))
+    except MirroringError as error:
+        return LoadedChunk(chunk, error=error)
+
+
+def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
+    """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
+
+    Raises:
+        TerminalError: ``KEY_DUPLICATE`` naming both rows, and whatever reading the rows raises.
+        TransientError: the store does not answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        written: list[tuple[Path, Written]] = []
+        for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
+            local = Path(scratch) / f"{index}.parquet"
+            tables = (table for _, table in pieces)
+            written.append((local, target.write(local, tables)))
+        keys = pa.schema([target.schema.field(key) for key in target.keys])
+        twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys)
+        if twice is not None:
+            raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
+        return _create(zone, written, target)
+
+
+def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
+    """One staged file without rows, so that an empty table comes into being (F-41)."""
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        local = Path(scratch) / "0.parquet"
+        return _create(zone, [(local, target.write(local, ()))], target)[0]
+
+
+def duplicate_key(one: str, other: str) -> TerminalError:
+    """The error for a key that is there twice."""
+    return TerminalError(
+        "KEY_DUPLICATE",
+        f"two rows have the same key: {one}, and {other}",
+        way_out="mend `key` if it names too few columns, or the source; then load anew",
+    )
+
+
+def _create(zone: ZoneAddress, written: Iterable[tuple[Path, Written]], target: LoadTarget) -> tuple[StagedFile, ...]:
+    store = open_store(zone)
+    folder = layout.staging_folder(target.folder, target.footer.generation)
+    # Named anew by every attempt, a repeated Spark task included.
+    name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
+    return tuple(
+        create_staged(store, f"{name}.{index:04d}", local, one, target.schema, target.keys)
+        for index, (local, one) in enumerate(written)
+    )
+
+
+def _cut(tables: Iterable[pa.Table], max_rows: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows in pieces that belong to one file each, with the file's index; every file but the last is full."""
+    rows = 0
+    for table in tables:
+        start = 0
+        while start < table.num_rows:
+            piece = table.slice(start, max_rows - rows % max_rows)
+            yield rows // max_rows, piece
+            rows, start = rows + piece.num_rows, start + piece.num_rows

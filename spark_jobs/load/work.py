@@ -1,0 +1,227 @@
+"""Initial loads as work of the publish protocol: an intent's chunks, read and staged by the workers.
+
+All exports of a round are one Spark job; each database table is a job of its own, so that a database that does not
+answer holds up its own tables only.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import split_source_name
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
+from open_mirroring.ledger.publish_ledger import StagedDetails
+from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.reconciliation.inspection import zone_address
+from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of
+from spark_jobs.load.task import (
+    ExportTask,
+    LoadedChunk,
+    LoadTarget,
+    duplicate_key,
+    load_chunk,
+    load_export_chunk,
+    stage_no_rows,
+)
+from spark_jobs.load.unique_keys import find_duplicate, key_columns
+from spark_jobs.publish.driver import StagedWork, Staging
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
+
+log = logging.getLogger(__name__)
+
+_CHUNKS_PER_CORE = 2
+"""Chunks of one table in one intent, for each core: what a killed run may have to read again."""
+_MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_")
+"""Codes (or beginnings of them) of what can be put back as it was: the load waits for it. A bad row ends the load."""
+
+
+def is_mendable(error: TerminalError) -> bool:
+    """Whether what hinders a load can be put back as it was, so that the load waits for it."""
+    return error.code.startswith(_MENDABLE)
+
+
+class LoadWork:
+    """Publishing initial loads: what is next is the chunks that are not published yet."""
+
+    kind: Literal["load"] = "load"
+
+    def __init__(self, mirror: Mirror, reader: LedgerReader, spark: SparkSession) -> None:
+        self._mirror = mirror
+        self._reader = reader
+        self._spark = spark
+        self._declared = {table.source: table for table in mirror.tables}
+        self._zone = zone_address(mirror)
+        self._at_once = _CHUNKS_PER_CORE * spark.sparkContext.defaultParallelism
+
+    def find(
+        self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
+    ) -> Mapping[str, protocol.Work]:
+        """The next chunks of every table whose load is not complete."""
+        now = self._reader.tables()
+        found: dict[str, protocol.Work] = {}
+        for table_id, state in tables.items():
+            fresh = now[state.source]
+            if fresh.load_state != "pending" or fresh.load_plan is None:
+                continue
+            plan = LoadPlan.from_document(fresh.load_plan)
+            chunks = plan.remaining if plan.together else plan.remaining[: self._at_once]
+            found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
+        return found
+
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Read, type and stage the chunks of the intents in the workers: all exports together, then each database."""
+        now = self._reader.tables()
+        loads: dict[str, _Intended] = {}
+        for table_id, intent in intents.items():
+            state = now[tables[table_id].source]
+            if state.load_plan is None:
+                raise ValueError(f"{state.source} has a load intent and no load plan")
+            loads[table_id] = _Intended(
+                state, self._declared[state.source], LoadPlan.from_document(state.load_plan), intent
+            )
+        begun = time.monotonic()
+        chunks = self._stage_exports({t: one for t, one in loads.items() if one.export is not None})
+        for table_id, one in loads.items():
+            if isinstance(one.table.initial_load, JdbcLoad):
+                chunks[table_id] = self._stage_jdbc(one, one.table.initial_load)
+        return {t: self._staged(one, chunks[t], time.monotonic() - begun) for t, one in loads.items()}
+
+    def _stage_exports(self, loads: Mapping[str, _Intended]) -> dict[str, list[LoadedChunk]]:
+        tasks = [
+            (t, ExportTask(c, export_of(self._mirror, one.export), pieces_of(one.plan.chunks[c]), self._target(one)))
+            for t, one in loads.items()
+            if one.export is not None
+            for c in one.chunks
+        ]
+        chunks: dict[str, list[LoadedChunk]] = {t: [] for t in loads}
+        loaded = run_job(
+            self._spark,
+            f"load {len(loads)} tables",
+            partial(load_export_chunk, self._zone),
+            [task for _, task in tasks],
+        )
+        for (table_id, _), chunk in zip(tasks, loaded, strict=True):
+            chunks[table_id].append(chunk)
+        return chunks
+
+    def _stage_jdbc(self, one: _Intended, load: JdbcLoad) -> list[LoadedChunk]:
+        log.info(
+            "%s: reading %d chunks, %d of %d are loaded",
+            *(one.state.source, len(one.chunks), len(one.plan.done), len(one.plan.chunks)),
+        )
+        parts = [part_of(one.plan.chunks[chunk]) for chunk in one.chunks]
+        work = _jdbc_work(self._zone, one.state.source, one.chunks, self._target(one))
+        try:
+            source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
+            answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
+        except MirroringError as error:
+            return [LoadedChunk(one.chunks[0], error=error)]
+        return [pickle.loads(answer) for answer in answers]
+
+    def _target(self, one: _Intended) -> LoadTarget:
+        state, intent = one.state, one.intent
+        batches = (intent.batch_from, intent.work.batch_to)
+        footer = Footer(self._mirror.name, state.id, state.row.generation, intent.first_number, *batches, "load")
+        settings = self._mirror.publish
+        max_rows, compression = settings.max_rows_per_file, settings.compression
+        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer, compression)
+
+    def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
+        error = next((chunk.error for chunk in chunks if chunk.error is not None), None)
+        files = [file for chunk in chunks for file in chunk.files]
+        target = self._target(one)
+        try:
+            if error is not None:
+                raise error
+            if one.plan.together and len(chunks) > 1:
+                self._prove_unique(one, chunks)
+            if not files and one.is_last and not one.state.row.confirmed:
+                files = [stage_no_rows(self._zone, target)]
+        except TerminalError as stop:
+            if is_mendable(stop):
+                return stop
+            return protocol.CannotStage(stop.code, f"{stop.what} ({stop.where})" if stop.where else stop.what)
+        except MirroringError as later:
+            return later
+        rows = sum(file.rows for file in files)
+        so_far = rows + sum(file.rows for file in self._reader.published(one.state.id, one.state.row.generation))
+        done = len(one.plan.done) + len(one.chunks)
+        log.info(
+            "%s: %d of %d chunks staged, %d rows, %d rows/s, %d rows so far",
+            *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001), so_far),
+        )
+        return StagedWork(protocol.Staged(tuple(files)), StagedDetails(one.plan.schema, {"loaded": rows}))
+
+    def _prove_unique(self, one: _Intended, chunks: Sequence[LoadedChunk]) -> None:
+        """Over all chunks of a table whose keys do not tell the chunk: read back what was staged."""
+        store = open_store(self._zone)
+        names = [(chunk.chunk, file) for chunk in chunks for file in chunk.files]
+        with ExitStack() as fetched:
+            files = [fetched.enter_context(store.fetch(file.object_name)) for _, file in names]
+            there = [file for file in files if file is not None]
+            if len(there) != len(files):
+                raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
+            schema = self._target(one).schema
+            keys = pa.schema([schema.field(key) for key in one.state.keys])
+            twice = find_duplicate(key_columns(there, one.state.keys), keys)
+        if twice is not None:
+            raise duplicate_key(*(_staged_place(names, row) for row in twice))
+
+
+class _Intended(NamedTuple):
+    """A table with an open load intent."""
+
+    state: TableState
+    table: Table
+    plan: LoadPlan
+    intent: protocol.Intent
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        return chunks_of(self.intent.work.chunk)
+
+    @property
+    def is_last(self) -> bool:
+        return set(self.plan.remaining) == set(self.chunks)
+
+    @property
+    def export(self) -> ExportLoad | None:
+        load = self.table.initial_load
+        return load if isinstance(load, ExportLoad) else None
+
+
+def _jdbc_work(
+    zone: ZoneAddress, source: str, chunks: Sequence[int], target: LoadTarget
+) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """What a worker does with the texts of a part: a function of plain values, as it travels to the workers."""
+
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        chunk = chunks[part]
+        rows = JdbcRows(batches, target.columns, target.schema, f"{source}, chunk {chunk + 1}")
+        return pickle.dumps(load_chunk(zone, chunk, rows, target))
+
+    return work
+
+
+def _staged_place(names: Sequence[tuple[int, protocol.StagedFile]], row: int) -> str:
+    for chunk, file in names:
+        if row < file.rows:
+            return f"chunk {chunk + 1}, row {row + 1} as read"
+        row -= file.rows
+    raise ValueError("the row is in none of the files")

@@ -1,0 +1,132 @@
+"""The keys of a table whose newest change is published for certain, found for all keys together.
+
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if a Boolean proves that the
+definition would say "publish the newest": all its changes lie above everything published, none is the DELETE half of a
+key change, and none shares a position with another, unless it is the same one to the letter in the same batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.changelog.schema import KEY_LEFT
+
+_CONTENT = ("batch", "op", "cols", "row", "before")
+
+_Integers = npt.NDArray[np.int64]
+_Truths = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CertainKeys:
+    """What is published for certain, key by key, and what has to be decided.
+
+    Attributes:
+        index: where the newest change of each certain key stands, ascending.
+        logged: number of changes of that key.
+        repeated: how many of them repeat another one.
+        doubtful: all other keys.
+    """
+
+    index: _Integers
+    logged: _Integers
+    repeated: _Integers
+    doubtful: set[str]
+
+
+def certain_keys(changes: pa.Table, floor: str, rejected: Collection[str]) -> CertainKeys:
+    """Tell the keys whose newest change is published for certain from all others.
+
+    Args:
+        changes: changes of one table with their ``order``.
+        floor: highest order up to which anything is published, empty if nothing is.
+        rejected: keys of which a change is a dead letter.
+    """
+    if not changes.num_rows:
+        nothing = np.zeros(0, np.int64)
+        return CertainKeys(nothing, nothing, nothing, set())
+    keys = changes["key"].combine_chunks().dictionary_encode()
+    codes = keys.indices.to_numpy().astype(np.int64)
+    order = changes["order"].combine_chunks()
+    numbers = ordinals(order)
+    doubtful = np.zeros(len(keys.dictionary), np.bool_)
+    doubtful[codes[_truths(pc.equal(changes["op"], KEY_LEFT))]] = True
+    if floor:
+        doubtful[codes[_truths(pc.less_equal(order, floor))]] = True
+    if rejected:
+        doubtful |= _truths(pc.is_in(keys.dictionary, pa.array(sorted(rejected), pa.string())))
+    repeated = np.zeros(len(doubtful), np.int64)
+    one, other = _repetitions(codes, numbers)
+    if len(one):
+        np.add.at(repeated, codes[one], 1)
+        doubtful[codes[one[~_alike(changes, one, other)]]] = True
+    newest = np.full(len(doubtful), np.iinfo(np.int64).min)
+    np.maximum.at(newest, codes, numbers)
+    deciding = np.flatnonzero(numbers == newest[codes])
+    place = np.zeros(len(doubtful), np.int64)
+    place[codes[deciding]] = deciding  # of repetitions that are alike the last one: whichever counts
+    certain = np.flatnonzero(~doubtful)
+    certain = certain[np.argsort(place[certain])]
+    logged = np.bincount(codes, minlength=len(doubtful))
+    undecided = set(keys.dictionary.filter(pa.array(doubtful)).to_pylist())
+    return CertainKeys(place[certain], logged[certain], repeated[certain], undecided)
+
+
+def ordinals(texts: pa.Array) -> _Integers:
+    """Numbers that compare like the texts, byte by byte: equal for equal ones, greater for greater ones."""
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    lengths = np.diff(bounds)
+    if lengths[0] and np.all(lengths == lengths[0]):
+        letters = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]].reshape(len(texts), -1)
+        low, high = letters.min(axis=0), letters.max(axis=0)
+        places = np.flatnonzero(low != high)
+        spans = (high - low)[places].astype(np.int64) + 1
+        # Only the places that differ count; each is a digit of a number of mixed radix, as long as 63 bits hold it.
+        if math.prod(spans.tolist()) < 1 << 63:
+            numbers = np.zeros(len(texts), np.int64)
+            for place, span in zip(places, spans, strict=True):
+                numbers *= span
+                numbers += letters[:, place] - low[place]
+            return numbers
+    return np.asarray(pc.rank(texts, tiebreaker="dense")).astype(np.int64)
+
+
+def _repetitions(codes: _Integers, numbers: _Integers) -> tuple[_Integers, _Integers]:
+    """Neighbouring pairs of changes that share key and position."""
+    by_number = np.argsort(numbers)
+    in_order = numbers[by_number]
+    same = np.flatnonzero(in_order[1:] == in_order[:-1])
+    suspects = np.unique(by_number[np.concatenate([same, same + 1])])
+    suspects = suspects[np.lexsort((codes[suspects], numbers[suspects]))]
+    one, other = suspects[:-1], suspects[1:]
+    pairs = (codes[one] == codes[other]) & (numbers[one] == numbers[other])
+    return one[pairs], other[pairs]
+
+
+def _alike(changes: pa.Table, one: _Integers, other: _Integers) -> _Truths:
+    """Which pairs of changes are the same to the letter and came in one batch."""
+    mask = np.zeros(changes.num_rows, np.bool_)
+    mask[one] = mask[other] = True
+    rows = changes.select(_CONTENT).filter(pa.array(mask)).combine_chunks()
+    at = np.cumsum(mask) - 1
+    alike = np.ones(len(one), np.bool_)
+    for name in _CONTENT:
+        left, right = (_plain(rows[name]).take(pa.array(at[places])) for places in (one, other))
+        both_absent = pc.and_(left.is_null(), right.is_null())
+        alike &= _truths(pc.if_else(both_absent, True, pc.fill_null(pc.equal(left, right), False)))
+    return alike
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _truths(values: pa.Array | pa.ChunkedArray) -> _Truths:
+    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())

@@ -1,0 +1,305 @@
+"""What planning a table starts from and ends in, which logged changes it is about, and how it sees them.
+
+Shared by both rules: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
+(:mod:`spark_jobs.plan.history`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.horizon import TableHorizon
+from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
+from open_mirroring.changes.logged_change import Left, Logged, first_of_each
+from open_mirroring.landing_zone.schema import LandingColumn
+from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
+from spark_jobs.plan.moved_rows import MovedRows, Place, Read, place_of
+from spark_jobs.plan.partial_rows import carries_all, types_of
+from spark_jobs.plan.transaction_cut import Cut
+from spark_jobs.plan.value_meaning import meaning_of
+from spark_jobs.sources.sql_server.typed_rows import Failure
+
+ReadHistory = Callable[[Sequence[str]], pa.Table]
+"""Given keys, reads their changes in a plan's *history_files*."""
+
+Identity = tuple[str, str, str | None]
+"""Epoch, position text and key of a change."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a worker must know to plan one table, or some key buckets of it.
+
+    Attributes:
+        batch_from: the batch the target has; changes of later batches are new.
+        history_files: earlier log files that may hold changes as new as the oldest new one.
+        highest: highest position among the changes up to *batch_from*; None when there is none.
+        epochs: ordinal of every stream incarnation the ledger knows.
+        stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
+            ordinal *stream_epoch*, and all of earlier ones.
+        rejected: changes that are dead letters already, and so no changes.
+        types: source type of every known column.
+        cut: where transactions are held back, which positions are published; None: all.
+        late_up_to: where every change is published in its order, the order up to which a new change comes too late;
+            None where the newest of each key is published.
+        completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
+            *history_files* are all that hold the table.
+        horizon: the log may lack changes of this transaction and earlier ones.
+        generation: the table's life; loaded rows that an earlier one left in the log do not count in it.
+    """
+
+    table_id: str
+    source: str
+    keys: tuple[str, ...]
+    batch_from: int
+    new_files: tuple[str, ...]
+    history_files: tuple[str, ...]
+    highest: LogPosition | None
+    epochs: Mapping[str, int]
+    stream_from: str | None
+    rejected: frozenset[Identity]
+    columns: tuple[LandingColumn, ...]
+    types: Mapping[str, str]
+    buckets: tuple[int, int] = (-1, 64)
+    completing: bool = False
+    cut: Cut | None = None
+    stream_epoch: int = 0
+    horizon: TableHorizon | None = None
+    generation: int = 1
+    late_up_to: str | None = None
+
+
+class PlannedRows(NamedTuple):
+    """What a plan publishes, typed, and what became of every new change.
+
+    *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
+    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
+    ledger records them. *orders*, where every change is published, are the rows' positions, ascending as the rows are.
+    """
+
+    rows: pa.Table
+    positions: tuple[str, str]
+    counts: dict[str, int]
+    rejected: list[dict[str, Any]]
+    orders: pa.Array | None = None
+
+
+class PlanStop(Exception):
+    """The table cannot be published as it is: a stable code and what was found."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(code, what)
+        self.code, self.what = code, what
+
+
+def identity_of(line: Mapping[str, Any]) -> Identity:
+    """The identity of a log row."""
+    return (line["epoch"], line["pos"], line["key"])
+
+
+def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
+    """The dead letter of a log row that could not be typed, as the ledger records it."""
+    place = {name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")}
+    return {**place, "code": failure.code, "reason": failure.reason}
+
+
+def logged_change(
+    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[Place, Left] | None = None
+) -> Logged:
+    """A log row as the definition of the rule takes it; *handle* is the caller's own.
+
+    Where rows are completed, *left* tells which key each of them had before (:func:`left_keys`).
+    """
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
+    after = None if line["row"] is None else msgspec.json.decode(line["row"])
+    before = None if line["before"] is None else msgspec.json.decode(line["before"])
+    whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
+    types = types_of(line["cols"]) if plan.completing and after is not None else None
+    had = left.get(place_of(line)) if left and line["op"] == UPDATE else None
+    meaning = None if line["cols"] is None else meaning_of(line["cols"])
+    loaded = plan.completing and is_load_epoch(line["epoch"])
+    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
+
+
+def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
+    """The key that each moved row had before, by the place of its key change.
+
+    They are told oldest first, and each change once: those of a key tell of rows that had moved there before. Of a
+    whole row, which needs no completing, it is enough to know that it came from another key.
+    """
+    found: dict[Place, Left] = {}
+    logged: dict[int, Logged] = {}
+    taking = {
+        key: [(line["order"], logged_change(line, -1, plan)) for line in lines if line["op"] in (INSERT, UPDATE)]
+        for key, lines in moved.lines.items()
+    }
+    for place, half in sorted(moved.leaving.items(), key=lambda one: one[1]["order"]):
+        lines = [line for line in moved.lines.get(half["key"], ()) if line["order"] < half["order"]]
+        for line in lines:
+            if id(line) not in logged:
+                logged[id(line)] = logged_change(line, -1, plan, found)
+        leaving = logged_change(half, -1, plan)
+        changes = first_of_each([logged[id(line)] for line in lines])
+        later = [change for order, change in taking.get(half["key"], ()) if order > half["order"]]
+        found[place] = Left(leaving.position, leaving.before, changes, later)
+    return found
+
+
+def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
+    """The stop for two contents of one identity (G-02)."""
+    return PlanStop(
+        "IDENTITY_CONFLICT",
+        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+        f"key of {len(key or '')} characters",
+    )
+
+
+def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """The changes that count over the initial load, each with its sortable ``order`` over all epochs.
+
+    Raises:
+        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12).
+    """
+    epochs = changes["epoch"].combine_chunks().dictionary_encode()
+    # Tables are read together and share a dictionary: it may name streams that only another one has.
+    spelled = epochs.dictionary.to_pylist()
+    seen = {spelled[code] for code in pc.unique(epochs.indices).to_pylist()}
+    if not all(is_of_generation(epoch, plan.generation) for epoch in seen):
+        counting = pa.array([is_of_generation(epoch, plan.generation) for epoch in spelled], pa.bool_())
+        return eligible(plan, changes.filter(counting.take(epochs.indices)))
+    unknown = sorted(seen - plan.epochs.keys())
+    if unknown:
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+    if not plan.keys:
+        _refuse_keyless(changes)
+    names = pa.array([position_order(plan.epochs.get(epoch, 0), "") for epoch in spelled], pa.string())
+    prefix = names.take(epochs.indices)
+    changes = changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
+    if not plan.keys:
+        # Without a key every change is a row of its own: its place in the order stands for the key.
+        changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+    if plan.stream_from is None:
+        return changes
+    since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
+    loaded = pa.array([is_load_epoch(epoch) for epoch in spelled], pa.bool_()).take(epochs.indices)
+    return changes.filter(pc.or_(since, loaded))
+
+
+def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
+    """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
+
+    Changes of published batches lie beside those that waited there, and were decided before the horizon passed them.
+
+    Raises:
+        PlanStop: ``LATE_BELOW_HORIZON``.
+    """
+    if plan.horizon is None:
+        return
+    oldest = pc.min(changes["order"].filter(pc.greater(changes["batch"], plan.batch_from))).as_py()
+    # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
+    if oldest is not None and oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+        raise PlanStop(
+            "LATE_BELOW_HORIZON",
+            f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "
+            "under which the log is no longer complete",
+        )
+
+
+def _refuse_keyless(changes: pa.Table) -> None:
+    other = changes.filter(pc.not_equal(changes["op"], INSERT))
+    if other.num_rows:
+        line = other.slice(0, 1).to_pylist()[0]
+        raise PlanStop(
+            "KEYLESS_CHANGE",
+            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
+        )
+
+
+def in_set(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Of any changes those in the set to publish, with their ``order``."""
+    changes = eligible(plan, changes)
+    if plan.cut is None or plan.cut.position_to is None:
+        return changes
+    return changes.filter(pc.less_equal(changes["order"], plan.cut.position_to))
+
+
+def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
+    """The keys, of any bucket, with a new change that is not above everything published."""
+    if not floor:
+        return set()
+    late = pc.scalar(False)
+    for epoch, text in not_above(floor, plan.epochs).items():
+        late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
+    return set(in_set(plan, read_any((pc.field("batch") > plan.batch_from) & late))["key"].to_pylist())
+
+
+def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) -> set[str]:
+    """The keys that rows of a source's own full load tell more than once, new ones among them (K-18).
+
+    Such rows have no position of the source: of two partitions nothing tells which came last.
+    """
+    if not plan.keys:
+        return set()
+    every = _loaded(changes)
+    loaded = every.filter(pc.greater(every["batch"], plan.batch_from))
+    if not loaded.num_rows:
+        return set()
+    counted = pc.value_counts(every["key"].combine_chunks())
+    found = set(counted.filter(pc.greater(counted.field("counts"), 1)).field("values").to_pylist())
+    if plan.history_files:
+        keys = pc.unique(loaded["key"]).to_pylist()
+        found |= set(_loaded(eligible(plan, read_history(sorted(keys))))["key"].to_pylist())
+    return found & set(loaded["key"].to_pylist())
+
+
+def refuse_two_loads(changes: pa.Table) -> None:
+    """Refuse rows of a full load that tell one key differently in two partitions: which is true nobody knows (K-18).
+
+    Raises:
+        PlanStop: ``IDENTITY_CONFLICT``.
+    """
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in _loaded(changes).to_pylist():
+        other = first.setdefault((line["epoch"], line["key"]), line)
+        if other["origin"] != line["origin"] and not _say_alike(other, line):
+            places = " and ".join(f"{one['origin']}:{one['place']}" for one in (other, line))
+            raise PlanStop(
+                "IDENTITY_CONFLICT",
+                f"two rows of a full load differ in one key of {len(line['key'])} characters, at {places}: nothing "
+                "orders the partitions of a load",
+            )
+
+
+def _loaded(changes: pa.Table) -> pa.Table:
+    """The rows of a source's own full load; those of an initial load of ours are told apart by their epoch."""
+    if not changes.num_rows:
+        return changes
+    epochs = [epoch for epoch in pc.unique(changes["epoch"]).to_pylist() if not is_load_epoch(epoch)]
+    theirs = pc.is_in(changes["epoch"], pa.array(epochs, pa.string()))
+    return changes.filter(pc.and_(theirs, pc.starts_with(changes["pos"], f"{LOAD_MAJOR}:")))
+
+
+def _say_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    told, again = (
+        {n: v for n, v in msgspec.json.decode(line["row"]).items() if v is not None} for line in (one, other)
+    )
+    meaning = meaning_of(one["cols"])
+    return told.keys() == again.keys() and all(
+        told[name] == again[name] or meaning(name, told[name]) == meaning(name, again[name]) for name in told
+    )
+
+
+def arrived(plan: TablePlan, changes: pa.Table) -> int:
+    """How many of the changes lie in new batches."""
+    return pc.sum(pc.greater(changes["batch"], plan.batch_from)).as_py() or 0
+
+
+def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
+    """The changes of these keys."""
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))

@@ -1,0 +1,71 @@
+"""Which keys differ between two sides, by a full outer join of their hashes on Spark; no row is in it."""
+
+from __future__ import annotations
+
+import pickle
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from open_mirroring.protocols.proving import CellSum, Kind, add_sums
+
+
+def read_sums(frame: DataFrame) -> dict[int, CellSum]:
+    """The cells of a side, from the sums of its partitions.
+
+    Raises:
+        MirroringError: what a worker met.
+    """
+    parts = []
+    for line in frame.collect():
+        if line["error"] is not None:
+            raise pickle.loads(bytes(line["error"]))
+        parts.append(pickle.loads(bytes(line["sums"])))
+    frame.unpersist()
+    return add_sums(parts)
+
+
+def differing_keys(source: DataFrame, target: DataFrame, *, keyed: bool) -> DataFrame:
+    """``k1, k2, key, kind, times, columns``: every key that is not the same on both sides.
+
+    *columns* are places of columns that differ, where both sides have the key once. *times* is 1, or, where the whole
+    row is the key, how many rows one side has more.
+    """
+    ours, theirs = _by_key(source, "s"), _by_key(target, "t")
+    both = ours.join(theirs, ["k1", "k2"], "full_outer")
+    n_source, n_target = F.coalesce("s_n", F.lit(0)), F.coalesce("t_n", F.lit(0))
+    differ = (n_source != n_target) if not keyed else ~F.col("s_rows").eqNullSafe(F.col("t_rows"))
+    if keyed:
+        doubled = (n_source > 1) | (n_target > 1)
+        kind = (
+            F.when(n_target == 0, Kind.MISSING.value)
+            .when(n_source == 0, Kind.EXTRA.value)
+            .when(doubled, Kind.DOUBLED.value)
+            .otherwise(Kind.DIFFERENT.value)
+        )
+        times = F.lit(1)
+    else:
+        kind = F.when(n_source > n_target, Kind.MISSING.value).otherwise(Kind.EXTRA.value)
+        times = F.abs(n_source - n_target)
+    places = F.expr(
+        "filter(transform(zip_with(s_hashes, t_hashes, (a, b) -> a <> b), (d, i) -> if(d, i, -1)), i -> i >= 0)"
+    )
+    columns = F.when(kind == Kind.DIFFERENT.value, places).otherwise(F.expr("cast(array() as array<int>)"))
+    return both.where(differ).select(
+        "k1",
+        "k2",
+        F.coalesce("s_key", "t_key").alias("key"),
+        kind.alias("kind"),
+        times.cast("bigint").alias("times"),
+        columns.alias("columns"),
+    )
+
+
+def _by_key(rows: DataFrame, side: str) -> DataFrame:
+    grouped = rows.where("error IS NULL").groupBy("k1", "k2")
+    return grouped.agg(
+        F.count("*").alias(f"{side}_n"),
+        F.min("key").alias(f"{side}_key"),
+        F.sort_array(F.collect_list(F.struct("r1", "r2"))).alias(f"{side}_rows"),
+        F.first("hashes").alias(f"{side}_hashes"),
+    )

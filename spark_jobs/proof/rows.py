@@ -1,0 +1,208 @@
+"""What a worker does for a proof: typed rows in, sums of cells or hashes of keys out; never a row.
+
+Source and target go through the same functions, so equal rows give equal numbers whatever they came from.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from open_mirroring.changes.log_position import encode_key
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone.digest import row_hashes, value_hashes
+from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from open_mirroring.protocols.proving import BUCKETS_OF_RANGE, BUCKETS_OF_TABLE, CellSum
+from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
+
+SUMS_SCHEMA = "sums binary, error binary"
+KEYS_SCHEMA = "k1 bigint, k2 bigint, key string, r1 bigint, r2 bigint, hashes array<bigint>, error binary"
+_KEYS = pa.schema(
+    [
+        pa.field("k1", pa.int64()),
+        pa.field("k2", pa.int64()),
+        pa.field("key", pa.string()),
+        pa.field("r1", pa.int64()),
+        pa.field("r2", pa.int64()),
+        pa.field("hashes", pa.list_(pa.int64())),
+        pa.field("error", pa.binary()),
+    ]
+)
+_SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())])
+
+Tables = Iterable[pa.Table]
+Work = Callable[[Tables], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How rows of both sides are compared.
+
+    Attributes:
+        columns: all columns of either side, in the type that holds the values of both.
+        keys: the key columns; none: the whole row is what is counted.
+        split: the column whose ranges are a part of the cells; None: the whole table is one range.
+        borders: the typed values between its ranges, in order.
+    """
+
+    columns: tuple[LandingColumn, ...]
+    keys: tuple[str, ...]
+    split: str | None = None
+    borders: tuple[Any, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The rows as they are compared."""
+        return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges there are."""
+        return len(self.borders) + 1
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets of keys each of them has."""
+        return BUCKETS_OF_TABLE if self.split is None else BUCKETS_OF_RANGE
+
+    def cells(self, rows: pa.Table, key_hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """The cell of each row: told by the row itself, so that both sides agree wherever they read it."""
+        bucket = (key_hash % np.uint64(self.buckets)).astype(np.int64)
+        if self.split is None:
+            return bucket
+        return self.range_of(rows[self.split]) * self.buckets + bucket
+
+    def range_of(self, values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """The range of each value of the split column; that of NULL is the first."""
+        kind = arrow_type(next(c.type for c in self.columns if c.name == self.split))
+        borders = pa.array(self.borders, kind)
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+            values, borders = values.cast(whole), borders.cast(whole)
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        place = np.searchsorted(borders.to_numpy(), values.fill_null(0).to_numpy(), side="right")
+        return np.where(valid, place, 0)
+
+
+def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
+    """Rows of one side in the shape's columns and types; a column that the side lacks is NULL.
+
+    Raises:
+        TerminalError: ``TYPES_DIFFER`` for a value that the common type does not hold.
+    """
+    arrays = []
+    for field in shape.schema:
+        if field.name not in rows.column_names:
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+            continue
+        values = rows[field.name]
+        if pa.types.is_timestamp(values.type) and values.type.tz is None:
+            # A wall clock is read as UTC (the product's own rule for every source type without zone).
+            values = values.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+        try:
+            arrays.append(values if values.type == field.type else values.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TerminalError(
+                "TYPES_DIFFER",
+                f"column {field.name!r}: a value of type {values.type} is none of {field.type}: {error}",
+                way_out="compare the column's type at the source and at the target; a changed type needs a reload",
+            ) from None
+    return pa.Table.from_arrays(arrays, schema=shape.schema)
+
+
+@dataclass(frozen=True)
+class SumCells:
+    """Sums up the rows of one partition by cell."""
+
+    shape: Shape
+
+    def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
+        """One line: the sums, or the error that a worker cannot raise through Spark."""
+        places = self.shape.ranges * self.shape.buckets
+        counts = np.zeros(places, np.int64)
+        lanes = np.zeros((2, places), np.uint64)
+        try:
+            for table in tables:
+                self._add(fitted(table, self.shape), counts, lanes)
+        except MirroringError as error:
+            yield pa.RecordBatch.from_pylist([{"sums": None, "error": pickle.dumps(error)}], _SUMS)
+            return
+        full = np.flatnonzero(counts)
+        columns = zip(full.tolist(), counts[full].tolist(), *(lane[full].tolist() for lane in lanes), strict=True)
+        cells = {cell: CellSum(*sums) for cell, *sums in columns}
+        yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(cells), "error": None}], _SUMS)
+
+    def _add(self, rows: pa.Table, counts: npt.NDArray[np.int64], lanes: npt.NDArray[np.uint64]) -> None:
+        if not rows.num_rows:
+            return
+        hashes = row_hashes(rows)
+        keys = row_hashes(rows.select(self.shape.keys))[0] if self.shape.keys else hashes[0]
+        cell = self.shape.cells(rows, keys)
+        np.add.at(counts, cell, 1)
+        for lane, values in zip(lanes, hashes, strict=True):
+            np.add.at(lane, cell, values)  # modulo 2⁶⁴
+
+
+@dataclass(frozen=True)
+class HashKeys:
+    """The keys of some cells, each row of them as hashes: of its key, of the whole, and of each column."""
+
+    shape: Shape
+    cells: frozenset[int]
+
+    def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
+        """A line for each row; an error, which a worker cannot raise through Spark, is a line of its own."""
+        wanted = np.array(sorted(self.cells), np.int64)
+        try:
+            for table in tables:
+                yield from self._keys(fitted(table, self.shape), wanted)
+        except MirroringError as error:
+            yield pa.RecordBatch.from_pylist([{"error": pickle.dumps(error)}], _KEYS)
+
+    def _keys(self, rows: pa.Table, wanted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        if not rows.num_rows:
+            return
+        keys = self.shape.keys
+        key_hashes = row_hashes(rows.select(keys)) if keys else row_hashes(rows)
+        chosen = np.isin(self.shape.cells(rows, key_hashes[0]), wanted)
+        if not chosen.any():
+            return
+        rows, key_hashes = rows.filter(pa.array(chosen)).combine_chunks(), key_hashes[:, chosen]
+        hashes = row_hashes(rows)
+        by_column = np.stack(
+            [value_hashes(rows[field.name].combine_chunks(), field) for field in self.shape.schema], axis=1
+        )
+        width = by_column.shape[1]
+        offsets = pa.array(np.arange(0, (rows.num_rows + 1) * width, width), pa.int32())
+        flat = pa.array(by_column.reshape(-1).view(np.int64))
+        yield pa.RecordBatch.from_arrays(
+            [
+                *(pa.array(lane.copy().view(np.int64)) for lane in key_hashes),
+                key_texts(rows, self.shape),
+                *(pa.array(lane.copy().view(np.int64)) for lane in hashes),
+                pa.ListArray.from_arrays(offsets, flat),
+                pa.nulls(rows.num_rows, pa.binary()),
+            ],
+            schema=_KEYS,
+        )
+
+
+def key_texts(rows: pa.Table, shape: Shape) -> pa.Array:
+    """The canonical key of each row, as the change log spells it; without key the whole row as JSON, cut at 1,000."""
+    types = {column.name: type_of_landed_key(column.type) for column in shape.columns}
+    names: Sequence[str] = shape.keys or list(types)
+    texts = []
+    for name in names:
+        values = rows[name].to_pylist()
+        texts.append([None if value is None else canonical_text(types[name], value) for value in values])
+    lines = zip(*texts, strict=True)
+    if shape.keys:
+        return pa.array([encode_key([text or "" for text in line]) for line in lines], pa.string())
+    return pa.array([msgspec.json.encode(line).decode()[:1_000] for line in lines], pa.string())

@@ -1,0 +1,229 @@
+"""Driving the publish protocol of many tables at once, whatever it is that they publish.
+
+The jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals,
+renames and confirmations are the same. All tables step in rounds, so that ledger writes of many tables share a
+transaction and their rows are computed by one Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, NamedTuple, Protocol
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.fabric.partner_events import write_partner_events
+from open_mirroring.fault_points import reach
+from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
+from open_mirroring.ledger.reading import TableState
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.reconciliation.inspection import zone_address
+from spark_jobs.publish.zone_ports import ZonePorts
+
+log = logging.getLogger(__name__)
+
+OVERTAKEN = "OVERTAKEN"
+"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
+_MAX_UNKNOWN = 5
+_REQUESTS_AT_ONCE = 32
+
+
+class StagedWork(NamedTuple):
+    """A table's staged files with what staging them learned."""
+
+    staged: protocol.Staged
+    details: StagedDetails
+
+
+Staging = StagedWork | protocol.CannotStage | MirroringError
+"""What came of staging a table. An error leaves its intent open for a later run; :class:`CannotStage` stops it."""
+
+
+class TableWork(Protocol):
+    """What a job publishes: the part of the protocol in which jobs differ."""
+
+    @property
+    def kind(self) -> Literal["changes", "load"]:
+        """Of the intents that this job opens and finishes."""
+        ...
+
+    def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
+        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, None where there is none."""
+        ...
+
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Compute the rows of the tables' open intents and create their staged objects."""
+        ...
+
+
+class PublicationDriver:
+    """Answers the protocol's requests with the real ledger and store, and with the job's own :class:`TableWork`.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        work: what is published.
+        clean: source names of tables without a staged object when this run looked. A staged object of this run is
+            renamed, or is left over and found by the next look; so their folders are not listed to be swept.
+
+    Attributes:
+        postponed: by source name, the error that kept a table from being finished; its intent stays open.
+        overtaken: source names of tables that another run took over under this one (I20); both went on from there.
+    """
+
+    def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:
+        self._ledger = PublishLedger(ledger, mirror.name)
+        self._mirror = mirror
+        self._store = open_store(zone_address(mirror))
+        self._ports = ZonePorts(self._store)
+        self._work = work
+        self._clean = frozenset(clean)
+        self._tables: Mapping[str, TableState] = {}
+        self._details: dict[str, StagedDetails] = {}
+        self.postponed: dict[str, MirroringError] = {}
+        self.overtaken: set[str] = set()
+
+    def drive(self, tables: Sequence[TableState]) -> None:
+        """Run every table's protocol to its end.
+
+        Raises:
+            TransientError: ``STORE_UNREACHABLE`` when ledger or store do not answer; the next run goes on.
+        """
+        self._tables = {state.id: state for state in tables}
+        if self._mirror.landing_zone.partner_events and not all(state.row.established for state in tables):
+            write_partner_events(self._mirror, self._store)
+        states = {state.id: protocol.start() for state in tables}
+        unknowns = 0
+        while states:
+            replies = self._round({table_id: state.request for table_id, state in states.items()})
+            self._say_overtaken(replies)
+            unknowns += any(isinstance(reply, protocol.Unknown) for reply in replies.values())
+            if unknowns > _MAX_UNKNOWN:
+                raise TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later")
+            stepped = {table_id: protocol.step(states[table_id], reply) for table_id, reply in replies.items()}
+            states = {t: s for t, s in stepped.items() if not self._is_over(t, s.request)}
+
+    def _say_overtaken(self, replies: Mapping[str, protocol.Reply]) -> None:
+        for table_id, reply in replies.items():
+            if isinstance(reply, protocol.Lost):
+                source = self._tables[table_id].source
+                self.overtaken.add(source)
+                log.warning("%s: %s: another run owns the table now; this one goes on from its row", source, OVERTAKEN)
+
+    def _is_over(self, table_id: str, request: protocol.Request) -> bool:
+        if isinstance(request, protocol.Stage):
+            intent = request.row.intent
+            if intent is not None and intent.work.kind != self._work.kind:
+                # Sealed files are the same to every job; rows are staged by the job whose work they are.
+                source, kind = self._tables[table_id].source, intent.work.kind
+                log.warning("%s: an intent of kind %r is open, which another job finishes", source, kind)
+                return True
+        return isinstance(request, protocol.Finished)
+
+    def _round(self, requests: Mapping[str, protocol.Request]) -> dict[str, protocol.Reply]:
+        replies: dict[str, protocol.Reply] = {}
+        by_kind: dict[type, dict[str, Any]] = {}
+        for table_id, request in requests.items():
+            by_kind.setdefault(type(request), {})[table_id] = request
+        for kind, group in by_kind.items():
+            replies |= self._answer(kind, group)
+        return replies
+
+    def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        if kind in self._LEDGER:
+            try:
+                return self._LEDGER[kind](self, group)
+            except OperationalError as error:
+                log.warning("the ledger did not answer: %s", type(error.orig).__name__)
+                return dict.fromkeys(group, protocol.Unknown())
+        if kind is protocol.FindWork:
+            found = self._work.find({t: self._tables[t] for t in group}, {t: r.row for t, r in group.items()})
+            return {table_id: protocol.WorkFound(found.get(table_id)) for table_id in group}
+        if kind is protocol.Stage:
+            return self._stage(group)
+        return self._ask_store(group)
+
+    def _ask_store(self, group: Mapping[str, protocol.Request]) -> Mapping[str, protocol.Reply]:
+        # Requests are of different tables and mostly wait: for the disk, or for a far store.
+        with ThreadPoolExecutor(min(len(group), _REQUESTS_AT_ONCE)) as pool:
+            answers = dict(zip(group, pool.map(self._ask_one, group, group.values()), strict=True))
+        for table_id, answer in answers.items():
+            if isinstance(answer, TerminalError):
+                self._postpone(table_id, answer)
+        return {table_id: answer for table_id, answer in answers.items() if not isinstance(answer, TerminalError)}
+
+    def _ask_one(self, table_id: str, request: protocol.Request) -> protocol.Reply | TerminalError:
+        table = self._tables[table_id]
+        if isinstance(request, protocol.Sweep) and table.source in self._clean:
+            return protocol.Answered()
+        try:
+            return self._ports.answer(table, request)
+        except TerminalError as error:
+            return error
+
+    def _postpone(self, table_id: str, error: MirroringError) -> None:
+        source = self._tables[table_id].source
+        log.error("%s is left for a later run: %s", source, error)
+        self.postponed[source] = error
+
+    def _stage(self, group: Mapping[str, protocol.Stage]) -> Mapping[str, protocol.Reply]:
+        intents = {t: request.row.intent for t, request in group.items()}
+        staged = self._work.stage(
+            {t: self._tables[t] for t in group}, {t: intent for t, intent in intents.items() if intent is not None}
+        )
+        reach("publish.staged")
+        replies: dict[str, protocol.Reply] = {}
+        for table_id, outcome in staged.items():
+            match outcome:
+                case StagedWork(reply, details):
+                    self._details[table_id] = details
+                    replies[table_id] = reply
+                case protocol.CannotStage():
+                    replies[table_id] = outcome
+                case _:
+                    self._postpone(table_id, outcome)
+        return replies
+
+    # --- ledger ---------------------------------------------------------------------------------------------
+
+    def _acquire(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        return self._ledger.acquire(group)
+
+    def _establish(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        return self._ledger.establish({t: (request.version, request.marker_etag) for t, request in group.items()})
+
+    def _intend(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        replies = self._ledger.intend({t: (request.version, request.intent) for t, request in group.items()})
+        reach("publish.intended")
+        return replies
+
+    def _seal(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        replies = self._ledger.seal({t: (r.version, r.manifest, self._details[t]) for t, r in group.items()})
+        reach("publish.sealed")
+        return replies
+
+    def _confirm(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        reach("publish.all_renamed")
+        replies = self._ledger.confirm({t: request.version for t, request in group.items()})
+        reach("publish.confirmed")
+        return replies
+
+    def _stop(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
+        for table_id, request in group.items():
+            log.error("%s stops: %s: %s", self._tables[table_id].source, request.code, request.what)
+        return self._ledger.stop({t: (r.version, r.code, r.what) for t, r in group.items()})
+
+    _LEDGER: Mapping[type, Callable[[PublicationDriver, Mapping[str, Any]], Mapping[str, protocol.Reply]]] = {
+        protocol.Acquire: _acquire,
+        protocol.Establish: _establish,
+        protocol.Intend: _intend,
+        protocol.Seal: _seal,
+        protocol.Confirm: _confirm,
+        protocol.Stop: _stop,
+    }

@@ -1,0 +1,138 @@
+"""The content of a published number, made once more: from nothing when it has no rows, else from the change log.
+
+The log is read as the publication read it, divided as it was divided; what comes of it counts only when a file has the
+very digest that the ledger sealed. Settings, columns or dead letters that changed since give another one, and then
+nothing is made. It needs no Spark: a publication is read in the pieces that one worker takes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
+from open_mirroring.protocols.publishing import Intent, StagedFile, Work
+from open_mirroring.reconciliation.inspection import zone_address
+from spark_jobs.plan.plan import PlanStop
+from spark_jobs.publish.publication import Preparation
+from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
+
+
+def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
+    """A new staged object with the content of a published number.
+
+    Raises:
+        TerminalError: ``REPAIR_IMPOSSIBLE`` when the content cannot be made again with its digest.
+        TransientError: what the store raises; what was staged until then is garbage that nothing refers to.
+    """
+    if lost.rows == 0:
+        return _without_rows(mirror, reader, state, lost)
+    if lost.kind != "changes":
+        raise _impossible(state, lost, "it is part of an initial load, which the change log does not hold")
+    staged = _from_log(mirror, reader, state, lost)
+    store = open_store(zone_address(mirror))
+    chosen = next((file for file in staged if file.digest == lost.digest and file.rows == lost.rows), None)
+    for file in staged:
+        if file is not chosen:
+            store.delete(file.object_name)
+    if chosen is None:
+        what = "the change log gives other rows today: settings, columns or dead letters have changed since"
+        raise _impossible(state, lost, what)
+    return chosen
+
+
+def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
+    """A valid file without rows (F-41)."""
+    first = _first_number(reader, state, lost)
+    footer = Footer(
+        mirror.name,
+        state.id,
+        state.row.generation,
+        first,
+        lost.batch_from,
+        lost.batch_to,
+        "load" if lost.kind == "load" else "changes",
+    )
+    schema = file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
+    name = f"{layout.staging_folder(state.folder, state.row.generation)}/{lost.number:020d}.{uuid4().hex}"
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        local = Path(scratch) / "empty"
+        target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
+        written = target.write(local, schema.empty_table(), schema, lost.first_position, lost.last_position)
+        return create_staged(
+            open_store(zone_address(mirror)),
+            name,
+            local,
+            written,
+            schema,
+            state.keys,
+            lost.first_position,
+            lost.last_position,
+            is_text=state.text is not None,
+        )
+
+
+def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> Sequence[StagedFile]:
+    """Every file of the publication that the number was part of, staged once more."""
+    before, publication = _publications(reader, state, lost)
+    start = None if before is None else before.position_to
+    if publication.position_to is not None:
+        start = start or ""
+    row = replace(state.row, published_batch=lost.batch_from, published_position=start)
+    work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
+    intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
+    declared = {table.source: table for table in mirror.tables}
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish)
+    prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
+    if isinstance(prepared, PlanStop):
+        raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
+    root = mirror.resolve(mirror.change_log)
+    files = {file for plan, _ in prepared.plans for file in (*plan.new_files, *plan.history_files)}
+    if gone := sorted(file for file in files if not (root / file).is_file()):
+        raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
+    staged: list[StagedFile] = []
+    for part in prepared.plans:
+        for result in stage(zone_address(mirror), StageTask(root, (part,))):
+            if result.stop is not None:
+                raise _impossible(state, lost, ": ".join(result.stop))
+            staged += result.files
+    return staged
+
+
+def _publications(
+    reader: LedgerReader, state: TableState, lost: PublishedFile
+) -> tuple[Publication | None, Publication]:
+    """The publication of changes before the one that a number was part of, and that one."""
+    before: Publication | None = None
+    for publication in reader.publications(state.id, state.row.generation):
+        if publication.kind != "changes":
+            continue
+        if (publication.batch_to, publication.confirmed_at) == (lost.batch_to, lost.confirmed_at):
+            return before, publication
+        before = publication
+    raise _impossible(state, lost, "the ledger has no publication that it was part of")
+
+
+def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) -> int:
+    """The first number of the publication that a number was part of; its footer names it."""
+    same = (lost.kind, lost.batch_from, lost.batch_to, lost.confirmed_at)
+    published = reader.published(state.id, state.row.generation)
+    return min(f.number for f in published if (f.kind, f.batch_from, f.batch_to, f.confirmed_at) == same)
+
+
+def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalError:
+    return TerminalError(
+        "REPAIR_IMPOSSIBLE",
+        f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}",
+        way_out="move that very file back under its name, if anybody has it; else reset the table: "
+        "`open-mirroring reload-table`",
+    )

@@ -1,0 +1,117 @@
+"""The publish protocol's requests to the landing zone, answered by a store."""
+
+from __future__ import annotations
+
+import logging
+from uuid import uuid4
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fault_points import reach
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import read_footer
+from open_mirroring.landing_zone.delimited_text import bytes_digest
+from open_mirroring.landing_zone.incarnation import read_marker
+from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
+from open_mirroring.landing_zone.whole_files import create_whole
+from open_mirroring.ledger.reading import TableState
+from open_mirroring.protocols import publishing as protocol
+
+log = logging.getLogger(__name__)
+
+
+class ZonePorts:
+    """Answers one table's store requests; an unknown outcome is said to be unknown, never guessed."""
+
+    def __init__(self, store: LandingZoneStore) -> None:
+        self._store = store
+
+    def answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
+        """The reply of the store; ``Unknown`` when it did not tell."""
+        try:
+            return self._answer(table, request)
+        except TransientError as error:
+            log.warning("%s: %s", table.source, error)
+            return protocol.Unknown()
+
+    def _answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
+        folder = table.folder
+        match request:
+            case protocol.CreateMarker(incarnation):
+                self._create_whole(table, layout.INCARNATION_FILE, layout.incarnation_document(incarnation))
+                return protocol.Answered()
+            case protocol.ReadMarker():
+                return protocol.Marker(*read_marker(self._store, folder))
+            case protocol.CreateMetadata():
+                self._create_whole(table, layout.METADATA_FILE, _metadata(table))
+                return protocol.Answered()
+            case protocol.ReadMetadata():
+                found = self._store.read(f"{folder}/{layout.METADATA_FILE}")
+                # Metadata that are not what we wrote stop this table; the others go on.
+                same = found is not None and layout.describes(found.data, table.keys, table.metadata_properties)
+                return protocol.Metadata(same)
+            case protocol.Rename(number, file):
+                final = f"{folder}/{layout.file_name(number, table.extension)}"
+                renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
+                if renamed is Renamed.REFUSED:
+                    return protocol.Refused()
+                reach("publish.renamed")
+                return protocol.Renamed()
+            case protocol.Probe(place, number, file):
+                return self._probe(table, place, number, file)
+            case protocol.Sweep(generation, confirmed):
+                sweep_staging(self._store, folder, generation, confirmed)
+                return protocol.Answered()
+            case _:
+                raise ValueError(f"{request} is no request to a store")
+
+    def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
+        """Create a file of the folder if it is absent; nobody ever reads half of it (F-10, F-38)."""
+        # What a crash leaves behind lies in staging under a number below every other, where it is swept.
+        staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
+        create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
+
+    def _probe(self, table: TableState, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
+        if place is protocol.Place.SOURCE:
+            found = self._store.stat(file.object_name)
+            return protocol.Seen() if found is None else protocol.Seen(found.etag, file.digest)
+        folder, name = table.folder, layout.file_name(number, table.extension)
+        if place is protocol.Place.FINAL:
+            paths = [f"{folder}/{name}"]
+        else:
+            paths = [*layout.processed_paths(folder, place.value, name)]
+        for path in paths:
+            info = self._store.stat(path)
+            if info is not None:
+                return protocol.Seen(info.etag, self._digest(path, text=table.text is not None))
+        return protocol.Seen()
+
+    def _digest(self, path: str, *, text: bool) -> str | None:
+        with self._store.fetch(path) as local:
+            if local is None:
+                raise TransientError("FILE_MOVED", f"{path!r} was moved while it was read", way_out="it is read again")
+            if text:
+                return bytes_digest(local)
+            try:
+                footer = read_footer(local)
+            except TerminalError:
+                return None  # not a file of ours: the protocol stops with what it sees, CONFLICT
+        return None if footer is None else footer.digest
+
+
+def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirmed: int) -> int:
+    """Remove staged objects of numbers up to *confirmed*, which nobody renames again; how many there were.
+
+    Any later number may belong to an intent that is open, or is about to be.
+    """
+    swept = 0
+    for info in store.list(layout.staging_folder(folder, generation)):
+        # What a crash left of an object begins with the object's name, so that it is swept like the object.
+        first_number = info.path.rpartition("/")[2].partition(".")[0]
+        if first_number.isascii() and first_number.isdigit() and int(first_number) <= confirmed:
+            store.delete(info.path)
+            swept += 1
+    return swept
+
+
+def _metadata(table: TableState) -> bytes:
+    return layout.metadata_document(table.keys, table.metadata_properties)

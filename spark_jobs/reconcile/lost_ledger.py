@@ -1,0 +1,158 @@
+"""A ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one (G-31).
+
+Without this the mirror would look as if nothing had run yet, and begin anew beside what it published. Looking creates
+no ledger: where there is none, an empty one stands in for it, in a folder that goes with the look.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.problems import Problem, path_text
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_MISSING_BATCH, WAYS_OUT, Finding
+from open_mirroring.reconciliation.inspection import inspect_mirror
+from spark_jobs.changelog.change_log import newest_in_log
+
+
+def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
+    """Why this ledger is not the one that belongs to the change log: the log has a batch that it never bound.
+
+    The log is read first: a batch is bound before it is in the log.
+    """
+    newest = _logged(mirror)
+    with ledger.connect() as db:
+        known = _bound(db, mirror.name)
+    return _ahead(mirror, newest, known)
+
+
+def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
+    """Before anything is bound: refuse to begin anew beside what was published, or on a log that lost its batches.
+
+    Raises:
+        TerminalError: ``LEDGER_LOST``, ``LOG_MISSING_BATCH``.
+    """
+    if lost := log_ahead(mirror, ledger):
+        raise lost
+    c = t.mirror.c
+    with ledger.connect() as db:
+        row = db.execute(sa.select(c.committed, c.open_number).where(c.name == mirror.name)).one_or_none()
+    if row is None or not (row.committed or row.open_number):
+        lost_tables = {s: f for s, f in inspect_mirror(mirror, ledger, record=False).items() if f.code == LEDGER_LOST}
+        for source, finding in lost_tables.items():
+            raise _lost(mirror, f"{source}: {finding.what}")
+    elif _logged(mirror) < row.committed and (needing := _tables_of_log(mirror, ledger)):
+        what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
+        for source in needing:
+            # Kept in the ledger: only a load builds such a table anew.
+            ExtractLedger(ledger, mirror.name).stop_table(source, LOG_MISSING_BATCH, what)
+        raise TerminalError(
+            LOG_MISSING_BATCH,
+            f"{what}; {needing} rest on it",
+            where=str(mirror.resolve(mirror.change_log)),
+            way_out=WAYS_OUT[LOG_MISSING_BATCH],
+        )
+
+
+@contextmanager
+def empty_ledger() -> Iterator[Engine]:
+    """A ledger that knows nothing, for a look at what is there without one."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield open_ledger(f"sqlite:///{folder}/ledger.db")
+
+
+def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
+    """What is found of the tables of a mirror by a ledger that knows nothing: those that somebody published."""
+    zone = mirror.landing_zone
+    if zone.store == "local" and not mirror.resolve(zone.path).exists():
+        return {}  # opening it would create it
+    with empty_ledger() as ledger:
+        findings = inspect_mirror(mirror, ledger, record=False)
+    return {source: finding for source, finding in findings.items() if finding.code in (LEDGER_LOST, FOREIGN_WRITER)}
+
+
+def check_ledger_knows(mirror: Mirror) -> list[Problem]:
+    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing.
+
+    A ledger or a zone that does not answer is another check's to tell.
+    """
+    try:
+        # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.
+        newest = _logged(mirror)
+        bound, known = _look(mirror)
+        problems = [] if (ahead := _ahead(mirror, newest, bound)) is None else [ahead]
+        for source, finding in found_without_ledger(mirror).items() if not known >= _sources(mirror) else ():
+            if source not in _look(mirror)[1]:
+                problems.append(
+                    TerminalError(finding.code, f"{source}: {finding.what}", way_out=finding.way_out),
+                )
+    except (MirroringError, DBAPIError, OSError):
+        return []
+    line = mirror.line_of(("ledger",))
+    return [Problem(e.code, mirror.file, line, path_text(("ledger",)), e.what, e.way_out) for e in problems]
+
+
+def _look(mirror: Mirror) -> tuple[int, set[str]]:
+    """The newest batch that the ledger bound and the tables that it has, without opening it as ours."""
+    url = make_url(mirror.ledger_url())
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return 0, set()
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as db:
+            if not sa.inspect(db).has_table(t.mirrored_table.name):
+                return 0, set()
+            c, m = t.mirrored_table.c, t.mirrored_table.c.mirror == mirror.name
+            begun = m & (c.established.is_(True) | c.reset.is_not(None) | (c.generation > 1))
+            return _bound(db, mirror.name), set(db.scalars(sa.select(c.source).where(begun)))
+    finally:
+        engine.dispose()
+
+
+def _bound(db: sa.Connection, mirror: str) -> int:
+    c = t.mirror.c
+    row = db.execute(sa.select(c.committed, c.open_number).where(c.name == mirror)).one_or_none()
+    return 0 if row is None else max(row.committed, row.open_number or 0)
+
+
+def _logged(mirror: Mirror) -> int:
+    return newest_in_log(mirror.resolve(mirror.change_log), mirror.name)
+
+
+def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
+    if newest <= known:
+        return None
+    return _lost(
+        mirror, f"the change log holds batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
+    )
+
+
+def _lost(mirror: Mirror, what: str) -> TerminalError:
+    return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", way_out=WAYS_OUT[LEDGER_LOST])
+
+
+def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
+    """The tables whose present generation rests on what the log held."""
+    b, c = t.batch_table.c, t.mirrored_table.c
+    rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
+    query = (
+        sa.select(c.source).distinct().where(c.mirror == mirror.name).join_from(t.mirrored_table, t.batch_table, rests)
+    )
+    with ledger.connect() as db:
+        return sorted(db.scalars(query))
+
+
+def _sources(mirror: Mirror) -> set[str]:
+    return {table.source for table in mirror.tables}

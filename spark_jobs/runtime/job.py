@@ -1,0 +1,103 @@
+"""What all jobs share: running tasks in Spark's workers, and being a program with arguments and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
+from spark_jobs.runtime.session import build_session
+
+__all__ = ["Exit", "job_main", "run_job"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A result that says itself how the job ends."""
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code."""
+        ...
+
+
+def run_job(
+    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> list[Result]:
+    """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
+
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
+
+    Raises:
+        MirroringError: what a task raised on purpose, as itself; of several the first task's.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    context.setJobDescription(description)
+    outcomes = context.parallelize(list(tasks), len(tasks)).map(_Speaking(function)).collect()
+    for outcome in outcomes:
+        if isinstance(outcome, MirroringError):
+            raise outcome
+    return outcomes
+
+
+class _Speaking:
+    """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, task: Any) -> Any:
+        try:
+            return self._function(task)
+        except MirroringError as error:
+            return error
+
+
+def job_main(
+    name: str,
+    argv: Sequence[str] | None,
+    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> int:
+    """Parse ``MIRROR.yaml``, open ledger and session, do the work, report it as one JSON line; the exit code."""
+    parser = argparse.ArgumentParser(prog=name)
+    parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+    add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for chatty in ("py4j", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        mirror = load_mirror(arguments.mirror)
+        ledger = open_ledger(mirror.ledger_url())
+        spark = build_session(f"{name} {mirror.name}")
+        result = work(mirror, ledger, spark, arguments)
+    except MirroringError as error:
+        log.error("%s", error)
+        return exit_of(error)
+    except OperationalError as error:
+        # Its text holds the statement and may hold the address: only the kind of failure is told.
+        log.error("LEDGER_UNREACHABLE: the ledger does not answer: %s", type(error.orig).__name__)
+        return Exit.TRANSIENT
+    print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
+    if isinstance(result, Judged):
+        return result.exit
+    return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

@@ -1,0 +1,1 @@
+"""Change event streaming: CloudEvents of SQL Server and Azure SQL."""

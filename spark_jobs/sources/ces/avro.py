@@ -1,0 +1,159 @@
+"""CES events in Avro: how they are framed, and their outer and inner record (C-60 to C-63).
+
+The framing is documented nowhere, so it is sniffed. The inner record exists in two generations under one name, and
+reading one with the schema of the other does not fail by itself (C-62): a reading counts only if it consumes every
+byte and its log sequence number is well formed.
+
+Public source: Microsoft Learn, *JSON Message format - change event streaming*, whose "JSON schema" sections are Avro
+schemas; ``finalevent`` came with the edition of August 2026.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import islice
+from typing import Any
+
+import fastavro
+
+from spark_jobs.sources.contract.decoded import Refusal, shown
+
+DATUM_START = b"\x061.0"
+"""How a bare ``ChangeEvent`` begins: the string "1.0" with its length."""
+
+CONTAINER = b"Obj\x01"
+_SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
+_LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})? ?(Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+
+# What reading foreign bytes raises: the reader was not written for enemies, so the list is what it was seen to raise.
+_UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
+
+
+def _record(name: str, /, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+
+
+def _data(**finalevent: str) -> dict[str, Any]:
+    column = _record("Column", name="string", type="string", index="int")
+    key = _record("PkKey", columnname="string", value="string")
+    transaction = _record(
+        "Transaction", commitlsn="string", beginlsn="string", sequencenumber="int", **finalevent, committime="string"
+    )
+    source = _record(
+        "EventSource",
+        db="string",
+        schema="string",
+        tbl="string",
+        cols={"type": "array", "items": column},
+        pkkey={"type": "array", "items": key},
+        transaction=transaction,
+    )
+    return _record("Data", eventsource=source, eventrow=_record("EventRow", old="string", current="string"))
+
+
+CHANGE_EVENT = fastavro.parse_schema(
+    _record(
+        "ChangeEvent",
+        specversion="string",
+        type="string",
+        source="string",
+        id="string",
+        logicalid="string",
+        time="string",
+        datacontenttype="string",
+        operation="string",
+        segmentindex="int",
+        finalsegment="boolean",
+        data="bytes",
+    )
+)
+"""The outer record."""
+
+DATA_WITH_FINALEVENT = fastavro.parse_schema(_data(finalevent="boolean"))
+"""The inner record since August 2026 (generation c)."""
+
+DATA = fastavro.parse_schema(_data())
+"""The inner record before (generation b)."""
+
+DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
+
+
+def unframed(body: bytes) -> bytes:
+    """The bare datum of an Avro message; known frames of schema registries are taken off.
+
+    Raises:
+        Refusal: ``FRAMING_UNKNOWN`` when no bare datum can be found.
+    """
+    if body.startswith(b"\x06"):
+        return body
+    for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
+        if body.startswith(mark):
+            if body.startswith(DATUM_START, header):
+                return body[header:]
+            raise Refusal("FRAMING_UNKNOWN", f"an Avro {name} frame without a change event behind it")
+    raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
+
+
+def read_container(body: bytes) -> dict[str, Any]:
+    """The fields of the one record of a container file, by the schema that the file itself brings (C-63).
+
+    Raises:
+        Refusal: ``AVRO_MALFORMED`` when it cannot be read, ``FRAMING_UNKNOWN`` when it holds not one record.
+    """
+    try:
+        records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
+    except Exception as error:  # the file brings its own schema, which may be anything
+        raise Refusal("AVRO_MALFORMED", f"an Avro container file that cannot be read: {_said(error)}") from error
+    if len(records) != 1 or not isinstance(records[0], dict):
+        many = "more than one record" if records else "no record"
+        raise Refusal("FRAMING_UNKNOWN", f"an Avro container file with {many}; one message is one event")
+    return records[0]
+
+
+def read_envelope(datum: bytes) -> dict[str, Any]:
+    """The fields of the outer record.
+
+    Raises:
+        Refusal: ``AVRO_MALFORMED`` when the bytes are no such record, or more than one.
+    """
+    try:
+        return _whole(datum, CHANGE_EVENT)
+    except _UNREADABLE as error:
+        raise Refusal("AVRO_MALFORMED", f"no ChangeEvent record: {_said(error)}") from error
+
+
+def read_data(datum: bytes) -> dict[str, Any]:
+    """The fields of the inner record, in whichever generation proves to be right.
+
+    Raises:
+        Refusal: ``DATA_MALFORMED`` when neither reading holds, with the reason of each.
+    """
+    reasons = []
+    for schema in DATA_SCHEMAS:
+        try:
+            record = _whole(datum, schema)
+            transaction = record["eventsource"]["transaction"]
+            if not _LSN.fullmatch(transaction["commitlsn"]):
+                raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is no log sequence number")
+            if not _TIME.fullmatch(transaction["committime"]):
+                raise ValueError(f"committime {shown(transaction['committime'])} is no time")
+            return record
+        except _UNREADABLE as error:
+            reasons.append(_said(error))
+    raise Refusal("DATA_MALFORMED", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
+
+
+def _whole(datum: bytes, schema: Any) -> dict[str, Any]:
+    stream = io.BytesIO(datum)
+    record: Any = fastavro.schemaless_reader(stream, schema, None)
+    if stream.tell() != len(datum):
+        raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
+    return record  # type: ignore[no-any-return]
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:200]

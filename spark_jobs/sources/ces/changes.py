@@ -1,0 +1,312 @@
+"""One CES event of a mirrored table, and the rows of the change log that it is (A3, A6).
+
+INSERT and UPDATE are the current row, DELETE the key of the old one. An UPDATE whose old row has another key is two
+changes at one place: the old key leaves (sub 0), the new one is set (sub 1) (G-03, C-73).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import NamedTuple
+
+from open_mirroring.changes.log_position import KEY_BUCKETS
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
+from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
+from spark_jobs.sources.ces.rows import CUT_LENGTH, ColumnList, Image, key_json
+from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal
+from spark_jobs.sources.sql_server.types import BinaryText
+
+_COLUMN_LISTS_KEPT = 1000
+"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
+
+NOTHING_NOTICED = Notices()
+
+
+class Outcome(NamedTuple):
+    """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored."""
+
+    rows: tuple[LogRow, ...]
+    notices: Notices = NOTHING_NOTICED
+    foreign: str = ""
+
+
+class SourceTable:
+    """A mirrored table with the column lists that its events announced."""
+
+    def __init__(self, table: MirroredTable, binary: BinaryText) -> None:
+        self.source = table.source
+        self.key = table.key
+        self.key_names = frozenset(table.key)
+        self._allowed = None if table.columns is None else frozenset(table.columns)
+        self._binary = binary
+        self._lists: dict[bytes, ColumnList] = {}
+
+    def columns(self, raw: bytes) -> ColumnList:
+        """The column list of this text of ``cols``.
+
+        Raises:
+            Refusal: as :class:`ColumnList`.
+        """
+        found = self._lists.get(raw)
+        if found is None:
+            if len(self._lists) >= _COLUMN_LISTS_KEPT:
+                self._lists.clear()
+            found = self._lists[raw] = ColumnList(raw, self.key, self._allowed, self._binary)
+        return found
+
+
+def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
+    """The rows of one whole event, at its coordinates.
+
+    Raises:
+        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING`` or
+            ``KEY_INVALID``.
+    """
+    images = data.eventrow or data.eventdata
+    if images is None or (data.eventrow and data.eventdata):
+        raise Refusal("DATA_MALFORMED", "data has no eventrow, or has eventdata beside it")
+    parts = data.eventsource.pkkey
+    if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
+        raise Refusal("DATA_MALFORMED", "pkkey names a column twice")
+    columns = table.columns(bytes(data.eventsource.cols))
+    if event.operation == "DEL":
+        if not _is_empty(images.current):
+            raise Refusal("ROW_MALFORMED", "a DEL with a current row")
+        return _delete(event, data, table, columns, images.old, origin, place)
+    if images.current is None or _is_empty(images.current):
+        raise Refusal("ROW_MALFORMED", f"an {event.operation} without a current row")
+    image, text = columns.read(images.current)
+    row = text or columns.write(image)
+    absent = () if text or event.operation == "INS" else columns.absent_from(image)
+    cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
+    texts = columns.key_texts(image)
+    key = key_json(texts) if texts else None
+    at = (origin, place, table.source)
+    if event.operation == "INS":
+        if not _is_empty(images.old):
+            raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
+        mismatch = _differs(data, table, columns, image, texts)
+        row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
+        return Outcome((row_set,), _noticed(cut, mismatch))
+    old = _old_image(columns, images.old, key)
+    whole = _is_whole(data, table, columns, old, image)
+    untold = [name for name in absent if not _is_null(name, columns, old, whole)]
+    listed = columns.text
+    if untold:
+        whole, listed, row = False, *columns.written_without(image, untold)
+    row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
+    old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
+    mismatch = _differs(data, table, columns, image, texts)
+    if old_texts == texts:
+        return Outcome((row_set,), _noticed(cut, mismatch))
+    # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
+    left_key = key_json(old_texts)
+    left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
+    return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
+
+
+def _row(
+    at: tuple[str, int, str],
+    event: Event,
+    sub: int,
+    op: str,
+    key: str | None,
+    columns: ColumnList,
+    whole: bool,
+    row: str | None = None,
+    before: str | None = None,
+) -> LogRow:
+    pos = event.position(sub)
+    return LogRow(CHANGE, *at, bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
+
+
+def _noticed(cut: int, mismatch: int) -> Notices:
+    return Notices(cut, mismatch) if cut or mismatch else NOTHING_NOTICED
+
+
+def _delete(
+    event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
+) -> Outcome:
+    image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
+    before = (text or columns.write_old(image)) if image else None
+    cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
+    # A source may leave old values out; the primary key is always announced (C-71).
+    known = table.key_names <= image.keys()
+    announced = {} if known else _announced(data, columns)
+    if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
+        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
+    texts = columns.key_texts(image if known else announced)
+    key = key_json(texts) if texts else None
+    mismatch = _differs(data, table, columns, image, texts) if known else 0
+    row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
+    return Outcome((row_gone,), _noticed(cut, mismatch))
+
+
+def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
+    if text is None or _is_empty(text):
+        return {}
+    try:
+        return columns.read(text)[0]
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
+
+
+def _old_key(
+    data: Data, columns: ColumnList, table: SourceTable, old: Image, image: Image, texts: list[str], key: str
+) -> list[str]:
+    """The key before an update (C-73).
+
+    Without old key values only ``pkkey`` can tell that the key did not change: whether it names the old key or the new
+    one is documented nowhere, so one that differs tells that the key changed, and not which one went.
+
+    Raises:
+        Refusal: ``OLD_KEY_MISSING``, or ``ROW_MALFORMED`` or ``KEY_INVALID`` of the old image.
+    """
+    if not table.key_names <= old.keys():
+        if not _announces(data, table, columns, image, texts):
+            raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
+        if table.key_names.isdisjoint(old):
+            return texts
+        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only")
+    if all([old[name] == image[name] for name in table.key]):
+        return texts
+    try:
+        return columns.key_texts(old)
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
+
+
+def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
+    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44).
+
+    An old large object without a value may have had one (C-71), so its NULL proves nothing.
+    """
+    key_names = table.key_names.union(part.columnname for part in data.eventsource.pkkey or ())
+    for name, value in old.items():
+        told = value is not None or name not in columns.large
+        if told and name in current and current[name] == value and name not in key_names:
+            return True
+    return False
+
+
+def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
+    """Whether an update without a value for a column says that it is NULL now (C-84).
+
+    It is, if it was NULL before: then either it was left as it was, or left out for being NULL. And it is, if the old
+    row lacks it likewise and another column proves that those come which did not change. Old large objects tell
+    neither (C-71).
+    """
+    if name in columns.large:
+        return False
+    return old[name] is None if name in old else whole
+
+
+def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
+    """Whether ``pkkey`` names every key column, and says the key *texts*, which *image* spells out."""
+    announced = {part.columnname for part in data.eventsource.pkkey or ()}
+    return table.key_names <= announced and not _differs(data, table, columns, image, texts)
+
+
+def _announced(data: Data, columns: ColumnList) -> Image:
+    """The primary key as ``pkkey`` spells it out.
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``.
+    """
+    parts = data.eventsource.pkkey or ()
+    return {part.columnname: columns.spelled(part.columnname, _key_text(part)) for part in parts}
+
+
+def _key_text(part: KeyPart) -> str | None:
+    value = part.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None else str(value)
+
+
+def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
+    """1 when ``pkkey`` names every key column and says another key than *texts*, which *image* spells out."""
+    parts = data.eventsource.pkkey
+    if not parts or not texts:
+        return 0
+    if len(parts) == 1 and table.key == (parts[0].columnname,) and parts[0].value == image.get(table.key[0]):
+        return 0
+    if not table.key_names <= {part.columnname for part in parts}:
+        return 0
+    try:
+        announced = _announced(data, columns)
+        return int(columns.key_texts(announced) != texts)
+    except Refusal:
+        return 1
+
+
+def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
+    """The key of the row that a change which could not be read leaves out of date.
+
+    None where that is not known, or where an UPDATE may have given its row another key: then the old key's row would
+    stay at the target and no later change would remove it (G-03, C-73).
+
+    Args:
+        event: the change.
+        data: its payload.
+        table: its table.
+        key: the key that was read before the change was refused; None tells to look what ``pkkey`` says.
+    """
+    key = key or _announced_key(data, table)
+    images = data.eventrow or data.eventdata
+    if event.operation != "UPD" or key is None:
+        return key
+    if images is None:
+        return None
+    try:
+        columns = table.columns(bytes(data.eventsource.cols))
+        # Without old key values pkkey alone can tell that the key did not change, here as elsewhere.
+        old = _key_alone(columns, table, images.old) or _announced_key(data, table)
+        return old if old == _key_alone(columns, table, images.current) else None
+    except Refusal:
+        return None
+
+
+def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str | None:
+    """The key in an image of which the rest may be unreadable; None where it has no values for the key columns.
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``, ``KEY_MISSING`` or ``KEY_INVALID``: which key it has cannot be told.
+    """
+    if text is None or _is_empty(text):
+        return None
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("ROW_MALFORMED", f"a row is no JSON object: {error}") from error
+    if not isinstance(pairs, tuple):
+        raise Refusal("ROW_MALFORMED", "a row is no JSON object")
+    values = [(name, value) for name, value in pairs if name in table.key_names]
+    if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
+        raise Refusal("ROW_MALFORMED", "the key of a row is not told once, by plain values")
+    if not values:
+        return None
+    return key_json(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
+
+
+def _announced_key(data: Data, table: SourceTable) -> str | None:
+    """The key of a change as ``pkkey`` tells it, if it does, and once."""
+    names = [part.columnname for part in data.eventsource.pkkey or ()]
+    if len(set(names)) != len(names):
+        return None
+    try:
+        columns = table.columns(bytes(data.eventsource.cols))
+        texts = columns.key_texts(_announced(data, columns))
+    except Refusal:
+        return None
+    return key_json(texts) if texts else None
+
+
+def bucket(key: str | None) -> int:
+    """The bucket of a key in the log; -1 without one."""
+    return -1 if key is None else zlib.crc32(key.encode()) % KEY_BUCKETS
+
+
+def _is_empty(image: str | None) -> bool:
+    return image is None or image == "{}" or (len(image) < 64 and "".join(image.split()) == "{}")

@@ -1,0 +1,435 @@
+"""The CloudEvents envelope of a CES message: from bytes to one event or one piece of an event (C-10 to C-32, A4).
+
+Three generations of the wire format share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or
+``segmentindex``/``finalsegment`` (b, c). JSON and Avro are told apart by the bytes of each message (C-63).
+
+Public source: Microsoft Learn, *JSON Message format - change event streaming*, and the CloudEvents 1.0 specification.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from open_mirroring.changes.log_position import position_text
+from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
+
+EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
+OPERATIONS = ("INS", "UPD", "DEL")
+
+_JSON_CONTENT = {"application/json", "application/avro-json"}
+"""``application/avro-json`` is JSON text in spite of its name (C-16)."""
+
+_LOGICAL_ID = re.compile(
+    r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
+)
+_SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
+_NOTHING = Notices()
+_SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
+_BLANKS = b" \t\r\n"
+_MAX_INDEX = 2**31 - 1
+
+
+class Column(msgspec.Struct, gc=False):
+    """One entry of ``cols``; *index* is the place in the table, not in the list (C-43)."""
+
+    name: str
+    type: str
+    index: int
+
+
+class KeyPart(msgspec.Struct, gc=False):
+    """One entry of ``pkkey``; a value may be any scalar (C-45), but no fraction, which could lose digits."""
+
+    columnname: str
+    value: str | int | bool | None
+
+
+class Transaction(msgspec.Struct, gc=False):
+    """What of the transaction block says where a change stands; times are information only (C-48)."""
+
+    commitlsn: str
+    sequencenumber: int
+
+
+class EventSource(msgspec.Struct, gc=False):
+    """Where a change happened; *cols* stays raw, because few different lists occur."""
+
+    db: str
+    schema: str
+    tbl: str
+    cols: msgspec.Raw
+    pkkey: list[KeyPart] | None
+    transaction: Transaction | None = None
+
+
+class EventRow(msgspec.Struct, gc=False):
+    """The images of the row, each the text of a JSON object."""
+
+    old: str | None
+    current: str | None
+
+
+class Data(msgspec.Struct, gc=False):
+    """The payload of an event; ``eventdata`` is what one page calls ``eventrow`` (C-42)."""
+
+    eventsource: EventSource
+    eventrow: EventRow | None = None
+    eventdata: EventRow | None = None
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    specversion: str
+    type: str
+    source: str
+    id: str
+    logicalid: str
+    operation: str
+    datacontenttype: str | None = None
+    data: str | Data | None = None
+    data_base64: str | None = None
+    segmentindex: int | None = None
+    finalsegment: bool | None = None
+    splitindex: int | None = None
+    splittotalcnt: int | None = None
+
+
+class Split(NamedTuple):
+    """Where a message stands among the pieces of its event.
+
+    Args:
+        piece: its number as sent; pieces count from 0 or from 1 (C-52).
+        last: whether it is the last; None where the total is announced instead.
+        total: the announced number of pieces, 2 at least; None where the last one says so.
+    """
+
+    piece: int
+    last: bool | None
+    total: int | None
+
+    @property
+    def whole(self) -> bool | None:
+        """Whether the event came in one message; None when only its content can tell.
+
+        A last piece numbered 1 ends a split event that counts from 0, or is an unsplit one that counts from 1.
+        """
+        if self.total is not None:
+            return False
+        if not self.last or self.piece > 1:
+            return False
+        return True if self.piece == 0 else None
+
+
+UNSPLIT = Split(0, True, None)
+"""An event that came in one message."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """A message whose envelope is sound; *data* is its payload, or its piece of one, not yet looked into.
+
+    ``data`` is text where it is JSON, bytes where it is Avro, and :class:`Data` where a producer did not wrap it.
+    """
+
+    epoch: str
+    lsn: str
+    sequence: str
+    operation: str
+    split: Split
+    data: str | bytes | Data
+    notices: Notices = _NOTHING
+
+    @property
+    def logical_id(self) -> str:
+        """The identity that all pieces of an event share, in one spelling (C-31)."""
+        return f"{self.epoch}:{self.lsn}:{self.sequence}"
+
+    def position(self, sub: int) -> str:
+        """The place in the log (C-32); *sub* is 0 for what takes a key away and 1 for what sets a row."""
+        return position_text(self.lsn, self.sequence, sub)
+
+
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_data = msgspec.json.Decoder(Data).decode
+
+
+def read_event(body: bytes) -> Event:
+    """Read one message.
+
+    Raises:
+        Refusal: ``BODY_MISSING``, ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, ``AVRO_MALFORMED``, ``FRAMING_UNKNOWN``,
+            ``ENVELOPE_INVALID``, ``TYPE_VERSION_UNKNOWN``, ``CONTENT_TYPE_UNKNOWN``, ``DATA_MISSING``,
+            ``DATA_MALFORMED``, ``LOGICALID_INVALID`` or ``OPERATION_UNKNOWN``.
+    """
+    if body[:1] == b"{":
+        return _event(_read_json(body), is_avro=False)
+    if not body.strip(_BLANKS):
+        raise Refusal("BODY_MISSING", "the message is empty")
+    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
+    if is_text:
+        return _event(_read_json(body), is_avro=False)
+    if body.startswith(ces_avro.CONTAINER):
+        event = _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
+        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
+    return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
+
+
+def _read_json(body: bytes) -> _Envelope:
+    if not body.isascii():
+        try:
+            body.decode()  # the JSON reader looks only at what it needs, and would let bad bytes elsewhere pass
+        except UnicodeDecodeError as error:
+            raise Refusal("BODY_NOT_UTF8", str(error)) from error
+    try:
+        envelope = _decode_envelope(body)
+    except msgspec.ValidationError as error:
+        raise _why_invalid(body, error) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        piece = _with_half_a_character(body)
+        if piece is None:
+            raise Refusal("JSON_MALFORMED", str(error)) from error
+        envelope = piece
+        _refuse_twice(body)
+        return envelope
+    if _members(body) is None:
+        _refuse_twice(body)
+    return envelope
+
+
+def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
+    """The members of an object if their lengths prove that each name stands there once; else None.
+
+    What is left of the text beside names and values has room for their quotes, colons, commas and at most one blank
+    behind each of these, and for nothing else. The text was read before, so it is JSON.
+    """
+    text = bytes(text)
+    found = _decode_members(text)
+    used = len("".join(found)) + len(b"".join(found.values()))
+    left, blanks = len(text) - used - 4 * len(found) - 1, 2 * len(found) - 1
+    return found if left == 0 or (left == blanks and b'": ' in text[:64]) else None
+
+
+def _refuse_twice(body: bytes) -> None:
+    """Refuse an object that has a name twice: which of both counts, no standard says (C-98)."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            raise Refusal(
+                "ENVELOPE_INVALID", f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice"
+            )
+        return found
+
+    try:
+        json.loads(body, object_pairs_hook=unique)
+    except RecursionError as error:
+        raise Refusal("ENVELOPE_INVALID", str(error)) from error
+
+
+def _with_half_a_character(body: bytes) -> _Envelope | None:
+    """A piece that was cut inside a surrogate pair (C-54): sound but for the half at an end of its ``data``."""
+    if not _SURROGATE.search(body):
+        return None
+    try:
+        envelope = msgspec.convert(json.loads(body), _Envelope)
+        data, envelope.data = envelope.data, ""
+        msgspec.json.encode(envelope)  # fails if another field has half a character, too
+        is_piece = isinstance(data, str) and _split(envelope) is not UNSPLIT
+    except (ValueError, RecursionError, msgspec.MsgspecError, Refusal):
+        return None
+    envelope.data = data
+    return envelope if is_piece else None
+
+
+def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
+    """Name the first reason in the order of reading: bad JSON, another version, a field of the wrong type."""
+    try:
+        whole = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as malformed:
+        return Refusal("JSON_MALFORMED", str(malformed))
+    if isinstance(whole, dict) and isinstance(whole.get("type"), str) and whole["type"] != EVENT_TYPE:
+        return _unknown_type(whole["type"])
+    reason = str(error)
+    return Refusal("DATA_MALFORMED" if "`$.data" in reason else "ENVELOPE_INVALID", reason)
+
+
+def _read_avro(datum: bytes) -> _Envelope:
+    fields = ces_avro.read_envelope(datum)
+    fields.pop("time")
+    return _Envelope(**fields)
+
+
+def _of_fields(fields: dict[str, Any]) -> _Envelope:
+    """The envelope of a record that came with a schema of its own, which may have other types."""
+    data = fields.pop("data", None)
+    try:
+        envelope = msgspec.convert(fields, _Envelope)
+    except msgspec.ValidationError as error:
+        if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
+            raise _unknown_type(fields["type"]) from error
+        raise Refusal("ENVELOPE_INVALID", str(error)) from error
+    if not isinstance(data, str | bytes | None):
+        raise Refusal("DATA_MALFORMED", "data is neither text nor bytes")
+    envelope.data = data  # type: ignore[assignment]  # bytes, as of any Avro message
+    return envelope
+
+
+def _event(envelope: _Envelope, is_avro: bool) -> Event:
+    if envelope.specversion != "1.0":
+        raise Refusal("ENVELOPE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
+    if envelope.type != EVENT_TYPE:
+        raise _unknown_type(envelope.type)
+    match = _LOGICAL_ID.fullmatch(envelope.logicalid)
+    if match is None:
+        raise Refusal("LOGICALID_INVALID", f"logicalid {shown(envelope.logicalid)} is not guid:lsn:sequence")
+    if envelope.operation not in OPERATIONS:
+        raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
+    epoch, lsn, sequence = match.groups()
+    split, data = _split(envelope), _payload(envelope, is_avro)
+    notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices)
+
+
+def _unknown_type(found: str) -> Refusal:
+    return Refusal("TYPE_VERSION_UNKNOWN", f"type is {shown(found)}, not {EVENT_TYPE!r}")
+
+
+def _split(envelope: _Envelope) -> Split:
+    index, last = envelope.segmentindex, envelope.finalsegment
+    if index == 0 and last:
+        return UNSPLIT
+    if index is not None and last is not None:
+        if not 0 <= index <= _MAX_INDEX:
+            raise Refusal("ENVELOPE_INVALID", f"segmentindex {index} is out of range")
+        return Split(index, last, None)
+    index, total = envelope.splitindex, envelope.splittotalcnt
+    if index is None or total is None:
+        raise Refusal("ENVELOPE_INVALID", "neither segmentindex and finalsegment nor splitindex and splittotalcnt")
+    if not 0 <= index <= total <= _MAX_INDEX:
+        raise Refusal("ENVELOPE_INVALID", f"splitindex {index} of splittotalcnt {total} is out of range")
+    return Split(index, None, total) if total > 1 else UNSPLIT
+
+
+def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
+    content, data = envelope.datacontenttype, envelope.data
+    if content is not None and content not in _JSON_CONTENT:
+        bare = content.split(";")[0].strip().lower()
+        if bare not in _JSON_CONTENT and not (is_avro and bare.startswith("application/avro")):
+            raise Refusal("CONTENT_TYPE_UNKNOWN", f"datacontenttype is {shown(content)}")
+    if envelope.data_base64 is not None:
+        if data is not None:
+            raise Refusal("DATA_MALFORMED", "the event has both data and data_base64")
+        try:
+            return base64.b64decode(envelope.data_base64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refusal("DATA_MALFORMED", f"data_base64: {error}") from error
+    if data is None:
+        raise Refusal("DATA_MISSING", "the event has no data")
+    if isinstance(data, Data) and _split(envelope).whole is False:
+        raise Refusal("DATA_MALFORMED", "data is an object, but the message is one piece of several")
+    return data
+
+
+def read_data(payload: str | bytes | Data) -> Data:
+    """The payload of a whole event; as :func:`read_data_leniently`, without saying how it was spelled."""
+    return read_data_leniently(payload)[0]
+
+
+def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
+    """The payload of a whole event, and whether its names had another case than the published samples (C-97).
+
+    Bytes of an Avro message hold JSON text or a record, whatever their announced content type: what begins with a
+    brace would be a negative length in Avro, and a record proves itself (C-62).
+
+    Raises:
+        Refusal: ``DATA_MALFORMED`` when the payload is not what it should be.
+    """
+    if isinstance(payload, Data):
+        return payload, False
+    if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
+        try:
+            return _decode_data(msgspec.json.encode(ces_avro.read_container(payload))), False
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise Refusal("DATA_MALFORMED", f"a container file that holds no Data record: {error}") from error
+    if isinstance(payload, bytes) and payload[:1] != b"{":
+        return _data_of(ces_avro.read_data(payload)), False
+    try:
+        text = payload if isinstance(payload, str) else payload.decode()
+        try:
+            data, is_prose = _decode_data(text), False
+        except msgspec.ValidationError:
+            data, is_prose = _decode_data(_in_lower_case(text)), True
+        if is_prose or not _is_once(text):
+            found = json.loads(_in_lower_case(text))
+            if "eventrow" in found and "eventdata" in found:
+                raise ValueError("the event has both eventrow and eventdata")
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Refusal("DATA_MALFORMED", str(error)) from error
+    return data, is_prose
+
+
+def _is_once(text: str) -> bool:
+    """Whether a payload proves at a glance that it has the names of the samples, each once."""
+    data = _members(text.encode())
+    if data is None or data.keys() != {"eventsource", "eventrow"}:
+        return False
+    source, row = _members(data["eventsource"]), _members(data["eventrow"])
+    if source is None or row is None:
+        return False
+    return source.keys() <= _SOURCE_NAMES and row.keys() == {"old", "current"}
+
+
+def _in_lower_case(text: str) -> str:
+    """The payload with the names of its members as the samples spell them; the prose of one page has `eventSource`.
+
+    Images are texts of their own, so no column's name is touched.
+
+    Raises:
+        ValueError: the text is no JSON, or two names of one object differ at most in case.
+    """
+
+    def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = {name.lower(): value for name, value in pairs}
+        if len(found) != len(pairs):
+            raise ValueError("a name stands twice in one object, perhaps in another case")
+        return found
+
+    return json.dumps(json.loads(text, object_pairs_hook=lower))
+
+
+def _data_of(record: dict[str, Any]) -> Data:
+    source, row = record["eventsource"], record["eventrow"]
+    transaction = source["transaction"]
+    return Data(
+        EventSource(
+            source["db"],
+            source["schema"],
+            source["tbl"],
+            msgspec.Raw(msgspec.json.encode(source["cols"])),
+            [KeyPart(**part) for part in source["pkkey"]],
+            Transaction(transaction["commitlsn"], transaction["sequencenumber"]),
+        ),
+        EventRow(**row),
+    )
+
+
+def is_complete(payload: str | bytes | Data) -> bool:
+    """Whether a payload is one whole JSON object, or one Avro record to the last byte (C-52): no piece of an event is.
+
+    The tail of an object is none: it closes a brace that it did not open.
+    """
+    try:
+        read_data(payload)
+    except Refusal:
+        try:
+            return isinstance(msgspec.json.decode(payload), dict)  # type: ignore[arg-type]
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return False
+    return True

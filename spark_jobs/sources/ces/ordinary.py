@@ -1,0 +1,216 @@
+"""Ordinary CES messages, taken from blocks by patterns made for their columns.
+
+The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) is the definition. A message is taken only where its bytes
+prove that the exact decoder would give the same row: the list of columns was read before, and everything else matches a
+pattern (:mod:`spark_jobs.sources.ces.patterns`) that leaves no freedom; key and position are said twice alike. Pieces
+of split events, key changes, other spellings and everything damaged are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.errors import TerminalError
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.ces.decoder import CesDecoder
+from spark_jobs.sources.ces.envelope import read_data, read_event
+from spark_jobs.sources.ces.patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
+from spark_jobs.sources.ces.rows import CUT_LENGTH, key_json
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
+from spark_jobs.sources.contract.message_blocks import Block, are_text
+from spark_jobs.sources.contract.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table, texts
+from spark_jobs.sources.sql_server.type_text import read_type
+from spark_jobs.sources.sql_server.types import key_converter
+
+_LONGEST = CUT_LENGTH // 8
+"""Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
+_MOST_LISTS = 1000
+_PREFIX = 100
+"""Column lists are looked up by so many bytes, fewer than the shortest has, and then compared to their end."""
+_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Whole numbers of so many digits fit their type."""
+_OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
+_encode = msgspec.json.encode
+
+
+class _KnownList(NamedTuple):
+    """A column list of a mirrored table, its place among them, and how its keys become canonical.
+
+    *is_canonical* is true where the plain pattern proves that they are so already. *proofs* are the groups of each
+    column outside the key, old and current: equal, they prove a whole row, but for NULL where the last says so.
+    """
+
+    number: int
+    source: str
+    cols: str
+    pattern: ChangePattern
+    convert: tuple[Callable[[str], str], ...]
+    is_canonical: bool
+    proofs: list[tuple[int, int, bool]]
+
+
+_Taker = _KnownList | str | None
+"""What is known of a list of columns: how it is taken, the name of its table if that is not mirrored, or None if its
+messages are left."""
+
+
+class OrdinaryCes:
+    """Takes ordinary messages from blocks; it knows the column lists that it met, so keep one for many blocks.
+
+    Args:
+        decoder: the exact decoder, whose answers these are.
+    """
+
+    def __init__(self, decoder: CesDecoder) -> None:
+        self._decoder = decoder
+        self._longest = min(_LONGEST, decoder.settings.max_message_bytes)
+        self._lists: dict[bytes, list[tuple[bytes, _Taker]]] = {}
+        self._room = _MOST_LISTS
+        self._known: list[_KnownList] = []
+
+    def take(self, block: Block) -> Ordinary:
+        """As :meth:`OrdinaryReader.take`."""
+        rows: list[RowFields] = []
+        epochs: list[bytes] = []
+        foreign: list[int] = []
+        names_of_foreign = Counter[str]()
+        content, lists, read_head = block.content, self._lists, HEAD.match
+        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
+        starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
+        for line, start, end in zip(lines.tolist(), starts, ends, strict=True):
+            head = read_head(content, start, end)
+            if head is None:
+                continue
+            data = head.end()
+            for found in lists.get(content[data : data + _PREFIX], ()):
+                if content.startswith(found[0], data):
+                    break
+            else:
+                found = self._learn(content, start, data, end)
+            announced, known = found
+            at = data + len(announced)
+            if isinstance(known, _KnownList):
+                rest = known.pattern.plain.fullmatch(content, at, end)
+                is_plain = rest is not None
+                if rest is None:
+                    rest = known.pattern.general.fullmatch(content, at, end)
+                    if rest is None:
+                        continue
+                row = _row(known, line, head, rest, is_plain)
+                if row is not None:
+                    rows.append(row)
+                    epochs.append(head[1])
+            elif known is not None and FOREIGN.fullmatch(content, at, end):
+                foreign.append(line)
+                names_of_foreign[known] += 1
+        taken = [row[0] for row in rows]
+        names = pc.utf8_lower(texts(epochs)).dictionary_encode()
+        columns = [KnownColumns(one.source, one.cols) for one in self._known]
+        numbers = np.array(taken + foreign, np.int64)
+        return Ordinary(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign)
+
+    def learn(self, schemas: Iterable[SourceSchema]) -> None:
+        """As :meth:`OrdinaryReader.learn`: no change event announces a structure."""
+
+    def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
+        """What takes messages with the list of columns of this one, if they can be taken; learned once."""
+        found = content.find(SEPARATOR, data, end)
+        if found < 0 or not self._room:
+            return b"", None
+        self._room -= 1
+        announced, taker = content[data : found + len(SEPARATOR)], None
+        try:
+            payload, head = read_event(content[start:end]).data, _decode_text(content[data:found] + b'"')
+            if isinstance(payload, str) and payload.startswith(head):
+                taker = self._taker(payload, head)
+        except (Refusal, TerminalError, msgspec.DecodeError, ValueError):
+            pass  # the exact decoder says what is wrong with it
+        self._lists.setdefault(announced[:_PREFIX], []).append((announced, taker))
+        return announced, taker
+
+    def _taker(self, payload: str, head: str) -> _Taker:
+        data = read_data(payload)
+        source, table = data.eventsource, self._decoder.table_of(data)
+        cols = msgspec.json.decode(source.cols)
+        spelled = {"eventsource": {"db": source.db, "schema": source.schema, "tbl": source.tbl, "cols": cols}}
+        if _encode(spelled).decode() != head + "]}}":
+            return None  # other members, the same one twice, white space: whatever it is, it is not ordinary
+        if table is None:
+            return self._decoder.foreign_name(data)
+        columns = table.columns(bytes(source.cols))
+        if (
+            columns.is_respelled
+            or not table.key
+            or columns.kept != columns.names
+            or not table.key_names < set(columns.names)
+        ):
+            return None
+        types = [columns.types[name] for name in table.key]
+        digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
+        convert = tuple(key_converter(sql_type) for sql_type in types)
+        pattern = change_pattern(columns.names, table.key, digits)
+        others = [name for name in columns.names if name not in table.key_names]
+        proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
+        is_canonical = None not in digits
+        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, is_canonical, proofs)
+        self._known.append(known)
+        return known
+
+
+def _row(
+    known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
+) -> RowFields | None:
+    """The fields of a proven row, its line first; None if it is not proven."""
+    _, position, operation = head.groups()
+    pattern, group = known.pattern, rest.group
+    commit, sequence, old, current, *key = group(*pattern.fields)
+    if commit is not None and commit.replace(b":", b"") + b":" + sequence.zfill(20) != position:
+        return None
+    op, image, whole = _OPERATIONS[operation], current, True
+    if op == DELETE:
+        if old is None or current is not None:
+            return None
+        image = old
+    elif current is None or (op == INSERT and old is not None):
+        return None
+    elif op == UPDATE:
+        whole = old is not None and _share(group, known.proofs)
+        if old is not None and not whole and not is_plain:
+            return None  # the same value may be spelled in two ways
+    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
+    unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
+    if is_plain or ESCAPE not in unescaped:
+        image = unescaped.translate(None, b"\\")
+    else:
+        image = _encode(_decode_image(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"')))
+    if is_plain and known.is_canonical:
+        canonical = b'["' + b'","'.join(key) + b'"]'
+    else:
+        try:
+            texts = [convert(value.decode()) for convert, value in zip(known.convert, key, strict=True)]
+        except ValueError:
+            return None
+        canonical = key_json(texts).encode()
+    bucket = crc32(canonical) % KEY_BUCKETS
+    if op == DELETE:
+        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image
+    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None
+
+
+def _share(group: Callable[[int], bytes], proofs: list[tuple[int, int, bool]]) -> bool:
+    """Whether a column has the same value in both images; NULL does not count where an old value may be left out."""
+    for before, after, is_large in proofs:
+        if group(before) == group(after) and not (is_large and group(before) == b"null"):
+            return True
+    return False

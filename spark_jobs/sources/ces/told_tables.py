@@ -1,0 +1,193 @@
+r"""Of which table an event is that cannot be read (C-95): as much of its bytes as still tells it.
+
+A dead letter without table puts every table of a mirror at risk, one with it that table alone, and one of a table that
+is not mirrored none. So the name is read leniently, from JSON that is no event, from JSON that was cut or altered, and
+from Avro records of which only the beginning is left. What is altered may tell anything: a name counts only if nothing
+in the bytes hints at another event beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, NamedTuple
+
+from spark_jobs.sources.ces import avro as ces_avro
+
+_MOST_BYTES = 4 * 2**20
+"""An event begins with what tells its table; of longer ones only so much is looked at."""
+
+_BLANK = rb"(?:\s|\\+[nrt])*"
+_DEEPEST = 1
+"""How many backslashes stand before the quotes of an event's payload at most; values in its images have more."""
+_SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
+_ENVELOPE = re.compile(rb'"specversion\\*"')
+_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
+_VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
+
+
+class Told(NamedTuple):
+    """The table that an event names; *db* is None where that is not to be read any more."""
+
+    db: str | None
+    schema: str
+    tbl: str
+
+
+def told_table(body: bytes | None) -> Told | None:
+    """The one table that the bytes of a message tell; None where they tell none, or more than one."""
+    if not body:
+        return None
+    try:
+        return _of_json(body) or _of_text(body[:_MOST_BYTES]) or _of_avro(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def told_by_line(line: bytes | None) -> Told | None:
+    """The same of a line that was to wrap one message: its text is one level deeper, or it is encoded."""
+    match = _VALUE.search(line or b"")
+    if match is None:
+        return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
+    return told_table(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
+
+
+def told_by_data(data: object) -> Told | None:
+    """The same of the payload of an event, or of its first piece; later pieces tell none."""
+    if isinstance(data, str):
+        return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
+    if not isinstance(data, bytes):
+        return None
+    return _of_text(data[:_MOST_BYTES]) or _of_record(data)
+
+
+def _of_json(body: bytes) -> Told | None:
+    """The name in a message that is JSON, whatever else is wrong with it."""
+    try:
+        whole = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    data = _member(whole, "data")
+    if data is None and isinstance(encoded := _member(whole, "data_base64"), str):
+        return told_by_data(base64.b64decode(encoded))
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+    source = _member(data, "eventsource")
+    schema, tbl, db = (_member(source, name) for name in ("schema", "tbl", "db"))
+    if not (isinstance(schema, str) and isinstance(tbl, str)):
+        return None
+    # One name twice in an object is read as the last one, so the text has a say.
+    told, by_text = Told(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
+    return told if by_text is not None and by_text <= {told} else None
+
+
+def _member(value: Any, name: str) -> Any:
+    if not isinstance(value, dict):
+        return None
+    found = [member for key, member in value.items() if key.lower() == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_text(body: bytes, deepest: int = _DEEPEST) -> Told | None:
+    """The name in a text that was cut or altered, escaped as often as it may be."""
+    found = _names(body, deepest)
+    has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
+    return found.pop() if found and len(found) == 1 and not has_other else None
+
+
+def _names(body: bytes, deepest: int = _DEEPEST) -> set[Told] | None:
+    """The tables that a text names; None if one of them has no one name."""
+    found: set[Told] = set()
+    sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
+    for number, source in enumerate(sources):
+        escape, end = source[1], sources[number + 1].start() if number + 1 < len(sources) else len(body)
+        columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
+        stop = columns.search(body, source.end(), end)
+        names = {name: _values(body, name, escape, source.end(), end) for name in (b"db", b"schema", b"tbl")}
+        if stop is not None:
+            # Columns and keys hold names and values of their own: what stands before them counts, if it is all there.
+            before = {name: _values(body, name, escape, source.end(), stop.start()) for name in names}
+            names = before if before[b"schema"] and before[b"tbl"] else names
+        if len(names[b"schema"]) != 1 or len(names[b"tbl"]) != 1 or len(names[b"db"]) > 1:
+            return None
+        found.add(Told(next(iter(names[b"db"]), None), names[b"schema"].pop(), names[b"tbl"].pop()))
+    return found
+
+
+def _values(body: bytes, name: bytes, escape: bytes, start: int, end: int) -> set[str]:
+    quote = re.escape(escape) + rb'"'
+    # More backslashes than those of the quotes around a name stand before one inside it.
+    text = rb'((?:[^"\\]|\\+(?!["\\])|\\{%d,}")*?)' % (len(escape) + 1)
+    pattern = quote + name + quote + _BLANK + rb":" + _BLANK + quote + text + rb"(?<!\\)" + quote
+    return {_unescaped(match[1], escape) for match in re.compile(pattern, re.DOTALL).finditer(body, start, end)}
+
+
+def _unescaped(text: bytes, escape: bytes) -> str:
+    """A name as it is at the source; each level of JSON around it escaped it once."""
+    found = text.decode("utf-8", "replace")
+    for _ in range((len(escape) + 1).bit_length()):
+        try:
+            found = json.loads(f'"{found}"', strict=False)
+        except ValueError:
+            break
+    return found
+
+
+def _of_avro(body: bytes) -> Told | None:
+    """The name in an Avro message of which the end, or its frame, may be missing."""
+    start = 0 if body[:1] == ces_avro.DATUM_START[:1] else body.find(ces_avro.DATUM_START)
+    if start < 0 or body.find(ces_avro.DATUM_START, start + 1) >= 0:
+        return None
+    reader = _Reader(body, start)
+    for _ in range(8):
+        if reader.take() is None:
+            return None
+    reader.number()
+    reader.at += 1
+    rest = reader.take(cut=True)
+    return None if rest is None else told_by_data(rest)
+
+
+def _of_record(data: bytes) -> Told | None:
+    """The name in the beginning of an inner record, if a first column follows it, as only there it does."""
+    reader = _Reader(data, 0)
+    texts = [reader.take() for _ in range(3)]
+    columns = reader.number()
+    texts += [reader.take(), reader.take()]
+    index = reader.number()
+    try:
+        db, schema, tbl, column, kind = (text.decode() for text in texts if text)
+    except ValueError:
+        return None
+    is_column = 0 < columns <= 1024 and 0 <= index < 1024 and _TYPE.fullmatch(kind)
+    return Told(db, schema, tbl) if is_column and (db + schema + tbl + column).isprintable() else None
+
+
+class _Reader:
+    """Takes Avro's numbers and texts one by one, as far as there are any."""
+
+    def __init__(self, body: bytes, start: int) -> None:
+        self.body, self.at = body, start
+
+    def number(self) -> int:
+        """The next number; a negative one where none is left."""
+        value = shift = 0
+        while self.at < len(self.body) and shift < 64:
+            byte = self.body[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        return -1
+
+    def take(self, *, cut: bool = False) -> bytes | None:
+        """The next text or bytes; what is left of them, where they may be *cut*."""
+        length = self.number()
+        found = self.body[self.at : self.at + max(length, 0)]
+        self.at += max(length, 0)
+        return found if length >= 0 and (cut or len(found) == length) else None

@@ -1,0 +1,1 @@
+"""What every format takes and gives: messages in, rows of the change log out."""

@@ -1,0 +1,190 @@
+"""What every format's decoder takes and gives.
+
+A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
+so that the counts of a batch add up to the messages read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from spark_jobs.changelog.schema import REJECTED, LogRow
+
+
+class MirroredTable(NamedTuple):
+    """What a decoder must know of a mirrored table.
+
+    Args:
+        source: the table as the mirror file names it, ``schema.table``.
+        key: key columns in the order of the mirror file; empty for a table that takes inserts only.
+        columns: the only columns that may be read, the key always among them; None reads all (G-12).
+        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
+    """
+
+    source: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    keys_never_change: bool = False
+
+
+class Damage(NamedTuple):
+    """Bytes of a file in which a transport found no message: one dead letter, counted as one message.
+
+    *place* is the byte offset in the file, *raw* what stands there, cut at 1 MB.
+    """
+
+    origin: str
+    place: int
+    code: str
+    reason: str
+    raw: bytes | None
+
+
+class Dispositions(NamedTuple):
+    """How many messages ended how; each in exactly one of the last five, so these add up to ``messages``.
+
+    An UPDATE that changes a key is one of ``changes``, although it makes two rows.
+    """
+
+    messages: int = 0
+    changes: int = 0
+    fragments: int = 0
+    metadata: int = 0
+    ignored: int = 0
+    rejected: int = 0
+
+
+class Notices(NamedTuple):
+    """What was read without complaint and still deserves a look (G-11).
+
+    Args:
+        suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
+        key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
+        data_base64: events whose payload came as ``data_base64`` (C-97).
+        prose_names: events whose members are spelled as the prose of the specification has them (C-97).
+        avro_containers: events that came as an Avro container file of their own (C-63).
+    """
+
+    suspected_cut: int = 0
+    key_mismatch: int = 0
+    tombstones: int = 0
+    data_base64: int = 0
+    prose_names: int = 0
+    avro_containers: int = 0
+
+    def plus(self, other: Notices) -> Notices:
+        """Both together."""
+        return Notices(*map(int.__add__, self, other))
+
+
+class SourceSchema(NamedTuple):
+    """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
+
+    Args:
+        topic: where the announcement stood; ids are unique in a topic only (K-10).
+        schema_id: the announced id; empty when there is none.
+        table: the table it describes, ``schema.table`` as the source names it.
+        version: the source's own version of the table's structure; a larger one is newer (K-11).
+        document: the announcement as JSON text, whatever the decoder needs to read messages by it.
+    """
+
+    topic: str
+    schema_id: str
+    table: str
+    version: int
+    document: str
+
+
+class Decoded(NamedTuple):
+    """The rows of some messages, in the order of the messages, with their accounts and announced structures.
+
+    *foreign*: how many messages are of each table that is not mirrored, by its name at the source; none of them has
+    a row. A message that is ignored for another reason stands in ``counts`` alone.
+    """
+
+    rows: list[LogRow]
+    counts: Dispositions
+    notices: Notices
+    schemas: Sequence[SourceSchema] = ()
+    foreign: Mapping[str, int] = MappingProxyType({})
+
+
+class Waiting(NamedTuple):
+    """Pieces that are not complete yet, or of which nothing can be told before more is known."""
+
+
+class Refused(NamedTuple):
+    """Pieces that can never be joined: one dead letter."""
+
+    row: LogRow
+
+
+ToldHalf = tuple[str, str | None]
+"""What the log holds at a place: the operation of a change, and its key."""
+
+
+class Decoder(Protocol):
+    """What a format offers to whoever reads messages: all methods are pure functions of their arguments."""
+
+    def decode(self, messages: Iterable[Any]) -> Decoded:
+        """The rows of whole messages, and fragments for those that need others to be understood.
+
+        A fragment is a row of kind ``fragment`` whose ``fragment_of`` names what it waits for; ``raw`` holds the
+        message's bytes. Messages are :class:`~spark_jobs.changelog.schema.RawMessage` or what the transport of the
+        format gives instead, and :class:`Damage`.
+        """
+        ...
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        ...
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """What the fragments of one identity, from any batches and in any order, are together."""
+        ...
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """What the fragments of one identity tell beyond what is logged at their place already; mostly nothing."""
+        ...
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letters of fragments that waited too long."""
+        ...
+
+
+def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
+    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
+    chunk: list[Any] = []
+    held = 0
+    for message in messages:
+        chunk.append(message)
+        held += len(getattr(message, "body", None) or b"")
+        if len(chunk) >= size or held >= size_in_bytes:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
+
+
+class Refusal(Exception):
+    """A message that cannot become a change: stable code, a reason that says what is wrong, the key if it is known."""
+
+    def __init__(self, code: str, reason: str, key: str | None = None) -> None:
+        super().__init__(code, reason, key)
+        self.code = code
+        self.reason = reason
+        self.key = key
+
+
+def damaged_row(damage: Damage) -> LogRow:
+    """The dead letter of damaged bytes."""
+    return LogRow(REJECTED, damage.origin, damage.place, code=damage.code, reason=damage.reason, raw=damage.raw)
+
+
+def shown(value: object) -> str:
+    """A value as a reason may quote it: escaped and short."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

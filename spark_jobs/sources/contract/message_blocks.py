@@ -1,0 +1,117 @@
+"""Messages in blocks: many in one piece of bytes, so that what proves them ordinary does so without a step for each.
+
+A transport that gives messages one by one, such as a broker, has them joined here; plain lines are cut from their file
+in blocks (:mod:`spark_jobs.sources.transports.line_blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.decoded import Damage
+
+BLOCK_BYTES = 4 * 2**20
+"""Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
+_MOST = 10_000
+
+Places = npt.NDArray[np.int64]
+Message = RawMessage | Damage
+
+
+class Block(Protocol):
+    """Messages of one origin, each standing in *content* from its start to its end; after each end stands one byte."""
+
+    @property
+    def origin(self) -> str:
+        """The file or topic partition."""
+        ...
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of all messages."""
+        ...
+
+    @property
+    def starts(self) -> Places:
+        """Where each message begins in the content, in rising order."""
+        ...
+
+    @property
+    def ends(self) -> Places:
+        """Where each message ends; not before its start."""
+        ...
+
+    @property
+    def places(self) -> Places:
+        """Where each message stood in its origin."""
+        ...
+
+    def messages(self, numbers: Places) -> Iterator[Message]:
+        """Some of the messages as the transport gives them one by one."""
+        ...
+
+
+class MessageBlock(NamedTuple):
+    """A :class:`Block` of messages that came one by one; what has no body stands there with none of the bytes."""
+
+    origin: str
+    content: bytes
+    starts: Places
+    ends: Places
+    places: Places
+    each: list[Message]
+
+    def messages(self, numbers: Places) -> Iterator[Message]:
+        """As :meth:`Block.messages`."""
+        return map(self.each.__getitem__, numbers.tolist())
+
+
+def blocks_of(messages: Iterable[Message]) -> Iterator[MessageBlock]:
+    """Messages in blocks of about :data:`BLOCK_BYTES`, in their order."""
+    held: list[Message] = []
+    size, limit, most, origin = 0, BLOCK_BYTES, _MOST, ""
+    for message in messages:
+        if message.origin != origin or size >= limit or len(held) >= most:
+            if held:
+                yield _block(held)
+            held, size, origin = [], 0, message.origin
+        held.append(message)
+        if type(message) is RawMessage and message.body is not None:
+            size += len(message.body)
+    if held:
+        yield _block(held)
+
+
+def _block(messages: list[Message]) -> MessageBlock:
+    bodies = [(message.body or b"") if type(message) is RawMessage else b"" for message in messages]
+    lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    ends = np.cumsum(lengths + 1) - 1
+    places = np.array([message.place for message in messages], np.int64)
+    return MessageBlock(messages[0].origin, b"\n".join(bodies), ends - lengths, ends, places, messages)
+
+
+def are_text(block: Block) -> npt.NDArray[np.bool_]:
+    """Which messages are UTF-8."""
+    borders = np.append(block.starts, len(block.content))
+    texts = pa.Array.from_buffers(
+        pa.large_string(), len(block.starts), [None, pa.py_buffer(borders), pa.py_buffer(block.content)]
+    )
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([_is_text(text) for text in texts.cast(pa.large_binary()).to_pylist()], bool)
+    return np.ones(len(block.starts), bool)
+
+
+def _is_text(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

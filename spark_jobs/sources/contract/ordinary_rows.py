@@ -1,0 +1,102 @@
+"""What is taken from blocks without the exact decoder: rows of the log as columns, and the messages that they are.
+
+For every format the exact decoder is the definition; what takes ordinary messages faster takes only those of which it
+proves that the exact decoder would give the same row, and leaves all others to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA
+from spark_jobs.sources.contract.decoded import SourceSchema
+from spark_jobs.sources.contract.message_blocks import Block
+
+SCHEMA = pa.schema(
+    [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
+    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
+)
+"""The columns of a change."""
+
+
+class Ordinary(NamedTuple):
+    """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
+
+    The messages that gave no row are of tables that are not mirrored. *announces*: among those that were left one may
+    announce a structure, and none behind the first such was taken. *foreign* counts those of tables that are not
+    mirrored, by the name of their table.
+    """
+
+    rows: pa.Table
+    taken: npt.NDArray[np.int64]
+    announces: bool = False
+    foreign: Mapping[str, int] = MappingProxyType({})
+
+
+class OrdinaryReader(Protocol):
+    """Takes ordinary messages from blocks; it knows what it met, so one is kept for many blocks."""
+
+    def take(self, block: Block) -> Ordinary:
+        """The ordinary messages of a block as rows with the columns of :data:`SCHEMA`, in their order."""
+        ...
+
+    def learn(self, schemas: Iterable[SourceSchema]) -> None:
+        """Know structures that were announced besides those known so far."""
+        ...
+
+
+class KnownColumns(NamedTuple):
+    """The mirrored table of a row, and its list of columns as the log has it."""
+
+    source: str
+    cols: str
+
+
+RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None]
+"""A proven row: numbers of its message and of its columns among the known ones, position, operation, key, bucket,
+whether it is whole, row, row before. Texts are UTF-8."""
+
+
+def rows_table(
+    block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
+) -> pa.Table:
+    """Proven rows as a table with the columns of :data:`SCHEMA`.
+
+    Args:
+        block: where their messages stand.
+        rows: in the order of their messages.
+        known: the tables and columns that they name by number.
+        epochs: the epoch of each row.
+    """
+    if not rows:
+        return SCHEMA.empty_table()
+    numbers, codes, positions, operations, keys, buckets, whole, images, before = zip(*rows, strict=True)
+    codes = pa.array(codes, pa.int32())
+    constant = pa.array(np.zeros(len(rows), np.int32))
+    columns = [
+        pa.DictionaryArray.from_arrays(constant, [CHANGE]),
+        pa.DictionaryArray.from_arrays(codes, pa.array([one.source for one in known], pa.string())),
+        pa.array(buckets, pa.int16()),
+        epochs,
+        texts(positions),
+        pa.array(operations, pa.string()).dictionary_encode(),
+        texts(keys),
+        pa.DictionaryArray.from_arrays(codes, pa.array([one.cols for one in known], pa.string())),
+        pa.array(whole, pa.bool_()),
+        texts(images),
+        texts(before),
+        pa.DictionaryArray.from_arrays(constant, [block.origin]),
+        pa.array(block.places[list(numbers)]),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def texts(values: Sequence[bytes | None]) -> pa.Array:
+    """Parts of messages that are UTF-8, cut at ASCII characters, as texts."""
+    return pa.array(values, pa.binary()).view(pa.string())

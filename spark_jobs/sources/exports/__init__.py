@@ -1,0 +1,1 @@
+"""Exports of tables as files: their pieces, and their rows typed."""

@@ -1,0 +1,211 @@
+"""Columns of exported Parquet files: which landing type each Arrow type has, and the exact way there.
+
+Without a SQL type the Arrow type decides. With one, the SQL type decides, as it will for the stream's changes of the
+same column, and every value has to fit it. Two losses are stated rules: digits of a second beyond the sixth are cut,
+never rounded (C-82), and a wall clock is read as UTC.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, landing_type, read_type
+from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
+from spark_jobs.sources.sql_server.types import converter
+
+_BY_ARROW = {
+    pa.bool_(): "bool",
+    pa.int8(): "int16",
+    # Parquet has no other spelling for SQL Server's tinyint, which is unsigned.
+    pa.uint8(): "int16",
+    pa.int16(): "int16",
+    pa.uint16(): "int32",
+    pa.int32(): "int32",
+    pa.uint32(): "int64",
+    pa.int64(): "int64",
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+    pa.date32(): "date",
+    pa.date64(): "date",
+}
+_GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+_FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
+_LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
+_FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
+
+
+def landing_column(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
+    """The load's column for an exported one.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type;
+            ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
+    """
+    own = _own_type(kind)
+    if sql_type is None:
+        if own is None:
+            raise _unsupported(name, f"{kind} has no type in the landing zone", "name its SQL type under `types`")
+        return LoadColumn(name, own)
+    wanted = landing_type(sql_type)
+    # Texts are read by their SQL type, whatever it is; typed values have to be of its kind already.
+    if not pa.types.is_null(kind) and own != "string" and _family(own or "") != _family(wanted):
+        raise _unsupported(name, f"{kind} does not hold {sql_type}", "mend `types`, or the export")
+    return LoadColumn(name, wanted, sql_type)
+
+
+def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
+    """The values in the type of *field*; rows that do not fit are noted in *bad* under their place in *values*."""
+    array = _plain(values)
+    index = pa.array(range(len(array)), pa.int64())
+    if column.sql_type is not None and pa.types.is_string(array.type):
+        return typed_column(array, column.sql_type, field, index, bad)
+    try:
+        landed = _cast(array, field.type)
+    except pa.ArrowInvalid as error:
+        _note(_first_misfit(array, field.type), column, f"does not fit: {error}", bad)
+        return pa.nulls(len(array), field.type)
+    _check_range(landed, column, bad)
+    if column.sql_type is not None:
+        _check_sql_type(landed, column, bad)
+    if not field.nullable:
+        _check_key(landed, column, bad)
+    return landed
+
+
+def _own_type(kind: pa.DataType) -> str | None:
+    if isinstance(kind, pa.DictionaryType):
+        return _own_type(kind.value_type)
+    if kind in _BY_ARROW:
+        return _BY_ARROW[kind]
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or _is_uuid(kind):
+        return "string"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "binary"
+    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
+        return "binary"
+    if types.is_timestamp(kind):
+        return "timestamp"
+    if types.is_decimal(kind) and not types.is_decimal256(kind) and 0 <= kind.scale <= kind.precision:
+        return f"decimal({kind.precision},{kind.scale})"
+    return None
+
+
+def _family(landing: str) -> str:
+    name = landing.partition("(")[0]
+    return {"int16": "int", "int32": "int", "int64": "int", "float32": "float", "float64": "float"}.get(name, name)
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Without dictionary, extension or view; a guid becomes its text in capitals, as the stream writes it."""
+    if isinstance(values.type, pa.DictionaryType):
+        values = values.dictionary_decode()
+    if _is_uuid(values.type):
+        texts = [None if v is None else str(uuid.UUID(bytes=v)).upper() for v in values.storage.to_pylist()]
+        return pa.array(texts, pa.string())
+    types = pa.types
+    if types.is_large_string(values.type) or types.is_string_view(values.type):
+        return values.cast(pa.string())
+    return values
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_timestamp(array.type):
+        return array.cast(kind)
+    if array.type.unit == "ns":
+        # Towards the past, also before 1970: digits are cut from the written time, not from the count since then.
+        array = pc.floor_temporal(array, unit="microsecond")
+    return array.cast(pa.timestamp("us", tz=array.type.tz), safe=True).cast(kind)
+
+
+def _first_misfit(array: pa.Array, kind: pa.DataType) -> int:
+    for at in range(len(array)):
+        try:
+            _cast(array.slice(at, 1), kind)
+        except pa.ArrowInvalid:
+            return at
+    return 0
+
+
+def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
+    """Times beyond the years 1 to 9999 are none to most readers; Arrow and Parquet would carry them on."""
+    if pa.types.is_timestamp(landed.type):
+        count, low, high = landed.view(pa.int64()), _FIRST, _LAST
+    elif pa.types.is_date32(landed.type):
+        count, low, high = landed.view(pa.int32()), _FIRST_DAY, _LAST_DAY
+    else:
+        return
+    _note_where(pc.or_(pc.less(count, low), pc.greater(count, high)), column, "is outside the years 1 to 9999", bad)
+
+
+def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
+    """What the SQL type allows beyond its landing type, which is wider for some."""
+    parsed, family = read_type(column.sql_type or ""), _family(column.type)
+    if family in ("int", "decimal"):
+        _check_extremes(landed, column, bad)
+    elif family == "float":
+        _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
+    elif family == "binary" and parsed.length not in (None, -1):
+        _note_where(pc.greater(pc.binary_length(landed), parsed.length), column, "has too many bytes", bad)
+        if parsed.name == "binary":
+            _note_where(pc.less(pc.binary_length(landed), parsed.length), column, "has too few bytes", bad)
+    elif family == "timestamp" and parsed.name in SECOND_DIGITS and parsed.second_digits < 6:
+        step = 10 ** (6 - parsed.second_digits)
+        count = landed.view(pa.int64())
+        cut = pc.multiply(pc.divide(count, step), step)
+        _note_where(pc.not_equal(cut, count), column, f"has more than {parsed.second_digits} digits of a second", bad)
+
+
+def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
+    """If the least and the greatest number fit, all do."""
+    bounds = pc.min_max(landed).as_py()
+    read = converter(column.sql_type or "")
+    for value in bounds.values():
+        if value is None:
+            continue
+        try:
+            read(format(value, "f") if column.type.startswith("decimal") else str(value))
+        except ValueError as error:
+            at = pc.index(landed, pa.scalar(value, landed.type)).as_py()
+            _note(at, column, str(error), bad)
+            return
+
+
+def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
+    if landed.null_count:
+        at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
+        bad.setdefault(at, Failure(at, "KEY_NULL", f"the key column {column.name!r} is NULL"))
+    if column.sql_type is None and pa.types.is_string(landed.type):
+        for at, text in enumerate(landed.to_pylist()):
+            if text is not None and _GUID.fullmatch(text) and text != text.upper():
+                reason = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
+                _note(at, column, reason, bad, code="KEY_AMBIGUOUS")
+                return
+
+
+def _note_where(found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
+    at = pc.index(found, pa.scalar(True)).as_py()
+    if at >= 0:
+        _note(at, column, reason, bad)
+
+
+def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID") -> None:
+    kind = f" ({column.sql_type})" if column.sql_type else ""
+    bad.setdefault(at, Failure(at, code, f"column {column.name!r}{kind}: {reason}"))
+
+
+def _unsupported(name: str, what: str, way_out: str) -> TerminalError:
+    return TerminalError(
+        "TYPE_UNSUPPORTED", f"column {name!r}: {what}", way_out=f"{way_out}, or leave the column out with `columns`"
+    )

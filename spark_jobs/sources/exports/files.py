@@ -1,0 +1,276 @@
+"""Exports of a table as files: what there is, cut into pieces, and its rows typed.
+
+A *piece* is a whole file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a
+load that resumes reads the very export it began with.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.exports import full_load as qlik_full_load
+from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.exports.csv import csv_header, read_csv, why_malformed
+from spark_jobs.sources.sql_server.typed_rows import Failure
+
+_ROWS_AT_ONCE = 65_536
+
+
+class Export(NamedTuple):
+    """Where the files of an export are, and their format."""
+
+    root: Path
+    format: Literal["parquet", "csv", "qlik-full-load"]
+
+    def path(self, file: str) -> Path:
+        """The path of a file named relative to the root; the root itself when it is the one file."""
+        return self.root / file if file else self.root
+
+
+class Piece(NamedTuple):
+    """Row groups ``[first, last)`` of a Parquet file, or a whole file; *rows* is 0 where it is not known.
+
+    *above* counts the file's rows before the piece, *weight* its bytes.
+    """
+
+    file: str
+    size: int
+    changed: int
+    first: int
+    last: int
+    rows: int
+    above: int
+    weight: int
+
+
+def export_files(export: Export) -> list[str]:
+    """The files of an export, in order. Marks such as ``_SUCCESS`` are not part of it.
+
+    Raises:
+        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between, or
+            data are hidden by ``_`` or ``.``; ``EXPORT_NOT_PLAIN`` for a Delta table, whose folder holds removed rows
+            as well, and for folders that are named by columns, which their files lack; ``EXPORT_INCOMPLETE`` when a
+            file of a full load by Qlik lacks its metadata file.
+    """
+    if export.format == "qlik-full-load":
+        return qlik_full_load.load_files(export.root)
+    if export.root.is_file():
+        return [""]
+    found: list[str] = []
+    for folder, folders, names in os.walk(export.root):
+        _refuse_layouts(folder, folders)
+        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        for name in names:
+            if name.startswith(("_", ".")) and not name.endswith(f".{export.format}"):
+                continue
+            if name.startswith(("_", ".")):
+                raise TerminalError(
+                    "EXPORT_FOREIGN_FILE",
+                    f"the file {name!r} is hidden by its name, and may hold rows",
+                    where=folder,
+                    way_out="rename the file if it belongs to the export, or take it out",
+                )
+            if not name.endswith(f".{export.format}"):
+                raise TerminalError(
+                    "EXPORT_FOREIGN_FILE",
+                    f"the file {name!r} does not end with .{export.format}",
+                    where=folder,
+                    way_out="an export is a folder of its own: rename the file, or take it out",
+                )
+            found.append((Path(folder) / name).relative_to(export.root).as_posix())
+    if not found:
+        raise TerminalError(
+            "EXPORT_MISSING",
+            f"there is no .{export.format} file",
+            where=str(export.root),
+            way_out="put the export there (a table without rows has one file too), or mend `path`",
+        )
+    return sorted(found)
+
+
+def _refuse_layouts(folder: str, folders: Sequence[str]) -> None:
+    """Refuse what is more than files: reading all of them would bring rows that are gone, or lose columns."""
+    if "_delta_log" in folders:
+        what, way_out = "the folder is a Delta table", "export its rows into a folder of plain files"
+    elif partitions := [name for name in folders if "=" in name]:
+        what = f"the folder {partitions[0]!r} names a column that the files in it do not have"
+        way_out = "export without partitioning"
+    else:
+        return
+    raise TerminalError("EXPORT_NOT_PLAIN", what, where=folder, way_out=way_out)
+
+
+def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
+    """The pieces of a file; more than one only where row groups allow it."""
+    path = export.path(file)
+    with reading(path):
+        status = path.stat()
+        whole = Piece(file, status.st_size, status.st_mtime_ns, 0, 0, 0, 0, status.st_size)
+        if export.format != "parquet":
+            return [whole]
+        metadata = pq.read_metadata(path)
+    pieces: list[Piece] = []
+    piece = whole._replace(weight=0)
+    for group in range(metadata.num_row_groups):
+        rows, weight = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
+        if piece.rows and (piece.rows + rows > max_rows or piece.weight + weight > max_bytes):
+            pieces.append(piece)
+            above = piece.above + piece.rows
+            piece = piece._replace(first=group, last=group, rows=0, weight=0, above=above)
+        piece = piece._replace(last=group + 1, rows=piece.rows + rows, weight=piece.weight + weight)
+    return [*pieces, piece]
+
+
+def export_columns(
+    export: Export, file: str, wanted: Sequence[str] | None, types: dict[str, str]
+) -> tuple[LoadColumn, ...]:
+    """The load's columns as a file has them, in its order.
+
+    Raises:
+        TerminalError: ``COLUMN_MISSING``, ``COLUMN_TWICE``, ``COLUMN_UNTYPED`` (CSV), ``TYPE_UNSUPPORTED``,
+            ``TYPE_UNKNOWN``, ``EXPORT_INVALID``.
+    """
+    path = export.path(file)
+    with reading(path):
+        if export.format == "qlik-full-load":
+            types = {**types, **qlik_full_load.load_types(path, wanted, types)}
+            kinds = [(name, pa.string()) for name in qlik_full_load.load_columns(path)]
+        elif export.format == "csv":
+            if reason := why_malformed(path):
+                raise invalid(path, reason)
+            kinds = [(name, pa.string()) for name in csv_header(path)]
+        else:
+            kinds = [(field.name, field.type) for field in pq.read_schema(path)]
+    names = [name for name, _ in kinds]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _columns("COLUMN_TWICE", path, f"the file has the columns {twice} more than once", "rename them")
+    # Every column that `types` names must be there too: a misspelled one would lose its column silently.
+    missing = [name for name in (wanted or types) if name not in names]
+    if missing:
+        raise _columns("COLUMN_MISSING", path, f"the file has no columns {missing}", "mend the export or `columns`")
+    chosen = [(name, kind) for name, kind in kinds if wanted is None or name in wanted]
+    untyped = [name for name, _ in chosen if export.format == "csv" and name not in types]
+    if untyped:
+        raise _columns("COLUMN_UNTYPED", path, f"`types` does not name {untyped}", "name their SQL types")
+    return tuple(landing_column(name, kind, types.get(name)) for name, kind in chosen)
+
+
+class ExportRows:
+    """The typed rows of some pieces, in order; iterating reads them, once."""
+
+    def __init__(self, export: Export, pieces: Sequence[Piece], columns: Sequence[LoadColumn], schema: pa.Schema):
+        self._export, self._pieces, self._columns, self._schema = export, pieces, columns, schema
+        self._starts: list[int] = []
+        self._read = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Tables of the schema.
+
+        Raises:
+            TerminalError: ``VALUE_INVALID``, ``KEY_NULL``, ``KEY_AMBIGUOUS`` naming file and row; ``EXPORT_INVALID``;
+                ``EXPORT_CHANGED`` when a file is not the one that was bound.
+            TransientError: ``EXPORT_UNREADABLE``.
+        """
+        names = [column.name for column in self._columns]
+        for piece in self._pieces:
+            path = self._export.path(piece.file)
+            self._starts.append(self._read)
+            with reading(path):
+                _check_bound(path, piece)
+                for batch in self._batches(path, piece, names):
+                    yield self._typed(batch)
+                    self._read += batch.num_rows
+                # Also afterwards: the file may have been rewritten while it was read.
+                _check_bound(path, piece)
+
+    def place(self, row: int) -> str:
+        """Where a row that was read came from; *row* counts all rows from 0, the answer those of its file from 1."""
+        at = bisect_right(self._starts, row) - 1
+        piece = self._pieces[at]
+        return f"{self._export.path(piece.file)}, row {piece.above + row - self._starts[at] + 1}"
+
+    def _batches(self, path: Path, piece: Piece, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self._export.format == "csv":
+            if reason := why_malformed(path):
+                raise invalid(path, reason)
+            yield from read_csv(path, names)
+            return
+        if self._export.format == "qlik-full-load":
+            yield from qlik_full_load.read_load(path, names)
+            return
+        with pq.ParquetFile(path) as file:
+            groups = range(piece.first, piece.last)
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=list(names), use_threads=False):
+                yield batch.select(names)
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.Table:
+        bad: dict[int, Failure] = {}
+        arrays = [
+            land_column(values, column, field, bad)
+            for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
+        ]
+        if bad:
+            first = bad[min(bad)]
+            raise refused(first, self.place(self._read + first.index))
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def refused(failure: Failure, where: str) -> TerminalError:
+    """The error for a row that cannot be loaded: a load is all or nothing."""
+    return TerminalError(
+        failure.code,
+        failure.reason,
+        where=where,
+        way_out="mend the value at the source, or the column's type; load anew",
+    )
+
+
+def invalid(path: Path, what: str) -> TerminalError:
+    """The error for a file that is not what its name says."""
+    return TerminalError(
+        "EXPORT_INVALID", f"the file cannot be read: {what}", where=str(path), way_out="export the table anew"
+    )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into our errors."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise invalid(path, str(error)) from error
+    except OSError as error:
+        # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
+        if error.errno is None:
+            raise invalid(path, str(error)) from error
+        raise TransientError(
+            "EXPORT_UNREADABLE",
+            f"the file cannot be read: {error.strerror}",
+            where=str(path),
+            way_out="put the export back as it was, or look after its disk; the load goes on",
+        ) from error
+
+
+def _check_bound(path: Path, piece: Piece) -> None:
+    status = path.stat()
+    if (status.st_size, status.st_mtime_ns) != (piece.size, piece.changed):
+        raise TerminalError(
+            "EXPORT_CHANGED",
+            f"the file had {piece.size} bytes when the load began and is another one now ({status.st_size} bytes)",
+            where=str(path),
+            way_out="put the export back as it was and go on, or reset the table and load the new one",
+        )
+
+
+def _columns(code: str, path: Path, what: str, way_out: str) -> TerminalError:
+    return TerminalError(code, what, where=str(path), way_out=way_out)

@@ -1,0 +1,1 @@
+"""Tables of a database, read over JDBC or ``COPY``: dialects, chunks, rows as exact texts."""

@@ -1,0 +1,268 @@
+"""The SQL of an initial load over JDBC, for PostgreSQL and SQL Server: pure texts, nothing is connected here.
+
+Every column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's
+changes. So the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value.
+
+Public sources: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* for the styles; PostgreSQL documentation, *Data
+Types*, *Data Type Formatting Functions*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import quote
+
+from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.sql_server.type_text import read_type
+
+BoundKind = Literal["integer", "date", "timestamp", "instant"]
+"""What the bounds of a split are: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
+
+
+class Dialect(Protocol):
+    """One database's spelling of what a load asks; a column's *type* is always a SQL Server type text."""
+
+    driver: str
+    copies: bool
+    """Whether it has COPY, which brings whole tables faster than any driver brings rows."""
+
+    def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
+        """JDBC URL and properties, without login."""
+        ...
+
+    def quote(self, name: str) -> str:
+        """A name as an identifier, whatever characters it has."""
+        ...
+
+    def columns_query(self, schema: str, table: str) -> str:
+        """A query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
+        ...
+
+    def alike_query(self, schema: str, table: str) -> str:
+        """A query of the catalog: schema and name of all tables and views that differ from this one in case only."""
+        ...
+
+    def sql_type(self, column: Mapping[str, Any]) -> str:
+        """The SQL Server type of a line of :meth:`columns_query`."""
+        ...
+
+    def as_text(self, name: str, sql_type: str) -> str:
+        """An expression with the exact text of a column."""
+        ...
+
+    def bound(self, kind: BoundKind, text: str) -> str:
+        """A literal to compare a split column with."""
+        ...
+
+
+class Range(NamedTuple):
+    """The rows of one chunk: ``low <= column < high`` (None: open), and those without a value if *nulls*."""
+
+    low: str | None
+    high: str | None
+    nulls: bool
+
+
+def dialect_of(connection: Connection) -> Dialect:
+    """The dialect of a connection's type: ``postgres`` or ``mssql``.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID`` for any other type.
+    """
+    dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
+    if connection.conn_type not in dialects:
+        raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
+    return dialects[connection.conn_type]
+
+
+def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
+    """The condition of one chunk on a quoted *column*; the conditions of all chunks split all rows, each once."""
+    limits = []
+    if part.low is not None:
+        limits.append(f"{column} >= {dialect.bound(kind, part.low)}")
+    if part.high is not None:
+        limits.append(f"{column} < {dialect.bound(kind, part.high)}")
+    text = " AND ".join(limits) or "1 = 1"
+    return f"({text}) OR {column} IS NULL" if part.nulls and limits else text
+
+
+def ranges(borders: list[str]) -> list[Range]:
+    """One chunk more than borders; the first takes the NULLs too, first and last are open to what comes later."""
+    ends: list[str | None] = [None, *borders, None]
+    return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
+
+
+class PostgreSql:
+    """PostgreSQL 12 or newer."""
+
+    driver = "org.postgresql.Driver"
+    copies = True
+
+    def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
+        """The parts of the URL are percent-encoded, as the driver decodes them."""
+        port = connection.port or 5432
+        database = quote(connection.schema or "", safe="")
+        return f"jdbc:postgresql://{_host(connection)}:{port}/{database}", {"tcpKeepAlive": "true"}
+
+    def quote(self, name: str) -> str:
+        """In double quotes, a double quote doubled."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def columns_query(self, schema: str, table: str) -> str:
+        """From ``information_schema``, which knows domains by their base type."""
+        return (
+            "SELECT column_name AS name, data_type, character_maximum_length AS length, numeric_precision AS digits, "
+            "numeric_scale AS scale, datetime_precision AS second_digits, ordinal_position AS place "
+            "FROM information_schema.columns "
+            f"WHERE table_schema = {_literal(schema)} AND table_name = {_literal(table)}"
+        )
+
+    def alike_query(self, schema: str, table: str) -> str:
+        """From ``information_schema``."""
+        return (
+            "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables "
+            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) = lower({_literal(table)})"
+        )
+
+    def sql_type(self, column: Mapping[str, Any]) -> str:
+        """The SQL Server type that holds every value; infinity, NaN and years beyond 9999 fail when they are read."""
+        kind, digits, scale = column["data_type"], column["digits"], column["scale"]
+        if kind == "numeric":
+            if digits is None or not 0 <= (scale or 0) <= digits <= 38:
+                raise _unsupported(column, "has no precision, or more than 38 digits")
+            return f"decimal({digits},{scale or 0})"
+        found = _POSTGRESQL_TYPES.get(kind)
+        if found is None:
+            raise _unsupported(column, "cannot be mirrored")
+        return found
+
+    def as_text(self, name: str, sql_type: str) -> str:
+        """PostgreSQL's own text is exact (floats the shortest that reads back); a few spellings differ."""
+        kind = read_type(sql_type).name
+        if kind == "bit":
+            return f"CAST(CAST({name} AS integer) AS text)"
+        if kind == "varbinary":
+            return f"'0x' || encode({name}, 'hex')"
+        if kind == "datetimeoffset":
+            return f"CAST({name} AT TIME ZONE 'UTC' AS text) || 'Z'"
+        return f"CAST({name} AS text)"
+
+    def bound(self, kind: BoundKind, text: str) -> str:
+        """A literal of the split column's own kind."""
+        types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP WITH TIME ZONE"}
+        return text if kind == "integer" else f"{types[kind]} {_literal(text + '+00' * (kind == 'instant'))}"
+
+
+class SqlServer:
+    """SQL Server 2016 or newer, Azure SQL. The server's certificate is always checked."""
+
+    driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
+    copies = False
+
+    def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
+        """All in properties, so that no name can end a part of the URL."""
+        properties = {
+            "serverName": _host(connection),
+            "portNumber": str(connection.port or 1433),
+            "encrypt": "true",
+            "trustServerCertificate": "false",
+        }
+        if connection.schema:
+            properties["databaseName"] = connection.schema
+        return "jdbc:sqlserver://", properties
+
+    def quote(self, name: str) -> str:
+        """In brackets, a closing bracket doubled."""
+        return "[" + name.replace("]", "]]") + "]"
+
+    def columns_query(self, schema: str, table: str) -> str:
+        """From ``INFORMATION_SCHEMA``, which knows alias types by their base type."""
+        return (
+            "SELECT COLUMN_NAME AS name, DATA_TYPE AS data_type, CHARACTER_MAXIMUM_LENGTH AS length, "
+            "NUMERIC_PRECISION AS digits, NUMERIC_SCALE AS scale, DATETIME_PRECISION AS second_digits, "
+            "ORDINAL_POSITION AS place FROM INFORMATION_SCHEMA.COLUMNS "
+            f"WHERE TABLE_SCHEMA = N{_literal(schema)} AND TABLE_NAME = N{_literal(table)}"
+        )
+
+    def alike_query(self, schema: str, table: str) -> str:
+        """From ``INFORMATION_SCHEMA``."""
+        return (
+            "SELECT TABLE_SCHEMA AS [schema], TABLE_NAME AS name FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) = LOWER(N{_literal(table)})"
+        )
+
+    def sql_type(self, column: Mapping[str, Any]) -> str:
+        """The very text that the stream's events carry."""
+        text = kind = str(column["data_type"])
+        if kind in ("decimal", "numeric"):
+            text = f"{kind}({column['digits']},{column['scale']})"
+        elif kind in ("datetime2", "datetimeoffset", "time"):
+            text = f"{kind}({column['second_digits']})"
+        elif kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+            text = f"{kind}({'max' if column['length'] == -1 else column['length']})"
+        try:
+            read_type(text)
+        except TerminalError:
+            raise _unsupported(column, "cannot be mirrored") from None
+        return text
+
+    def as_text(self, name: str, sql_type: str) -> str:
+        """By the style that keeps all digits; the default ones round floats and money."""
+        kind = read_type(sql_type).name
+        if kind in ("binary", "varbinary", "image"):
+            return f"CONVERT(varchar(max), CAST({name} AS varbinary(max)), 1)"
+        if kind in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
+            return f"CAST({name} AS nvarchar(max))"
+        styles = {"float": 3, "real": 3, "money": 2, "smallmoney": 2, "date": 23}
+        styles |= dict.fromkeys(("datetime", "smalldatetime", "datetime2", "datetimeoffset"), 121)
+        return f"CONVERT(varchar(64), {name}, {styles[kind]})" if kind in styles else f"CONVERT(varchar(64), {name})"
+
+    def bound(self, kind: BoundKind, text: str) -> str:
+        """A literal that does not depend on the session's language."""
+        if kind == "integer":
+            return text
+        if kind == "date":
+            return f"CONVERT(date, {_literal(text)}, 23)"
+        iso = text.replace(" ", "T")
+        if kind == "instant":
+            return f"CONVERT(datetimeoffset, {_literal(iso + 'Z')}, 127)"
+        return f"CONVERT(datetime2, {_literal(iso)}, 126)"
+
+
+_POSTGRESQL_TYPES = {
+    "smallint": "smallint",
+    "integer": "int",
+    "bigint": "bigint",
+    "boolean": "bit",
+    "real": "real",
+    "double precision": "float",
+    "date": "date",
+    "timestamp without time zone": "datetime2(6)",
+    "timestamp with time zone": "datetimeoffset(6)",
+    "time without time zone": "time(6)",
+    "uuid": "uniqueidentifier",
+    "bytea": "varbinary(max)",
+    **dict.fromkeys(("character varying", "character", "text", "json", "jsonb", "xml"), "nvarchar(max)"),
+}
+
+
+def _host(connection: Connection) -> str:
+    host = connection.host or ""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", host):
+        raise invalid(connection.name, "its host is no name or address of a machine")
+    return host
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
+    return TerminalError(
+        "TYPE_UNSUPPORTED",
+        f"column {column['name']!r} of type {column['data_type']} {reason}",
+        way_out="leave the column out with `columns`, or read a view that casts it",
+    )

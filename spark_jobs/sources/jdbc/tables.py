@@ -1,0 +1,288 @@
+"""A table read over JDBC by Spark's own reader: its columns, its chunks, and its rows as exact texts.
+
+The password is resolved when it is needed, goes to the driver as a property, and stands in no plan, log or error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from open_mirroring.config.connections import Connection, resolve
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.exports.files import refused
+from spark_jobs.sources.jdbc.database_errors import database_error
+from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, dialect_of, ranges
+from spark_jobs.sources.jdbc.pacing import Pace, paced
+from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, landing_type, read_type
+from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
+from spark_jobs.sources.sql_server.types import parse_value
+
+Answer = TypeVar("Answer")
+_FETCH_ROWS = "10000"
+_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
+
+
+class SplitColumn(NamedTuple):
+    """The column whose ranges are the chunks."""
+
+    name: str
+    kind: BoundKind
+
+
+class JdbcTable:
+    """One table of a database that a connection names.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+            database says no.
+        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+    """
+
+    def __init__(self, spark: SparkSession, connection: str, name: SourceName) -> None:
+        self._spark, self._name = spark, name
+        self._connection: Connection = resolve(connection)
+        self._dialect: Dialect = dialect_of(self._connection)
+
+    def columns(self, wanted: Sequence[str] | None) -> tuple[LoadColumn, ...]:
+        """The table's columns in its order, or the wanted ones of them.
+
+        Raises:
+            TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
+        """
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
+        found = sorted(lines, key=lambda line: line["place"])
+        if not found:
+            raise TerminalError(
+                "TABLE_NOT_FOUND",
+                f"the login sees no table {self._name.table!r} in the schema {self._name.schema!r}",
+                where=f"connection {self._connection.name}",
+                way_out="mend `table`, or grant the login SELECT on it",
+            )
+        missing = sorted(set(wanted or ()) - {column["name"] for column in found})
+        if missing:
+            raise TerminalError(
+                "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
+            )
+        chosen = [column for column in found if wanted is None or column["name"] in wanted]
+        types = {column["name"]: self._dialect.sql_type(column) for column in chosen}
+        return tuple(LoadColumn(name, landing_type(sql_type), sql_type) for name, sql_type in types.items())
+
+    def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
+        """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges."""
+        kind = _bound_kind(sql_type)
+        if kind is None:
+            return None
+        text = self._dialect.as_text
+        name = self._dialect.quote(column)
+        query = f"SELECT {text(f'min({name})', sql_type)} AS low, {text(f'max({name})', sql_type)} AS high FROM "
+        line = self._query(f"reading the bounds of {column!r}", query + self._table())[0]
+        borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
+        return SplitColumn(column, kind), ranges(borders)
+
+    def read(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+        pace: Pace,
+    ) -> list[bytes]:
+        """Run *work* over the texts of each part, in Spark's workers, one partition each; its answers in order.
+
+        Args:
+            columns: the columns that *work* gets, each as text, in this order.
+            split: the column that *parts* are ranges of; None: one part, the whole table.
+            parts: what to read.
+            work: given a part's place in *parts* and its batches, returns its answer.
+            pace: how many parts are read side by side, and how fast all of them together.
+        """
+        cores = self._spark.sparkContext.defaultParallelism
+        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
+        each = pace.share(min(at_once, cores))
+        # No more partitions than connections are allowed: how many cores there are is the cluster's affair.
+        step = len(parts) if pace.connections is None else at_once
+        groups = [range(first, min(first + step, len(parts))) for first in range(0, len(parts), step)]
+        return [one for group in groups for one in self._read(columns, split, parts, group, _at(work, group, each))]
+
+    def _read(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        group: range,
+        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+    ) -> list[bytes]:
+        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            part = context.partitionId() if context else 0
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
+
+        def run() -> list[Row]:
+            rows = self._texts(columns, split, parts[group.start : group.stop])
+            return rows.mapInArrow(answer, "part int, answer binary").collect()
+
+        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
+        if sorted(answers) != list(range(len(group))):
+            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(group)} chunks answered", way_out="run again")
+        return [answers[part] for part in range(len(group))]
+
+    def frame(
+        self,
+        columns: Sequence[LoadColumn],
+        split: SplitColumn | None,
+        parts: Sequence[Range],
+        work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: str,
+        pace: Pace,
+    ) -> DataFrame:
+        """What *work* makes of the texts of all parts, as a DataFrame that is read when it is asked for.
+
+        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches.
+        """
+        cores = self._spark.sparkContext.defaultParallelism
+        rows = self._texts(columns, split, parts)
+        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
+        if pace.connections is not None and len(parts) > at_once:
+            # Several parts one behind the other in one task: no more connections than are allowed.
+            rows = rows.coalesce(at_once)
+        each = pace.share(min(at_once, cores))
+        return rows.mapInArrow(lambda batches: work(paced(batches, each)), schema)
+
+    def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
+        """The columns as texts, one partition for each part."""
+        quote = self._dialect.quote
+        texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
+        if split is not None:
+            texts.append(f"{quote(split.name)} AS split_value")
+        table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
+        where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
+        url, properties = self._login()
+        names = [f"c{at}" for at in range(len(columns))]
+        return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
+
+    def _table(self) -> str:
+        return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
+
+    def _login(self) -> tuple[str, dict[str, str]]:
+        url, properties = self._dialect.address(self._connection)
+        properties |= {"driver": self._dialect.driver, "fetchsize": _FETCH_ROWS}
+        login = {"user": self._connection.login, "password": self._connection.password}
+        return url, properties | {name: value for name, value in login.items() if value is not None}
+
+    def _query(self, doing: str, query: str) -> Sequence[Mapping[str, Any]]:
+        url, properties = self._login()
+        if self._dialect.copies:
+            # A job of Spark for each small question costs a tenth of a second.
+            answer = ask(self._connection, query)
+            if answer is not None:
+                return answer
+        lines = self.asked(
+            doing, lambda: self._spark.read.jdbc(url, f"({query}) answer", properties=properties).collect()
+        )
+        return [line.asDict() for line in lines]
+
+    def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
+        """Ask; what Spark and the driver raise becomes our error, without what it may repeat of the login."""
+        try:
+            return ask()
+        except (PySparkException, Py4JError) as error:
+            failure = self._failure(doing, error)
+        # Raised out here, so that the original, which may hold values and addresses, is not chained to it.
+        raise failure
+
+    def _failure(self, doing: str, error: Exception) -> MirroringError:
+        state, what = _origin_of(self._spark, error)
+        if state is None:
+            if self._connection.password:
+                what = what.replace(self._connection.password, "***")
+            where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
+            way_out = "this is no answer of the database: report it"
+            return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+        return database_error(doing, state, what, self._connection, self._name)
+
+
+class JdbcRows:
+    """The typed rows of one chunk, from batches of texts; iterating reads them, once."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[LoadColumn], schema: pa.Schema, where: str):
+        self._batches, self._columns, self._schema, self._where = batches, columns, schema, where
+        self._read = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Tables of the schema.
+
+        Raises:
+            TerminalError: ``VALUE_INVALID``, ``KEY_NULL`` naming the row.
+        """
+        for batch in self._batches:
+            index = pa.array(range(batch.num_rows), pa.int64())
+            bad: dict[int, Failure] = {}
+            arrays = [
+                typed_column(texts.cast(pa.string()), column.sql_type or "", field, index, bad)
+                for texts, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
+            ]
+            if bad:
+                first = bad[min(bad)]
+                raise refused(first, self.place(self._read + first.index))
+            yield pa.Table.from_arrays(arrays, schema=self._schema)
+            self._read += batch.num_rows
+
+    def place(self, row: int) -> str:
+        """The chunk, and the row in the order in which it was read, from 1."""
+        return f"{self._where}, row {row + 1} as read"
+
+
+def _at(
+    work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
+) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """The work of one group's partitions, at its pace."""
+    return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
+
+
+def _bound_kind(sql_type: str) -> BoundKind | None:
+    name = read_type(sql_type).name
+    if name in INTEGERS or name in MONEY or name == "decimal":
+        return "integer"
+    kinds: dict[str, BoundKind] = dict.fromkeys(("datetime", "smalldatetime", "datetime2"), "timestamp")
+    return {**kinds, "date": "date", "datetimeoffset": "instant"}.get(name)
+
+
+def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
+    """Up to ``chunks - 1`` different values between the bounds, in order."""
+    first, last = parse_value(sql_type, low), parse_value(sql_type, high)
+    if isinstance(first, datetime):
+        second = [first + (last - first) * at // chunks for at in range(1, chunks)]
+        texts = [value.replace(tzinfo=None).isoformat(" ", "seconds") for value in second]
+    elif isinstance(first, int | Decimal):
+        whole, span = int(first), int(last) - int(first)
+        texts = [str(whole + span * at // chunks) for at in range(1, chunks)]
+    else:
+        texts = [(first + timedelta(days=(last - first).days * at // chunks)).isoformat() for at in range(1, chunks)]
+    return list(dict.fromkeys(texts))
+
+
+def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
+    """SQLSTATE and first line of the driver's own error; None and the innermost error when it is not the driver's."""
+    origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    what = str(error)
+    while origin is not None:
+        what = f"{origin.getClass().getName()}: {origin.getMessage()}".splitlines()[0]
+        for kind in ("java.sql.SQLException", "java.io.IOException"):
+            if is_instance_of(spark.sparkContext._gateway, origin, kind):
+                return (str(origin.getSQLState() or "") if kind == "java.sql.SQLException" else ""), what
+        origin = origin.getCause()
+    return None, what

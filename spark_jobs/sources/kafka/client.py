@@ -1,0 +1,220 @@
+"""The Kafka client library, wrapped: how clients are made, and what their errors mean.
+
+The client may say that something failed in a call's result, in a message, or in a callback only (authentication and
+certificates); all three end as one error with a code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, NoReturn, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka.admin import AdminClient
+
+from open_mirroring.config.connections import invalid
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from spark_jobs.sources.kafka.place import KafkaPlace
+
+Client = TypeVar("Client")
+Key = TypeVar("Key")
+
+_DENIED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART}
+_PASSING = {
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+    KafkaError._PARTIAL,
+    KafkaError._SSL,
+    # What the client does not know while it sees no broker; a broker that says so says UNKNOWN_TOPIC_OR_PART.
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    # The client asks for the topic's new id by itself; whether it is another is for us to see.
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.INCONSISTENT_TOPIC_ID,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+}
+_CUT_OFF = ("Local: Broker transport failure", "Local: Timed out")
+_TOKEN = "OAUTHBEARER token"
+_TOKEN_LATER = ("temporarily_unavailable", "server_error")
+
+
+class Broker:
+    """How one place is spoken to, and what the client said about it so far.
+
+    Args:
+        place: where the broker is, and how long it may take to answer.
+    """
+
+    def __init__(self, place: KafkaPlace) -> None:
+        self._place = place
+        self._final: MirroringError | None = None
+        self._last = "it does not answer"
+
+    def consumer(self, options: Mapping[str, Any]) -> Consumer:
+        """A consumer of no group: nothing is committed, and no offset is ever chosen for us.
+
+        Raises:
+            TerminalError: ``CONNECTION_INVALID`` when the client library refuses the connection's options.
+        """
+        return self._made(Consumer, {"group.id": "open-mirroring", "enable.auto.commit": False, **options})
+
+    def admin(self) -> AdminClient:
+        """A client for questions about topics.
+
+        Raises:
+            TerminalError: ``CONNECTION_INVALID``, as for a consumer.
+        """
+        return self._made(AdminClient, {})
+
+    def results(self, admin: AdminClient, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
+        """The results of an admin client's call; a refusal is told at once, not after the time-out.
+
+        Raises:
+            MirroringError: what :meth:`fail` makes of the first failure.
+        """
+        deadline = time.monotonic() + self._place.timeout_seconds
+        found: dict[Key, Any] = {}
+        for key, future in futures.items():
+            while not future.done():
+                wait([future], 0.05)
+                admin.poll(0)
+                self.check()
+                if time.monotonic() > deadline:
+                    self.unreachable(where)
+            try:
+                found[key] = future.result()
+            except KafkaException as error:
+                admin.poll(0)
+                self.fail(error.args[0], f"topic {key}" if isinstance(key, str) else where)
+        return found
+
+    def check(self) -> None:
+        """Raise what the client reported in a callback and no retry will mend."""
+        if self._final is not None:
+            raise self._final
+
+    def passes(self, error: KafkaError) -> bool:
+        """Whether an error may pass by itself, because the client goes on trying."""
+        return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
+
+    def unreachable(self, where: str) -> NoReturn:
+        """The broker is silent: a refusal known by now explains it, else it counts as unreachable.
+
+        Raises:
+            TransientError: ``KAFKA_UNREACHABLE``.
+            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``.
+        """
+        self.check()
+        raise TransientError(
+            "KAFKA_UNREACHABLE",
+            f"the broker does not answer or gives no messages: {self._last}",
+            where=self._where(where),
+            way_out="nothing is lost: the same ranges are read again by the next run; if it stays so, look at the "
+            "broker and at the network between",
+        )
+
+    def fail(self, error: KafkaError, where: str) -> NoReturn:
+        """Raise what an error of the client means.
+
+        Raises:
+            TransientError: ``KAFKA_UNREACHABLE``.
+            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``, ``TOPIC_MISSING``; ``KAFKA_REFUSED`` for anything
+                that has no name of its own.
+        """
+        self.check()
+        self._note(error)
+        self.check()
+        if error.code() in _MISSING:
+            raise TerminalError(
+                "TOPIC_MISSING",
+                "the broker has no such topic or partition, or does not show it to this login",
+                where=self._where(where),
+                way_out="mend `source.topics`, create the topic, or grant the login Describe and Read on it",
+            )
+        if self.passes(error):
+            self.unreachable(where)
+        raise TerminalError(
+            "KAFKA_REFUSED",
+            f"the broker or its client refuses: {self._text(error)}",
+            where=self._where(where),
+            way_out="see the error's name in Kafka's documentation; nothing was read past this place",
+        )
+
+    def _made(self, kind: Callable[..., Client], options: Mapping[str, Any]) -> Client:
+        # The library's own log would go to standard error unasked; what matters comes through the callback.
+        settings = {**self._place.settings.options, **options, "error_cb": self._note, "log_level": 0}
+        try:
+            return kind(settings)
+        except KafkaException as error:
+            said = self._text(error.args[0])
+        except (ValueError, TypeError) as error:
+            said = self._place.settings.redact(str(error))
+        raise invalid(self._place.connection, f"the Kafka client refuses its options: {said}")
+
+    def _note(self, error: KafkaError) -> None:
+        """Keep what a callback says; only a refusal is final, for the client itself mends the rest."""
+        text = self._text(error)
+        self._last = text
+        if self._final is not None:
+            return
+        if error.code() in _DENIED and not _token_may_come(text) and not _is_cut_off(error):
+            self._final = TerminalError(
+                "KAFKA_DENIED",
+                f"the broker refuses this login: {text}",
+                where=self._where(),
+                way_out="correct login, password or mechanism of the connection, or grant the login Describe and "
+                "Read on the topics",
+            )
+        elif error.code() == KafkaError._SSL and "certificate" in text:
+            self._final = TerminalError(
+                "KAFKA_UNTRUSTED",
+                f"the broker's certificate, or ours, is not accepted: {text}",
+                where=self._where(),
+                way_out="name the authority that signed the broker's certificate in ssl.ca.location of the "
+                "connection's extra, and the host by the name that stands in the certificate",
+            )
+
+    def _text(self, error: KafkaError) -> str:
+        return self._place.settings.redact(f"{error.name()}: {error.str()}")[:300]
+
+    def _where(self, where: str = "") -> str:
+        return f"connection {self._place.connection}" + (f", {where}" if where else "")
+
+
+def _is_cut_off(error: KafkaError) -> bool:
+    """Whether a login ended with its connection, of which the library makes a refusal that no broker spoke."""
+    return error.code() == KafkaError._AUTHENTICATION and any(cause in error.str() for cause in _CUT_OFF)
+
+
+def _token_may_come(text: str) -> bool:
+    """Whether an identity service gave no token without refusing one: a refusal is JSON with ``error`` (RFC 6749)."""
+    return _TOKEN in text and ('"error"' not in text or any(code in text for code in _TOKEN_LATER))

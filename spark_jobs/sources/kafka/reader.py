@@ -1,0 +1,130 @@
+"""The messages of one bound range of a Kafka partition: exactly those offsets, and never a choice made for us.
+
+Offsets may be missing: compaction takes messages, and transactions leave markers and aborted messages. A range has
+ended when the position has passed it, not when so many messages were seen.
+
+Public source: librdkafka, *Configuration properties* (``auto.offset.reset=error``, ``enable.partition.eof``); Apache
+Kafka, *Design: Log Compaction*.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.kafka.client import Broker
+from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
+
+# At most so many messages, or what comes in so long: memory stays flat with large messages, too.
+_AT_ONCE = 500
+_WAIT_SECONDS = 0.05
+_OPTIONS = {
+    "auto.offset.reset": "error",
+    "check.crcs": True,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    # A worker that decodes slower than the broker sends must not sleep a second for it.
+    "fetch.queue.backoff.ms": 20,
+}
+_DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8 * 2**20}
+
+
+def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
+    """The messages with offsets from ``bound.start`` to ``bound.end``, in the order of their offsets.
+
+    A message without a value (a tombstone) has the body None. Where the place knows the topic's id, the last step
+    proves that the topic still has it: a topic made anew while it was read is told, not read as if it were the old one.
+
+    Args:
+        place: the topics, as :func:`~spark_jobs.sources.kafka.ranges.expecting` completed it.
+        bound: one range of ``topic/partition``; a topic's identity ``topic#id`` holds no messages.
+
+    Raises:
+        TerminalError: ``RETENTION_LOSS``, ``TOPIC_RECREATED``, ``TOPIC_MISSING``, ``KAFKA_DENIED``,
+            ``KAFKA_UNTRUSTED``, ``KAFKA_REFUSED``, ``CONNECTION_INVALID``.
+        TransientError: ``KAFKA_UNREACHABLE`` when nothing came for the place's time-out.
+    """
+    if bound.start >= bound.end:
+        return
+    topic, _, number = bound.name.rpartition("/")
+    broker = Broker(place)
+    chosen = {name: place.settings.options.get(name, default) for name, default in _DEFAULTS.items()}
+    # No more is fetched ahead than the range can need.
+    ahead = {"queued.min.messages": min(100_000, bound.end - bound.start)}
+    consumer = broker.consumer({**_OPTIONS, **chosen, **ahead})
+    try:
+        consumer.assign([TopicPartition(topic, int(number), bound.start)])
+        yield from _Reading(place, broker, consumer, bound).messages()
+    finally:
+        consumer.close()
+    prove_identity(place, broker, topic)
+
+
+class _Reading:
+    """One consumer on its way through one range."""
+
+    def __init__(self, place: KafkaPlace, broker: Broker, consumer: Consumer, bound: BoundRange) -> None:
+        self._place, self._broker, self._consumer, self._bound = place, broker, consumer, bound
+        self._position = bound.start
+        self._where = f"{bound.name}, offsets {bound.start} to {bound.end}"
+
+    def messages(self) -> Iterator[RawMessage]:
+        origin, _, end = self._bound
+        patience = time.monotonic() + self._place.timeout_seconds
+        while self._position < end:
+            before = self._position
+            try:
+                batch = self._consumer.consume(min(_AT_ONCE, end - before), _WAIT_SECONDS)
+            except KafkaException as failure:
+                self._broker.fail(failure.args[0], self._where)
+            self._broker.check()
+            for message in batch:
+                error, offset = message.error(), cast(int, message.offset())
+                if error is not None:
+                    self._take(error, offset)
+                    continue
+                if offset >= end:
+                    self._position = end
+                    return
+                # A client that connects again may be given a batch from its start.
+                if offset >= self._position:
+                    self._position = offset + 1
+                    yield RawMessage(origin, offset, message.value(), message.key())
+            del batch  # or it would be kept until the next one is there
+            if self._position > before:
+                # Counted from here: the time that the caller took is not the broker's.
+                patience = time.monotonic() + self._place.timeout_seconds
+            elif time.monotonic() > patience:
+                self._explain()
+                self._broker.unreachable(f"{self._where}, after {self._position}")
+
+    def _take(self, error: KafkaError, offset: int) -> None:
+        """An event in place of a message: the partition's end, which may lie behind missing offsets, or a failure."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._position = max(self._position, offset)
+            return
+        if not self._broker.passes(error):
+            self._explain()
+            self._broker.fail(error, self._where)
+
+    def _explain(self) -> None:
+        """Raise what the broker's own account of the topic says about why nothing comes; nothing if it is as bound."""
+        name, _, partition = self._bound.name.rpartition("/")
+        number = int(partition)
+        prove_identity(self._place, self._broker, name)
+        (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
+        where = f"connection {self._place.connection}, {self._where}"
+        if number not in topic.end:
+            raise recreated(f"it has {len(topic.end)} partitions: it was made anew", where)
+        if topic.end[number] < self._bound.end:
+            what = f"the partition ends at offset {topic.end[number]}: the topic was made anew, or its log was cut"
+            raise recreated(what, where)
+        if topic.first[number] > self._position:
+            raise retention_loss(topic.first[number] - self._position, topic.first[number], where)

@@ -1,0 +1,1 @@
+"""Qlik change tables, ``__ct``: in a database, or as files."""

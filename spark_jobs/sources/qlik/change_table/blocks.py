@@ -1,0 +1,82 @@
+"""Rows of change tables in blocks of columns: what a database gives at once, cut where no pair of rows is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.sources.qlik.change_table.rows import SEQUENCE, ChangeRow, Structure, header_places
+
+_MOST_TOGETHER = 100
+_MOST_BYTES = 64 * 2**20
+"""Rows of one ``change_seq`` are a few; more than so many, or so large ones, are cut like any others."""
+
+Places = npt.NDArray[np.int64]
+
+
+class TextBlock(NamedTuple):
+    """Rows of a change table, from row *place* of *origin*: a column of texts for each column of its structure."""
+
+    origin: str
+    place: int
+    structure: Structure
+    texts: pa.RecordBatch
+
+    def rows(self, numbers: Places) -> list[ChangeRow]:
+        """The rows of these numbers, as the exact decoder takes them."""
+        if not len(numbers):
+            return []
+        chosen = self.texts if len(numbers) == self.texts.num_rows else self.texts.take(pa.array(numbers))
+        values = zip(*(column.to_pylist() for column in chosen.columns), strict=True)
+        places = (numbers + self.place).tolist()
+        return [ChangeRow(self.origin, at, self.structure, row) for at, row in zip(places, values, strict=True)]
+
+
+def cut_blocks(
+    origin: str, structure: Structure, prefix: str, take: Callable[[TextBlock], None]
+) -> Callable[[pa.RecordBatch | None], None]:
+    """What takes batches of texts in the order of ``change_seq``, and hands blocks on to *take*.
+
+    The rows of the last ``change_seq`` of a batch wait for the next batch, so that no before image comes without its
+    UPDATE (T-11). None in place of a batch is the end.
+    """
+    sequence = header_places(structure, prefix).get(SEQUENCE)
+    held: pa.RecordBatch | None = None
+    place = 0
+
+    def hand_on(texts: pa.RecordBatch) -> None:
+        nonlocal place
+        if texts.num_rows:
+            take(TextBlock(origin, place, structure, texts))
+            place += texts.num_rows
+
+    def add(batch: pa.RecordBatch | None) -> None:
+        nonlocal held
+        if batch is None:
+            if held is not None:
+                hand_on(held)
+            held = None
+            return
+        texts = batch if held is None else pa.concat_batches([held, batch])
+        end = texts.num_rows if sequence is None else _end_of_whole(texts.column(sequence))
+        if texts.slice(end).nbytes > _MOST_BYTES:
+            end = texts.num_rows
+        hand_on(texts.slice(0, end))
+        held = pa.concat_batches([texts.slice(end)]) if end < texts.num_rows else None
+
+    return add
+
+
+def _end_of_whole(sequences: pa.Array) -> int:
+    """Where the rows of the last ``change_seq`` begin; the end if they are many, or have none."""
+    size = len(sequences)
+    last = sequences.slice(max(0, size - _MOST_TOGETHER))
+    if not size or not last[-1].is_valid:
+        return size
+    others = np.flatnonzero(~pc.equal(last, last[-1]).fill_null(False).to_numpy(zero_copy_only=False))
+    return size - len(last) + int(others[-1]) + 1 if len(others) else (size if size > _MOST_TOGETHER else 0)

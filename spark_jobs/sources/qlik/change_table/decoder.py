@@ -1,0 +1,354 @@
+"""Qlik change tables: their rows in, rows of the change log out.
+
+The decoder is a pure function of the rows it is given. Transports hand over one row as one message, whatever they read
+it from, and the decoder pairs before images with their updates by ``change_seq`` (T-11): rows of one pair that come in
+different calls wait for each other in the log.
+
+Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
+from spark_jobs.sources.ces.changes import bucket
+from spark_jobs.sources.contract.decoded import (
+    Damage,
+    Decoded,
+    Dispositions,
+    MirroredTable,
+    Notices,
+    Refusal,
+    Refused,
+    ToldHalf,
+    Waiting,
+    damaged_row,
+)
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.change_table.letters import (
+    in_order,
+    letter_of_pieces,
+    missing_half,
+    refused_row,
+    rejected_row,
+    restored,
+)
+from spark_jobs.sources.qlik.change_table.pairs import BEFORE, ReadRow, Together, read_header
+from spark_jobs.sources.qlik.change_table.rows import (
+    OPERATION,
+    ChangeRow,
+    RowLayout,
+    Structure,
+    TableDamage,
+    Values,
+    content,
+    row_bytes,
+)
+from spark_jobs.sources.qlik.change_table.updates import (
+    Readings,
+    absent_columns,
+    read_mask,
+    refuse_denied_change,
+    refuse_mask_without_bits,
+)
+from spark_jobs.sources.qlik.masks import MaskOrder
+from spark_jobs.sources.qlik.positions import qlik_position
+
+__all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
+
+_Message = ChangeRow | TableDamage | Damage
+_LAYOUTS_KEPT = 1000
+
+
+class ChangeTableSettings(NamedTuple):
+    """How change tables are read where the source leaves a choice.
+
+    Args:
+        load: the name of the load whose changes these are, the epoch of their positions (G-01).
+        prefix: what the names of header columns begin with (T-02).
+        mask_order: how change masks are read; ``auto`` excludes what is impossible (T-24).
+        sparse_updates: whether a NULL in an UPDATE row may stand for a column that did not change (T-32).
+        before_images: whether every UPDATE has its before image as a row of its own; None: judged from the rows that
+            come together (T-19).
+    """
+
+    load: str = "1"
+    prefix: str = "header__"
+    mask_order: MaskOrder = "auto"
+    sparse_updates: bool = False
+    before_images: bool | None = None
+
+
+DEFAULT_SETTINGS = ChangeTableSettings()
+
+
+class QlikChangeTableDecoder:
+    """Decodes rows of change tables.
+
+    Args:
+        tables: the mirrored tables by their name at the source, ``schema.table``.
+        settings: how the change tables are read.
+    """
+
+    def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
+        self.settings = settings
+        self.tables = dict(tables)
+        self._names = TableNames(self.tables)
+        self._layouts: dict[Structure, RowLayout | Refusal] = {}
+        self._latest: tuple[Structure, RowLayout | Refusal] | None = None
+
+    def decode(self, messages: Iterable[_Message]) -> Decoded:
+        """Decode rows: none is passed over, and none stops the others.
+
+        A before image whose UPDATE is among the rows makes none of its own and counts as ``metadata``.
+        """
+        entries = [self._read(message) for message in messages]
+        together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
+        rows: list[LogRow] = []
+        foreign = Counter[str]()
+        changes = fragments = metadata = rejected = 0
+        for entry in entries:
+            if isinstance(entry, str):
+                foreign[entry] += 1
+                continue
+            found = (entry,) if isinstance(entry, LogRow) else self._rows(entry, together)
+            rows += found
+            if not found:
+                metadata += 1
+            elif found[0].kind == CHANGE:
+                changes += 1
+            elif found[0].kind == FRAGMENT:
+                fragments += 1
+            else:
+                rejected += 1
+        counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
+        return Decoded(rows, counts, Notices(), foreign=dict(foreign))
+
+    def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
+        """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
+        rest = iter(messages)
+        while chunk := list(islice(rest, size)):
+            while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
+                chunk.append(more)
+            yield chunk
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
+        rows = {content(row): row for row in map(restored, in_order(pieces))}
+        read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
+        befores = [entry for entry in read if entry.operation == BEFORE]
+        updates = [entry for entry in read if entry.operation == UPDATE]
+        if len(befores) > 1 or len(updates) > 1:
+            what = f"{len(befores)} different before images and {len(updates)} different updates share a change_seq"
+            return Refused(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
+        if not befores or not updates:
+            return Waiting()
+        decoded = self.decode([befores[0].row, updates[0].row])
+        refused = any(row.kind == REJECTED for row in decoded.rows)
+        identity = pieces[0].fragment_of
+        joined = [row._replace(fragment_of=identity) for row in decoded.rows] if refused else decoded.rows
+        images = sum(piece.piece == 0 for piece in pieces)
+        others = len(pieces) - images
+        counts = Dispositions(len(pieces), 0 if refused else others, 0, images, 0, others if refused else 0)
+        return Decoded(joined, counts, decoded.notices)
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """The half that leaves a key, should a before image tell of one that its UPDATE did not (T-19).
+
+        Where nothing says that images are stored, and there is no mask, an UPDATE that came alone was taken for one
+        that kept its key. The image knows better, whenever it comes.
+        """
+        for row in map(restored, in_order(pieces)):
+            entry = self._read(row)
+            if not isinstance(entry, ReadRow) or entry.operation != BEFORE:
+                continue
+            layout, values = entry.layout, entry.row.values
+            key = layout.key(values)
+            kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
+            if kept and key not in kept:
+                return [self._change(entry, 0, KEY_LEFT, key, layout.cols, before=layout.image(values))]
+        return []
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letter of a pair of which one half never came.
+
+        Its key stays open on purpose: which row the missing half meant is not known, so the table has to stop.
+        """
+        return [letter_of_pieces(pieces, missing_half(pieces, reason))]
+
+    def _read(self, message: _Message) -> ReadRow | LogRow | str:
+        """A row with its header understood, the dead letter it is, or the name of its table, which is not mirrored."""
+        if isinstance(message, Damage):
+            return damaged_row(message)
+        if isinstance(message, TableDamage):
+            name = message.table
+            meant = name if name in self.tables else self._names.meant_by(name)
+            if meant is None and message.is_sure:
+                return name
+            return damaged_row(message.damage)._replace(tbl=None if meant is None else self.tables[meant].source)
+        layout = self.layout(message.structure)
+        if layout is None:
+            return self._foreign(message)
+        if isinstance(layout, Refusal):
+            table = self.tables[message.structure.table]
+            return rejected_row(message, layout)._replace(tbl=table.source)
+        try:
+            operation, sequence = read_header(layout, message.values)
+        except Refusal as refusal:
+            return refused_row(message, layout, refusal)
+        mask: Readings | Refusal | None = None
+        if operation != BEFORE:
+            try:
+                mask = read_mask(layout, message.values, self.settings.mask_order)
+            except Refusal as refusal:
+                mask = refusal
+        return ReadRow(message, layout, operation, sequence, mask)
+
+    def _foreign(self, row: ChangeRow) -> LogRow | str:
+        """A row of a table that is not mirrored: its name, or the dead letter where another spelling of it is (G-13).
+
+        Its key is not told: which row of the mirrored table it would be, if of any, is not known.
+        """
+        name = row.structure.table
+        try:
+            self._names.refuse_other_case(name)
+        except Refusal as refusal:
+            return rejected_row(row, refusal)._replace(tbl=self.tables[self._names.meant_by(name) or name].source)
+        return name
+
+    def _is_before(self, row: ChangeRow) -> bool:
+        layout = self.layout(row.structure)
+        return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
+
+    def layout(self, structure: Structure) -> RowLayout | Refusal | None:
+        """What a structure means, or why it means nothing; None where its table is not mirrored."""
+        # Rows of one file share their structure: comparing it by identity spares hashing all its columns.
+        if self._latest is not None and self._latest[0] is structure:
+            return self._latest[1]
+        table = self.tables.get(structure.table)
+        if table is None:
+            return None
+        found = self._layouts.get(structure)
+        if found is None:
+            if len(self._layouts) >= _LAYOUTS_KEPT:
+                self._layouts.clear()
+            try:
+                found = RowLayout(structure, table, self.settings.prefix)
+            except Refusal as refusal:
+                found = refusal
+            self._layouts[structure] = found
+        self._latest = (structure, found)
+        return found
+
+    def _rows(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
+        layout, values = entry.layout, entry.row.values
+        try:
+            if entry.operation == BEFORE:
+                return () if together.has_update(entry) else (self._fragment(entry, 0),)
+            if isinstance(entry.mask, Refusal):
+                raise entry.mask
+            if entry.operation == UPDATE:
+                return self._update(entry, together)
+            key = layout.key(values)
+            if entry.mask is not None:
+                refuse_mask_without_bits(layout, entry.operation, values, entry.mask)
+            if entry.operation == INSERT:
+                return (self._change(entry, 1, INSERT, key, layout.cols, row=layout.image(values)),)
+            before = layout.image(values) if layout.says_more_than_key(values) else None
+            return (self._change(entry, 0, DELETE, key, layout.cols, before=before),)
+        except Refusal as refusal:
+            pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
+            letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
+            if together.tell_another_key(entry, letter.key):
+                letter = letter._replace(key=None, bucket=bucket(None))
+            return (letter,)
+
+    def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
+        layout, values = entry.layout, entry.row.values
+        masks = entry.mask if isinstance(entry.mask, Mapping) else None
+        changed = None if masks is None else masks.get(together.reading(layout))
+        befores = together.befores(entry)
+        if len(befores) > 1:
+            raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
+        key = layout.key(values)
+        if not befores:
+            if self._may_change_key(entry, changed, together):
+                return (self._fragment(entry, 1),)
+            return (self._row_set(entry, key, None, changed),)
+        before = befores[0]
+        if masks is not None:
+            sparse = self.settings.sparse_updates
+            refuse_denied_change(layout, values, before.layout, before.row.values, masks, sparse=sparse)
+        old_values = before.row.values if before.layout is layout else None
+        if old_values is not None and layout.same_key(values, old_values):
+            return (self._row_set(entry, key, old_values, changed),)
+        left = before.layout.key(before.row.values)
+        row_set = self._row_set(entry, key, old_values, changed)
+        if left == key:
+            return (row_set,)
+        image = before.layout.image(before.row.values)
+        return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
+
+    def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
+        """Whether an UPDATE without before image has to wait for one.
+
+        Raises:
+            Refusal: ``OLD_KEY_MISSING`` where nothing tells whether its key changed, and nothing that will come.
+        """
+        keys = entry.layout.key_places
+        stored = self.settings.before_images
+        has_images = together.has_images(entry.layout.source) if stored is None else stored
+        if changed is None:
+            if not keys or has_images:
+                return bool(keys)
+            if entry.layout.keys_never_change:
+                return False
+            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image tells whether the key changed")
+        if has_images and isinstance(entry.mask, Mapping):
+            # It will come: better wait than trust one of two readings.
+            return any(keys & places for places in entry.mask.values())
+        return bool(keys & changed)
+
+    def _row_set(
+        self, entry: ReadRow, key: str | None, before: Values | None, changed: frozenset[int] | None
+    ) -> LogRow:
+        layout, values = entry.layout, entry.row.values
+        if self.settings.sparse_updates:
+            values, absent = absent_columns(layout, values, before, changed)
+            if absent:
+                cols, row = layout.partial(values, absent)
+                return self._change(entry, 1, UPDATE, key, cols, row=row)._replace(whole=False)
+        return self._change(entry, 1, UPDATE, key, layout.cols, row=layout.image(values))
+
+    def _change(
+        self,
+        entry: ReadRow,
+        sub: int,
+        operation: str,
+        key: str | None,
+        cols: str,
+        row: str | None = None,
+        before: str | None = None,
+    ) -> LogRow:
+        origin, place, _, _ = entry.row
+        pos = qlik_position(entry.sequence, sub)
+        at = (origin, place, entry.layout.source, bucket(key), self.settings.load, pos)
+        return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
+
+    def _fragment(self, entry: ReadRow, piece: int) -> LogRow:
+        """Half a pair. Its position is that of the pair's first half, whichever it is: they wait under one name."""
+        return LogRow(
+            FRAGMENT,
+            entry.row.origin,
+            entry.row.place,
+            tbl=entry.layout.source,
+            epoch=self.settings.load,
+            pos=qlik_position(entry.sequence, 0),
+            fragment_of=f"{entry.layout.source}:{entry.sequence}",
+            piece=piece,
+            raw=row_bytes(entry.row),
+        )

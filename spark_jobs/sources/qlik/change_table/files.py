@@ -1,0 +1,185 @@
+"""Change tables as files: which data files are there, and the rows of one.
+
+A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition where Change
+Data Partitioning is on, and beside each data file its ``.dfm`` once the file is finished (T-40 to T-42).
+
+Public source: Qlik help, *File target: data files, change tables, metadata files*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
+    ChangeColumn,
+    ChangeRow,
+    Structure,
+    TableDamage,
+    column_type,
+    header_name,
+)
+from spark_jobs.sources.qlik.data_files import has_binary, read_texts
+from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
+from spark_jobs.sources.transports.source_files import MAX_RAW, bound_so_far, list_source_files, open_source
+
+
+def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tuple[list[BoundRange], list[str]]:
+    """Finished data files of change tables that were never bound, and files that are waited for.
+
+    A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
+    file is waited for too. A file whose ending tells nothing is a damage of its table: it may hold changes. A file that
+    has grown since it was bound is bound again as a whole: the plan drops what it holds twice.
+
+    Args:
+        root: the folder of the file target.
+        bound: file name below *root* to the size up to which it was bound.
+        suffix: what the folders of change tables end with, in any case of letters (T-62).
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
+    """
+    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
+    sizes = {file.name: file.size for file in listed.files if change_folder(root, file.name, suffix) is not None}
+    waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
+    described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
+    data = {name: size for name, size in sizes.items() if not name.lower().endswith(SUFFIX)}
+    ranges: list[BoundRange] = []
+    for name, size in data.items():
+        start = bound_so_far(root, name, size, bound)
+        if size == start:
+            continue
+        if stem(name) in described and _is_whole(root / described[stem(name)]):
+            ranges.append(BoundRange(name, 0, size))
+        else:
+            waiting.append(name)
+    unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
+    ranges += [BoundRange(name, 0, size) for name, size in unread if size and name not in bound]
+    waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
+    return ranges, sorted(waiting)
+
+
+def read_file(
+    root: Path,
+    bound: BoundRange,
+    suffix: str = "__ct",
+    prefix: str = "header__",
+    mirrored: Collection[str] = (),
+) -> Iterator[ChangeRow | TableDamage | Damage]:
+    """The rows of one bound file, in its order; *place* counts them from 0.
+
+    A file that is damaged, or not what its metadata file says, ends with a damage of its table: what is missing is not
+    known, so the table has to stop. Which table it is, the metadata file says; should it name none of the *mirrored*
+    ones in the folder of one, that one is damaged.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    path = root / bound.name
+    names = TableNames(mirrored)
+    table, is_sure = table_of_folder(root, bound.name, suffix), False
+    place = 0
+    try:
+        if not bound.name.lower().endswith(DATA_SUFFIXES):
+            raise Refusal("FILE_UNKNOWN", f"the file's name ends in none of {', '.join(DATA_SUFFIXES)}")
+        if path.is_file() and path.stat().st_size < bound.end:
+            what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
+            raise Refusal("FILE_DAMAGED", what)
+        with open_source(_metadata_file(path)) as file:
+            content = file.read()
+        dfm = read_dfm(content)
+        if "." in dfm.table:
+            if names.meant_by(dfm.table) is None and names.meant_by(table) is not None:
+                what = f"the metadata file speaks of {shown(dfm.table)}, which is not mirrored, in the folder of "
+                raise Refusal("DFM_CONTRADICTS", what + shown(table))
+            table, is_sure = dfm.table, True
+        elif "." not in table:
+            table = dfm.table or table
+            for one in mirrored:
+                if _are_one(table.lower(), one.lower()):
+                    what = f"neither the metadata file nor the folder names the schema of {shown(table)}"
+                    table = one
+                    raise Refusal("DFM_CONTRADICTS", what)
+        _check(dfm, root, bound.name, suffix)
+        structure = structure_of(dfm, table, binary_mask=has_binary(path, _spelled(dfm, prefix + MASK)))
+        headers = [column.name for column in dfm.columns if header_name(column.name, prefix) is not None]
+        for batch in read_texts(path, dfm, headers):
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield ChangeRow(bound.name, place, structure, values)
+                place += 1
+    except Refusal as refusal:
+        yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)), is_sure)
+
+
+def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
+    """The structure of a change table that a metadata file describes."""
+    columns = [
+        ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
+        for column in dfm.columns
+    ]
+    return Structure(table, tuple(columns), binary_mask)
+
+
+def _metadata_file(path: Path) -> Path:
+    """The metadata file beside a data file, whose suffix may be in any case of letters."""
+    wanted = path.with_name(stem(path.name) + SUFFIX)
+    if wanted.exists():
+        return wanted
+    alike = (one for one in sorted(path.parent.glob("*")) if one.name.lower() == wanted.name.lower())
+    return next((one for one in alike if one.name[: -len(SUFFIX)] == stem(path.name)), wanted)
+
+
+def _spelled(dfm: Dfm, column: str) -> str:
+    """A column as the metadata file spells it: targets may change the case of header columns (T-02)."""
+    return next((name for name in dfm.names if name.lower() == column.lower()), column)
+
+
+def change_folder(root: Path, name: str, suffix: str) -> str | None:
+    """The folder of the change table that a file lies in: its own, or the one around its partition (T-40)."""
+    folders = [root.name, *PurePosixPath(name).parts[:-1]]
+    return next((folder for folder in reversed(folders) if folder.lower().endswith(suffix.lower())), None)
+
+
+def table_of_folder(root: Path, name: str, suffix: str) -> str:
+    """The table that the folder of a change table is named for; empty outside of one."""
+    return (change_folder(root, name, suffix) or suffix)[: -len(suffix)]
+
+
+def _check(dfm: Dfm, root: Path, name: str, suffix: str) -> None:
+    """The metadata file must speak of this file and of the table whose folder this is."""
+    check_file(dfm, PurePosixPath(name).name)
+    folder = change_folder(root, name, suffix)
+    if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
+        raise Refusal("DFM_CONTRADICTS", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
+    if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), table_of_folder(root, name, suffix).lower()):
+        what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
+        raise Refusal("DFM_CONTRADICTS", what)
+
+
+def _are_one(one: str, other: str) -> bool:
+    """Whether two names may be of one table: one of them may lack its schema."""
+    if ("." in one) == ("." in other):
+        return one == other
+    return one.rpartition(".")[2] == other.rpartition(".")[2]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a metadata file has been written to its end: it is one JSON value then, good or bad."""
+    try:
+        json.loads(path.read_bytes())
+    except (ValueError, OSError, RecursionError):
+        return False
+    return True
+
+
+def _beginning(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_RAW)
+    except OSError:
+        return None

@@ -1,0 +1,216 @@
+"""Change tables in a database: which ranges are there, and their rows as exact texts in Spark's workers.
+
+With Change Data Partitioning a range is one closed partition; a row of ``attrep_cdc_partitions`` says that it is closed
+(T-34). Without, a range is an interval of ``change_seq``: it begins some minutes of ``change_seq`` time before the end
+of the last one, as a lower sequence may be committed after a higher one was read (T-18).
+
+Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change tables*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, ControlTable, Slice, sequence_text
+
+_OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABLE_CASE", "CHANGES_WENT_BACK")
+
+
+class NamedChangeTable(NamedTuple):
+    """Where a source table's changes are, and the columns that may be read (None: all)."""
+
+    schema: str
+    table: str
+    columns: tuple[str, ...] | None = None
+
+
+class ChangeTablePlace(NamedTuple):
+    """A source of change tables in a database.
+
+    Args:
+        connection: name of the connection.
+        tables: source table, as the decoder knows it, to its change table.
+        suffix: what the names of change tables end with (T-01).
+        prefix: what the names of header columns begin with (T-02).
+        control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
+        overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
+    """
+
+    connection: str
+    tables: Mapping[str, NamedChangeTable]
+    suffix: str = "__ct"
+    prefix: str = "header__"
+    control: SourceName | None = None
+    overlap_minutes: int = 10
+
+    def change_table(self, source: str) -> SourceName:
+        """Schema and name of the change table of a source table."""
+        named = self.tables[source]
+        return SourceName(named.schema, named.table)
+
+    def open(self, spark: SparkSession, source: str) -> ChangeTable:
+        """The change table of a source table, its columns read."""
+        name, columns = self.change_table(source), self.tables[source].columns
+        return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
+
+
+class Found(NamedTuple):
+    """What a look at the source brought.
+
+    Args:
+        ranges: ranges that were never bound before.
+        waiting: change tables that are not there yet.
+        refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
+    """
+
+    ranges: list[BoundRange]
+    waiting: list[str]
+    refused: dict[str, TerminalError]
+
+
+def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str, int]) -> Found:
+    """Everything in the change tables beyond what is bound.
+
+    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
+    than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
+    twice. Rows without a partition, from before partitioning, are one without a name. An interval is
+    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers.
+
+    A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
+    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
+    case is there or has closed partitions, ``HEADER_MISSING``, or ``TYPE_UNSUPPORTED``; the others go on.
+
+    Raises:
+        TerminalError: ``TABLE_NOT_FOUND`` for the control table, ``CONNECTION_MISSING``, ``CONNECTION_INVALID``,
+            ``SOURCE_REFUSED``.
+        TransientError: ``SOURCE_UNREACHABLE``.
+    """
+    found = Found([], [], {})
+    closed: dict[str, list[str]] = {}
+    misspelled: dict[str, str] = {}
+    if place.control is not None:
+        listed = ControlTable(spark, place.connection, place.control).partitions()
+        closed, misspelled = closed_partitions(place, listed)
+    for source in place.tables:
+        table = place.open(spark, source)
+        try:
+            if not table.exists:
+                _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
+                found.waiting.append(table.name)
+                continue
+            _refuse_another_case(table.name, misspelled.get(source), "the control table lists partitions of")
+            table.structure()
+            if place.control is None:
+                ranges = _new_interval(table, bound.get(table.name), place.overlap_minutes)
+            else:
+                ranges = _new_partitions(table, closed.get(source, []), bound)
+        except TerminalError as error:
+            if error.code not in _OF_ONE_TABLE:
+                raise
+            found.refused[source] = error
+        else:
+            found.ranges.extend(ranges)
+    return found
+
+
+def slice_of(place: ChangeTablePlace, bound: BoundRange) -> Slice:
+    """What a bound range means.
+
+    Raises:
+        TerminalError: ``RANGE_UNKNOWN`` when no mirrored table has this range.
+    """
+    for source in place.tables:
+        name = ".".join(place.change_table(source))
+        if bound.name == name:
+            return Slice(source, name, None, sequence_text(bound.start), sequence_text(bound.end))
+        if place.control is not None and bound.name.startswith(f"{name}/"):
+            return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
+    raise TerminalError(
+        "RANGE_UNKNOWN",
+        f"the bound range {bound.name!r} belongs to no mirrored table",
+        way_out="put the table back into the mirror file until its batch is committed, then take it out",
+    )
+
+
+def overlapping_start(end: int, minutes: int) -> int:
+    """Where an interval begins that reaches *minutes* of ``change_seq`` time behind the last *end* (T-18)."""
+    text = sequence_text(end)
+    try:
+        moment = datetime.strptime(text[:14], "%Y%m%d%H%M%S") - timedelta(minutes=minutes)
+    except (ValueError, OverflowError):
+        # The time part is no time: the order holds all the same, but nothing tells how far back is far enough.
+        return 0
+    return min(end, int(f"{moment:%Y%m%d%H%M%S}{text[14:16]}".rjust(16, "0") + "0" * 19))
+
+
+def _new_interval(table: ChangeTable, end: int | None, minutes: int) -> list[BoundRange]:
+    highest = table.highest_sequence()
+    if highest is None:
+        return []
+    if end is not None and highest + 1 < end:
+        raise TerminalError(
+            "CHANGES_WENT_BACK",
+            f"the highest change_seq is {sequence_text(highest)}, and {sequence_text(end - 1)} was read",
+            where=f"table {table.name}",
+            way_out="see whether the change table was made anew or restored; then give `load` a new name and reset it",
+        )
+    if highest + 1 == end:
+        return []
+    return [BoundRange(table.name, 0 if end is None else overlapping_start(end, minutes), highest + 1)]
+
+
+def _new_partitions(table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int]) -> list[BoundRange]:
+    names = {name: f"{table.name}/{name}" for name in ("", *sorted(closed))}
+    rows = table.rows_of_partitions()
+    found = []
+    for name in sorted(names):
+        # A partition without rows is bound too; only the one without a name need not exist.
+        end = rows.get(name, 0) + 1 if name or name in rows else 0
+        if end > bound.get(names[name], 0):
+            found.append(BoundRange(names[name], 0, end))
+    return found
+
+
+def closed_partitions(
+    place: ChangeTablePlace, listed: Iterable[tuple[str, str, str]]
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The closed partitions of each source table, and the tables that are listed in another case alone (T-62).
+
+    Args:
+        place: the source.
+        listed: owner, table and partition, as the control table has them; it may name a table with the suffix or
+            without.
+    """
+    by_name: dict[tuple[str, str], str] = {}
+    for source, named in place.tables.items():
+        by_name[named.schema, named.table] = source
+        by_name[named.schema, named.table.removesuffix(place.suffix)] = source
+    folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
+    closed: dict[str, set[str]] = {}
+    misspelled: dict[str, str] = {}
+    for owner, name, partition in listed:
+        source = by_name.get((owner, name), "")
+        meant = folded.get((owner.casefold(), name.casefold()), "")
+        if source:
+            closed.setdefault(source, set()).add(partition)
+        elif meant:
+            misspelled[meant] = f"{owner}.{name}"
+    alone = {source: name for source, name in misspelled.items() if source not in closed}
+    return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+
+
+def _refuse_another_case(name: str, other: str | None, what: str) -> None:
+    if other is not None:
+        raise TerminalError(
+            "TABLE_CASE",
+            f"{what} {other!r}, which differs from {name!r} in case only",
+            where=f"table {name}",
+            way_out="spell `source` or `change_table` in the mirror file as the database and its control table do",
+        )

@@ -1,0 +1,270 @@
+"""One change table in a database: its columns, what is in it, and its rows as exact texts in Spark's workers.
+
+Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import TerminalError, TransientError
+from spark_jobs.sources.jdbc.dialects import Dialect
+from spark_jobs.sources.jdbc.tables import JdbcTable
+from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
+    OPERATION,
+    PARTITION,
+    SEQUENCE,
+    ChangeColumn,
+    Structure,
+    header_name,
+    header_places,
+)
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+from spark_jobs.sources.sql_server.type_text import BINARY
+
+_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
+
+
+class Slice(NamedTuple):
+    """The rows of a change table that one bound range means: a partition, or ``low <= change_seq < high``."""
+
+    source: str
+    origin: str
+    partition: str | None
+    low: str
+    high: str
+
+
+class ChangeTable(JdbcTable):
+    """The change table of one source table.
+
+    Args:
+        spark: the session.
+        connection: name of the connection.
+        name: schema and name of the change table.
+        source: the source table, as the decoder knows it.
+        prefix: what the names of header columns begin with (T-02).
+        allowed: the only columns that may be read; None: all.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+            database says no.
+        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: str,
+        name: SourceName,
+        source: str,
+        prefix: str,
+        allowed: tuple[str, ...] | None,
+    ) -> None:
+        super().__init__(spark, connection, name)
+        self.source = source
+        self.name = ".".join(name)
+        self._prefix = prefix
+        self._allowed = allowed
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
+        self._columns = sorted(lines, key=lambda line: line["place"])
+
+    @property
+    def exists(self) -> bool:
+        """Whether the login sees the table: it comes into being with the task, perhaps with the first change."""
+        return bool(self._columns)
+
+    def in_another_case(self) -> str | None:
+        """A table that differs from this one, which does not exist, in the case of its name only (T-62)."""
+        lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
+        return next((f"{line['schema']}.{line['name']}" for line in lines), None)
+
+    def structure(self) -> Structure:
+        """Its columns now. A column that was added later is NULL in older rows.
+
+        Raises:
+            TerminalError: ``TYPE_UNSUPPORTED`` naming a mirrored column that has no exact text.
+        """
+        columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
+        mask = (self._prefix + MASK).lower()
+        is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
+        return Structure(self.source, columns, is_binary)
+
+    def _type(self, column: Mapping[str, Any]) -> str:
+        """The column's type; empty for one that has none and is not mirrored: it has its place, but is not read."""
+        try:
+            return self._dialect.sql_type(column)
+        except TerminalError:
+            if header_name(str(column["name"]), self._prefix) is not None or (
+                self._allowed is not None and column["name"] not in self._allowed
+            ):
+                return ""
+            raise
+
+    def highest_sequence(self) -> int | None:
+        """The highest ``change_seq``; None for a table without rows.
+
+        Raises:
+            TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
+        """
+        query = f"SELECT max({self._header(SEQUENCE)}) AS highest FROM {self._table()}"
+        text = self._query("reading its highest change_seq", query)[0]["highest"]
+        if text is None:
+            return None
+        text = text.strip()
+        if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
+            raise TerminalError(
+                "SEQUENCE_INVALID",
+                f"the highest change_seq {text[:80]!r} is not {SEQUENCE_DIGITS} digits",
+                where=f"table {self.name}",
+                way_out="only the task may write into the change table; remove the foreign row",
+            )
+        return int(text)
+
+    def rows_of_partitions(self) -> dict[str, int]:
+        """How many rows each partition has; the empty name stands for rows without one.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        name = self._header(PARTITION)
+        query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()} GROUP BY {name}"
+        lines = self._query("counting the rows of its partitions", query)
+        return {line["name"] or "": int(line["number"]) for line in lines}
+
+    def slice_query(self, structure: Structure, one: Slice) -> str:
+        """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
+
+        Rows of one ``change_seq`` come by their operation, a before image ahead of its UPDATE, in the order of bytes
+        whatever the collation of the database is. For a database that is read by COPY.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        names = [f"c{at}" for at in range(len(structure.columns))]
+        headers = header_places(structure, self._prefix)
+        order = ", ".join(f'c{headers[name]} COLLATE "C" NULLS FIRST' for name in (SEQUENCE, OPERATION))
+        rows = f"{self._changes(structure, [one])} WHERE {range_condition(one)}"
+        return f"SELECT {', '.join(names)} FROM {rows} ORDER BY {order}"
+
+    def read_slices(
+        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
+    ) -> list[bytes]:
+        """Run *work* over the texts of each slice, in Spark's workers, one partition each; its answers in order.
+
+        Rows come in the order of ``change_seq``, a before image beside its UPDATE. Every value is read as the
+        database's own exact text, so that no driver rounds, shifts or nulls one.
+
+        Args:
+            structure: the columns to read.
+            slices: what to read.
+            work: given a slice's place in *slices* and batches of its rows, returns its answer.
+
+        Raises:
+            TransientError: ``CHUNK_LOST``.
+        """
+        table = self._changes(structure, slices)
+        where = [range_condition(one) for one in slices]
+        names = [f"c{at}" for at in range(len(structure.columns))]
+        url, properties = self._login()
+
+        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            part = context.partitionId() if context else 0
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
+
+        def run() -> list[Row]:
+            read = self._spark.read.jdbc(url, table, predicates=where, properties=properties)
+            ordered = read.sortWithinPartitions("seq", "oper").select(*names)
+            return ordered.mapInArrow(answer, "part int, answer binary").collect()
+
+        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
+        if sorted(answers) != list(range(len(slices))):
+            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
+        return [answers[part] for part in range(len(slices))]
+
+    def _changes(self, structure: Structure, slices: Sequence[Slice]) -> str:
+        special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
+        if any(one.partition is not None for one in slices):
+            special["part"] = self._header(PARTITION)
+        return changes_query(self._dialect, self._table(), structure, special)
+
+    def _header(self, name: str) -> str:
+        """A header column, quoted as the table spells it.
+
+        Raises:
+            TerminalError: ``HEADER_MISSING``.
+        """
+        wanted = (self._prefix + name).lower()
+        for column in self._columns:
+            if column["name"].lower() == wanted:
+                return self._dialect.quote(column["name"])
+        raise TerminalError(
+            "HEADER_MISSING",
+            f"the change table has no column {self._prefix + name!r}",
+            where=f"table {self.name}",
+            way_out="select the header column in the task's Store Changes settings, or mend the prefix",
+        )
+
+
+class ControlTable(JdbcTable):
+    """``attrep_cdc_partitions``: a row is there once its partition is closed (T-34)."""
+
+    def partitions(self) -> list[tuple[str, str, str]]:
+        """Owner, table and partition of every closed partition."""
+        lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
+        spelled = {str(line["name"]).lower(): str(line["name"]) for line in lines}
+        wanted = ("table_owner", "table_name", PARTITION)
+        if not spelled.keys() >= {*wanted}:
+            raise TerminalError(
+                "TABLE_NOT_FOUND",
+                f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
+                where=f"connection {self._connection.name}, schema {self._name.schema!r}",
+                way_out="switch Change Data Partitioning and its control table on, or mend the setting",
+            )
+        columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
+        found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
+        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in found if line["c2"]]
+
+
+def sequence_text(number: int) -> str:
+    """A ``change_seq`` as its text."""
+    return f"{number:0{SEQUENCE_DIGITS}d}"
+
+
+def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
+    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and what ranges and order need.
+
+    Args:
+        dialect: the database's.
+        table: the table, quoted.
+        structure: the columns; one without a type is read as NULL.
+        special: alias to quoted column, as it is.
+    """
+    texts = [
+        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
+        for at, c in enumerate(structure.columns)
+    ]
+    named = [f"{column} AS {alias}" for alias, column in special.items()]
+    return f"(SELECT {', '.join([*texts, *named])} FROM {table}) changes"
+
+
+def range_condition(one: Slice) -> str:
+    """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
+    if one.partition is not None:
+        return f"part = {_literal(one.partition)}" if one.partition else "part IS NULL"
+    # A row without sequence lies in no interval; it must become a dead letter all the same.
+    return f"(seq >= {_literal(one.low)} AND seq < {_literal(one.high)}) OR seq IS NULL"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,324 @@
+"""Ordinary rows of change tables, decoded as columns.
+
+The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) is the definition. Rows are taken only where it
+is proven that it would give the same, and all rows of one ``change_seq`` are taken together or left together. What it
+judges from rows that come together - whether the source stores before images (T-19), how masks are read (T-24) -
+matters only to UPDATEs that come without theirs: where one of these would be left, the whole block is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import KEY_BUCKETS
+from spark_jobs.changelog.schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UPDATE
+from spark_jobs.sources.contract.decoded import Refusal
+from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
+from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.keys import canonical_texts
+from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
+from spark_jobs.sources.qlik.change_table.rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
+from spark_jobs.sources.qlik.change_table.updates import (
+    Reading,
+    Readings,
+    choose_reading,
+    has_no_bit,
+    is_no_mask,
+    judged_places,
+    mask_readings,
+)
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
+from spark_jobs.sources.sql_server.json_columns import json_objects
+
+Booleans = npt.NDArray[np.bool_]
+
+_SCHEMA = pa.schema(
+    [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
+    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
+)
+_OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
+"""What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
+_I, _U, _D, _B = range(1, 5)
+_READINGS: tuple[Reading, ...] = ("msb_text", "le_bytes")
+
+
+class OrdinaryRows(NamedTuple):
+    """What was taken of a block: rows of the log, the number of before images, and the numbers of all rows left."""
+
+    rows: pa.Table
+    images: int
+    left: Places
+
+
+class OrdinaryChangeRows:
+    """Takes ordinary rows from blocks.
+
+    Args:
+        decoder: the exact decoder, whose answers these are.
+    """
+
+    def __init__(self, decoder: QlikChangeTableDecoder) -> None:
+        self._decoder = decoder
+
+    def take(self, block: TextBlock) -> OrdinaryRows:
+        """The ordinary rows of a block, columns of :data:`HELD_SCHEMA` in the order of the rows."""
+        size = block.texts.num_rows
+        layout = self._decoder.layout(block.structure)
+        found = None
+        if isinstance(layout, RowLayout) and not self._decoder.settings.sparse_updates:
+            found = _Look(block, layout, self._decoder).taken()
+        if found is None:
+            return OrdinaryRows(_SCHEMA.empty_table(), 0, np.arange(size))
+        rows, is_taken, images = found
+        return OrdinaryRows(rows, images, np.flatnonzero(~is_taken))
+
+
+class _Look:
+    """One block, looked at once."""
+
+    def __init__(self, block: TextBlock, layout: RowLayout, decoder: QlikChangeTableDecoder) -> None:
+        self._block, self._layout, self._settings = block, layout, decoder.settings
+        self._texts = block.texts
+        self._size = block.texts.num_rows
+
+    def taken(self) -> tuple[pa.Table, Booleans, int] | None:
+        """The rows, which rows of the block they and their before images are, and how many images; None: nothing."""
+        sequences = self._header(SEQUENCE)
+        has_sequence = sequences.is_valid().to_numpy(zero_copy_only=False)
+        if np.count_nonzero(np.diff(has_sequence)) > 1:
+            return None  # rows of one change_seq might not stand side by side
+        if not _are_ascending_sequences(sequences.filter(pa.array(has_sequence))):
+            return None
+        does = np.where(has_sequence, self._operations(), 0)
+        is_first = np.ones(self._size, bool)
+        is_first[1:] = ~pc.equal(sequences[1:], sequences[:-1]).fill_null(False).to_numpy(zero_copy_only=False)
+        group = np.cumsum(is_first) - 1
+        sets = np.flatnonzero((does != 0) & (does != _B))
+        keys = canonical_texts(self._layout, self._texts, sets)
+        if keys is None:
+            return None
+        texts, has_key = keys
+        is_proven = does != 0
+        is_proven[sets] &= has_key
+        images = np.bincount(group[does == _B], minlength=group[-1] + 1)
+        updates = np.bincount(group[does == _U], minlength=group[-1] + 1)
+        is_proven &= self._have_masks(does)
+        is_alone = (does == _U) & (images[group] == 0)
+        is_proven &= ~is_alone | self._stay_in_place(does, is_alone)
+        pairs = self._pairs(does, group, images)
+        is_proven &= (does != _U) | is_alone | self._keep_their_key(*pairs)
+        is_proven &= ~self._may_deny_changes(*pairs)
+        # All rows that the exact decoder sees together: those it refuses by their header alone do not count.
+        is_proven &= (images[group] == 0) | ((images[group] == 1) & (updates[group] > 0))
+        is_broken = np.bincount(group[(does != 0) & ~is_proven], minlength=group[-1] + 1) > 0
+        is_taken = is_proven & ~is_broken[group]
+        if (is_alone & ~is_taken).any():
+            return None
+        chosen = is_taken[sets]
+        rows = self._rows(sets[chosen], texts.filter(pa.array(chosen)), does, sequences)
+        return rows, is_taken, int(np.count_nonzero(is_taken & (does == _B)))
+
+    def _header(self, name: str) -> pa.Array:
+        at = self._layout.place(name)
+        return pa.nulls(self._size, pa.string()) if at is None else self._texts.column(at)
+
+    def _operations(self) -> npt.NDArray[np.int8]:
+        """The code of each row's operation, read exactly once for each spelling."""
+        said, named = self._header(OPERATION).dictionary_encode(), self._header(OPERATION_NAME).dictionary_encode()
+        says, names = [*said.dictionary.to_pylist(), None], [*named.dictionary.to_pylist(), None]
+        spelled = said.indices.fill_null(len(says) - 1).to_numpy().astype(np.int64) * len(names)
+        spelled += named.indices.fill_null(len(names) - 1).to_numpy()
+        spellings, of_row = np.unique(spelled, return_inverse=True)
+        codes = [_code(says[one // len(names)], names[one % len(names)]) for one in spellings.tolist()]
+        return np.array(codes, np.int8)[of_row]
+
+    def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
+        """Which rows have a mask that can be read, or none, or need none: before images (T-13).
+
+        Of an INSERT or DELETE it also names something (T-21).
+        """
+        told, of_row = self._masks()
+        sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
+        names_any = np.array(
+            [one is None or isinstance(one, Refusal) or not has_no_bit(self._layout, one) for one in told]
+        )[of_row]
+        sound &= names_any | (does == _U)
+        sound |= does == _B
+        return sound
+
+    def _masks(self) -> tuple[list[Readings | Refusal | None], Places]:
+        """The different masks, and which of them each row has."""
+        masks = self._header(MASK).dictionary_encode()
+        told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
+        return told, masks.indices.fill_null(len(told) - 1).to_numpy()
+
+    def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
+        """Which of the UPDATEs without before image surely keep their key, as their masks say (T-19)."""
+        keys, stay = self._layout.key_places, np.zeros(self._size, bool)
+        if not is_alone.any():
+            return stay
+        untold = not keys or self._layout.keys_never_change
+        told, of_row = self._masks()
+        has_images = bool((does == _B).any())
+        stored = self._settings.before_images
+        if keys and (has_images if stored is None else stored):
+            return stay  # it will come
+        reading = None
+        if not has_images:
+            used = (told[at] for at in np.unique(of_row[does == _U]).tolist())
+            readings = [one for one in used if one is not None and not isinstance(one, Refusal)]
+            reading = choose_reading(self._layout, self._settings.mask_order, readings, ())
+
+        def stays(mask: Readings | Refusal | None) -> bool:
+            if mask is None or isinstance(mask, Refusal):
+                return mask is None and untold
+            if reading is not None:
+                return not keys & mask.get(reading, frozenset())
+            return not any(keys & places for places in mask.values())
+
+        kept: Booleans = np.array([stays(one) for one in told])[of_row]
+        return kept
+
+    def _readings(self, text: str) -> Readings | Refusal | None:
+        if is_no_mask(text):
+            return None
+        try:
+            return mask_readings(self._layout, text, self._settings.mask_order)
+        except Refusal as refusal:
+            return refusal
+
+    def _pairs(self, does: npt.NDArray[np.int8], group: Places, images: Places) -> tuple[Places, Places]:
+        """The UPDATEs that have a before image in their group, and a before image of each."""
+        updates = np.flatnonzero((does == _U) & (images[group] > 0))
+        of_group = np.zeros(group[-1] + 1, np.int64)
+        befores = np.flatnonzero(does == _B)
+        of_group[group[befores]] = befores
+        return updates, of_group[group[updates]]
+
+    def _keep_their_key(self, updates: Places, befores: Places) -> Booleans:
+        """Which UPDATEs spell their key as their before image does."""
+        same = np.ones(len(updates), bool)
+        for at in self._layout.key_places:
+            column = self._texts.column(at)
+            equal = pc.equal(column.take(pa.array(updates)), column.take(pa.array(befores)))
+            same &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+        kept = np.zeros(self._size, bool)
+        kept[updates] = same
+        return kept
+
+    def _may_deny_changes(self, updates: Places, befores: Places) -> Booleans:
+        """Which UPDATEs have a mask that does not name all columns spelled otherwise than in their before image."""
+        denying = np.zeros(self._size, bool)
+        places = judged_places(self._layout)
+        if not len(updates) or not places:
+            return denying
+        told, of_row = self._masks()
+        used, which = np.unique(of_row[updates], return_inverse=True)
+        possible = []
+        for reading in _READINGS:
+            agrees, named = np.zeros(len(used), bool), np.zeros((len(used), self._layout.width), bool)
+            for number, mask in enumerate(told[at] for at in used.tolist()):
+                if mask is None or isinstance(mask, Refusal):
+                    agrees[number], named[number] = True, True  # nothing to deny, or left anyway
+                elif reading in mask:
+                    agrees[number], named[number, list(mask[reading])] = True, True
+            possible.append((agrees[which], named))
+        for at in places:
+            asked = np.zeros(len(updates), bool)
+            for agrees, named in possible:
+                asked |= agrees & ~named[which, at]
+            if not asked.any():
+                continue
+            column = self._texts.column(at)
+            after, before = column.take(pa.array(updates)), column.take(pa.array(befores))
+            same = pc.or_(pc.equal(after, before).fill_null(False), pc.and_(after.is_null(), before.is_null()))
+            is_same = same.to_numpy(zero_copy_only=False)
+            for agrees, named in possible:
+                agrees &= named[which, at] | is_same
+        denying[updates] = ~np.logical_or.reduce([agrees for agrees, _ in possible])
+        return denying
+
+    def _rows(self, places: Places, keys: pa.Array, does: npt.NDArray[np.int8], sequences: pa.Array) -> pa.Table:
+        size, at = len(places), pa.array(places)
+        operations = does[places]
+        is_delete = operations == _D
+        columns = [self._texts.column(place).take(at) for place, _ in self._layout.kept]
+        images = json_objects([name for _, name in self._layout.kept], columns)
+        more = self._layout.value_places()
+        says_more = np.zeros(size, bool)
+        for (place, _), column in zip(self._layout.kept, columns, strict=True):
+            if place in more:
+                says_more |= column.is_valid().to_numpy(zero_copy_only=False)
+        nothing = pa.scalar(None, pa.string())
+        if self._layout.key_places:
+            buckets = [crc32(key) % KEY_BUCKETS for key in keys.cast(pa.binary()).to_pylist()]
+        else:
+            buckets = [-1] * size
+
+        def constant(text: str) -> pa.Array:
+            return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int32)), pa.array([text]))
+
+        # fmt: off
+        return pa.Table.from_arrays(
+            [
+                constant(CHANGE),
+                constant(self._layout.source),
+                pa.array(buckets, pa.int16()),
+                constant(self._settings.load),
+                _positions(sequences.take(at), operations),
+                pa.array(_OPERATIONS).take(pa.array(operations)).dictionary_encode(),
+                keys,
+                constant(self._layout.cols),
+                pa.repeat(pa.scalar(True), size),
+                pc.if_else(pa.array(~is_delete), images, nothing),
+                pc.if_else(pa.array(is_delete & says_more), images, nothing),
+                constant(self._block.origin),
+                pa.array(places + self._block.place),
+            ],
+            schema=_SCHEMA,
+        )
+        # fmt: on
+
+
+def _code(oper: str | None, name: str | None) -> int:
+    try:
+        return _OPERATIONS.index(operation_of(oper, name))
+    except Refusal:
+        return 0
+
+
+def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of texts of the length of a ``change_seq``, one line each."""
+    offsets = np.frombuffer(sequences.buffers()[1], np.int32)[sequences.offset : sequences.offset + 1]
+    content = np.frombuffer(sequences.buffers()[2] or b"", np.uint8)
+    start = int(offsets[0])
+    return content[start : start + SEQUENCE_DIGITS * len(sequences)].reshape(-1, SEQUENCE_DIGITS)
+
+
+def _are_ascending_sequences(sequences: pa.Array) -> bool:
+    """Whether these are nothing but sequences, spelled as they are in positions, none lower than the one before."""
+    if not len(sequences):
+        return False
+    if not pc.all(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS)).as_py():
+        return False
+    digits = _digits(sequences)
+    if ((digits < ord("0")) | (digits > ord("9"))).any():
+        return False
+    return bool(pc.all(pc.greater_equal(sequences[1:], sequences[:-1])).as_py())
+
+
+def _positions(sequences: pa.Array, operations: npt.NDArray[np.int8]) -> pa.Array:
+    """:func:`qlik_position` of every row, on the bytes of one that has a place for each digit."""
+    marks = "".join(chr(ord("A") + at) for at in range(SEQUENCE_DIGITS))
+    model = qlik_position(marks, 0).encode()
+    texts = np.tile(np.frombuffer(model, np.uint8), (len(sequences), 1))
+    texts[:, [model.index(mark) for mark in marks.encode()]] = _digits(sequences)
+    texts[:, -1] = np.where(operations == _D, ord("0"), ord("1"))
+    offsets = np.arange(len(sequences) + 1, dtype=np.int32) * len(model)
+    return pa.Array.from_buffers(pa.string(), len(sequences), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])

@@ -1,0 +1,139 @@
+"""What rows of change tables that are read together tell about each other: pairs, and how masks are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.change_table.rows import (
+    OPERATION,
+    OPERATION_NAME,
+    SEQUENCE,
+    ChangeRow,
+    RowLayout,
+    Values,
+    content,
+)
+from spark_jobs.sources.qlik.change_table.updates import Reading, Readings, choose_reading, differing
+from spark_jobs.sources.qlik.masks import MaskOrder
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+
+BEFORE = "B"
+_TRUNCATE = "TRUNCATE"
+_NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
+
+
+class ReadRow(NamedTuple):
+    """A row whose header could be read; *mask* is that of any but a before image, or why it is none."""
+
+    row: ChangeRow
+    layout: RowLayout
+    operation: str
+    sequence: str
+    mask: Readings | Refusal | None
+
+    @property
+    def identity(self) -> str:
+        """What a before image has in common with its UPDATE (T-11): the sequence, of one length, and the table."""
+        return self.sequence + self.layout.source
+
+
+class Together:
+    """Rows of one call, seen as a whole.
+
+    Args:
+        entries: the rows.
+        order: the setting for masks.
+    """
+
+    def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
+        self._order = order
+        self._befores: dict[str, list[ReadRow]] = {}
+        self._updates: dict[RowLayout, list[ReadRow]] = {}
+        self._updated: set[str] = set()
+        self._readings: dict[RowLayout, Reading] = {}
+        self._with_images: set[str] = set()
+        for entry in entries:
+            if entry.operation == BEFORE:
+                self._with_images.add(entry.layout.source)
+                known = self._befores.setdefault(entry.identity, [])
+                if not known or all(content(entry.row) != content(one.row) for one in known):
+                    known.append(entry)
+            elif entry.operation == UPDATE:
+                self._updated.add(entry.identity)
+                self._updates.setdefault(entry.layout, []).append(entry)
+
+    def befores(self, update: ReadRow) -> Sequence[ReadRow]:
+        """The different before images of an UPDATE: one, unless the source contradicts itself."""
+        return self._befores.get(update.identity, ())
+
+    def has_update(self, before: ReadRow) -> bool:
+        """Whether the UPDATE of a before image is among the rows."""
+        return before.identity in self._updated
+
+    def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
+        """Whether an UPDATE that cannot be read may have left another row than that of *key* out of date (G-03)."""
+        try:
+            return any(before.layout.key(before.row.values) != key for before in self.befores(update))
+        except Refusal:
+            return True
+
+    def has_images(self, table: str) -> bool:
+        """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
+        return table in self._with_images
+
+    def reading(self, layout: RowLayout) -> Reading:
+        """How the masks of a table are read, judged from all of them (T-24)."""
+        found = self._readings.get(layout)
+        if found is None:
+            found = self._readings[layout] = self._judged(layout)
+        return found
+
+    def _judged(self, layout: RowLayout) -> Reading:
+        masks: list[Readings] = []
+        pairs: list[tuple[Readings, frozenset[int]]] = []
+        for update in self._updates.get(layout, ()):
+            if update.mask is None or isinstance(update.mask, Refusal):
+                continue
+            masks.append(update.mask)
+            befores = self.befores(update)
+            if len(update.mask) > 1 and len(befores) == 1 and befores[0].layout is layout:
+                pairs.append((update.mask, differing(layout, befores[0].row.values, update.row.values)))
+        return choose_reading(layout, self._order, masks, pairs)
+
+
+def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
+    """Operation and sequence of a row.
+
+    Raises:
+        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
+    """
+    sequence = (layout.header(SEQUENCE, values) or "").strip()
+    _check_sequence(sequence)
+    return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
+
+
+@lru_cache(maxsize=1024)
+def operation_of(oper: str | None, name: str | None) -> str:
+    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15).
+
+    Raises:
+        Refusal: ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
+    """
+    if name is not None and name.strip().upper() == _TRUNCATE:
+        raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
+    code = (oper or "").strip()
+    if code not in (INSERT, UPDATE, DELETE, BEFORE):
+        raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
+    if name is not None and _NAMES.get(name.strip().upper()) != code:
+        raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
+    return code
+
+
+def _check_sequence(sequence: str) -> None:
+    if len(sequence) != SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
+        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, so it has no place in the order"
+        raise Refusal("SEQUENCE_INVALID", what)

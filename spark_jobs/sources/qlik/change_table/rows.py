@@ -1,0 +1,261 @@
+"""Rows of Qlik change tables as transports hand them over, and what their column list means for one mirrored table.
+
+A change table has header columns and the columns of its source table. Which are which is told by the prefix of their
+names (T-02); bit *n* of a change mask is the column at place *n* among all of them (T-20).
+
+Public source: Qlik help, *Change tables* and *Using change tables*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from open_mirroring.errors import MirroringError
+from spark_jobs.sources.ces.rows import ColumnList, key_json
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
+from spark_jobs.sources.qlik.types import key_type, log_type
+
+_encode = msgspec.json.encode
+
+Values = tuple[str | None, ...]
+
+SEQUENCE, OPERATION, MASK, OPERATION_NAME = "change_seq", "change_oper", "change_mask", "operation"
+PARTITION = "partition_name"
+"""Names of the header columns that decide something, without their prefix; the others are for people (T-14 to T-18)."""
+
+
+class ChangeColumn(NamedTuple):
+    """A column of a change table and its type in the log's vocabulary; a type that has none there keeps its own name.
+
+    Such a column can be read past, and is refused by name once somebody wants to publish it.
+    """
+
+    name: str
+    type: str
+
+
+class Structure(NamedTuple):
+    """A change table as its rows have it.
+
+    Args:
+        table: the source table, ``schema.table``, as the mirror file names it.
+        columns: all columns in physical order, header columns included.
+        binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
+            its own: the two have different orders (T-23, T-24).
+    """
+
+    table: str
+    columns: tuple[ChangeColumn, ...]
+    binary_mask: bool = False
+
+
+class ChangeRow(NamedTuple):
+    """One row of a change table: one message. *place* counts rows in *origin*; *values* are in the order of columns."""
+
+    origin: str
+    place: int
+    structure: Structure
+    values: Values
+
+
+class TableDamage(NamedTuple):
+    """Damage in what belongs to one table: its changes are missing, so it has to stop, should it be mirrored.
+
+    *is_sure*: the source itself says which table it is, not only the name of a folder.
+    """
+
+    table: str
+    damage: Damage
+    is_sure: bool = False
+
+
+def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
+    """The log's type of a Qlik type; the Qlik name itself where the log has none, which is refused when published."""
+    try:
+        return log_type(qlik_type, length, precision, scale)
+    except MirroringError:
+        return qlik_type
+
+
+def row_bytes(row: ChangeRow) -> bytes:
+    """A row with its structure as bytes, for fragments and dead letters."""
+    return _encode([row.structure.table, row.structure.columns, row.structure.binary_mask, row.values])
+
+
+def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
+    """Read back what :func:`row_bytes` wrote."""
+    table, columns, binary_mask, values = _decode_row(raw)
+    return ChangeRow(origin, place, Structure(table, tuple(columns), binary_mask), values)
+
+
+_decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
+
+
+def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
+    """What a row says. Read again after a column was added it has a NULL more, and says the same (T-33)."""
+    named = zip(row.structure.columns, row.values, strict=True)
+    return frozenset((column.name, value) for column, value in named if value is not None)
+
+
+class RowLayout:
+    """A structure seen with the eyes of one mirrored table: where header, key and mirrored columns stand.
+
+    Args:
+        structure: the change table as its rows have it.
+        table: the mirrored table.
+        prefix: what the names of header columns begin with; case does not count, as some targets change it.
+
+    Raises:
+        Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_AMBIGUOUS``;
+            ``COLUMNS_INVALID``; ``TOO_LARGE``.
+    """
+
+    def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
+        self.structure = structure
+        self.source = table.source
+        self.width = len(structure.columns)
+        self._places = header_places(structure, prefix)
+        self.header_places = frozenset(self._places.values())
+        self.keys_never_change = table.keys_never_change
+        _refuse_lost_columns(structure, prefix, self.header_places, table.columns)
+        for name in (SEQUENCE, OPERATION):
+            if name not in self._places:
+                raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
+        data = [at for at in range(self.width) if at not in self.header_places]
+        self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
+        named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
+        allowed = None if table.columns is None else frozenset(table.columns)
+        described = [{"name": name, "type": type_, "index": index} for name, type_, index in named]
+        self._list = ColumnList(_encode(described), table.key, allowed, "hex")
+        kept = set(self._list.kept)
+        self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
+        self._names = tuple(name for _, name, _, _ in self._kept)
+        self._kept_places = tuple(at for at, _, _, _ in self._kept)
+        self._kept_values = _chosen(self._kept_places)
+        self.cols = self._list.text
+        self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
+        self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
+        self.key_places = frozenset(at for at, _ in self._key)
+        self._partial: dict[tuple[int, ...], str] = {}
+
+    def place(self, name: str) -> int | None:
+        """The place of a header column; None where it was deselected."""
+        return self._places.get(name)
+
+    def header(self, name: str, values: Values) -> str | None:
+        """The value of a header column; None where it is NULL or was deselected."""
+        at = self._places.get(name)
+        return None if at is None else values[at]
+
+    def has(self, name: str) -> bool:
+        """Whether the change table has this header column."""
+        return name in self._places
+
+    def key(self, values: Values) -> str | None:
+        """The canonical key text; None for a table without key.
+
+        Raises:
+            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+        """
+        texts = self._list.key_texts({name: values[at] for at, name in self._key})
+        return key_json(texts) if texts else None
+
+    def same_key(self, one: Values, other: Values) -> bool:
+        """Whether two rows spell the key alike; keys that they spell in two ways may be equal all the same."""
+        return all(one[at] == other[at] for at in self.key_places)
+
+    def image(self, values: Values) -> str:
+        """The mirrored columns of a row as compact JSON."""
+        return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
+
+    def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
+        """Column list and image of the columns that are present."""
+        kept = [entry for entry in self._kept if entry[0] not in absent]
+        places = tuple(entry[0] for entry in kept)
+        cols = self._partial.get(places)
+        if cols is None:
+            cols = self._partial[places] = _encode([(name, type_, index) for _, name, type_, index in kept]).decode()
+        return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
+
+    def says_more_than_key(self, values: Values) -> bool:
+        """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
+        return any(values[at] is not None for at in self._kept_places if at not in self.key_places)
+
+    @property
+    def kept(self) -> Sequence[tuple[int, str]]:
+        """Place and name of the mirrored columns, in the order of an image."""
+        return tuple(zip(self._kept_places, self._names, strict=True))
+
+    def value_places(self) -> Sequence[int]:
+        """The places of the mirrored columns that are not the key."""
+        return [at for at in self._kept_places if at not in self.key_places]
+
+    def type_at(self, at: int) -> str:
+        """The type of the column at a place."""
+        return self._types[at]
+
+
+def header_places(structure: Structure, prefix: str) -> dict[str, int]:
+    """The places of the header columns by their names without prefix, in lower case.
+
+    A name with the prefix that no header column has is a column of the source (T-61). Header columns stand first; where
+    there is no prefix, one of their names that comes behind another column is a column of the source, too.
+    """
+    found: dict[str, int] = {}
+    for at, column in enumerate(structure.columns):
+        name = header_name(column.name, prefix)
+        if name is None and not prefix:
+            break
+        if name is not None:
+            found.setdefault(name, at)
+    return found
+
+
+def header_name(column: str, prefix: str) -> str | None:
+    """The name of a header column without its prefix, in lower case; None for any other column."""
+    folded = column.lower()
+    if not folded.startswith(prefix.lower()):
+        return None
+    name = folded[len(prefix) :]
+    return name if name in _HEADER_COLUMNS else None
+
+
+def _refuse_lost_columns(
+    structure: Structure, prefix: str, headers: frozenset[int], columns: tuple[str, ...] | None
+) -> None:
+    """Refuse a column of which nobody can tell whether it is a header column or one of the source (T-61).
+
+    That is one that only looks like a header column: behind a column of the source, or there twice. Where *columns* are
+    chosen, they tell.
+    """
+    if not prefix:
+        return
+    behind = False
+    for at, column in enumerate(structure.columns):
+        name = header_name(column.name, prefix)
+        if name is None:
+            behind = True
+        elif columns is not None and column.name not in columns:
+            continue
+        elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
+            raise Refusal(
+                "HEADER_AMBIGUOUS",
+                f"the column {shown(column.name)} is called like a header column, and may be one of the source",
+            )
+
+
+def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
+    """What takes the values at some places."""
+    if len(places) < 2:
+        return lambda values: tuple(values[at] for at in places)
+    return itemgetter(*places)
+
+
+_HEADER_COLUMNS = {
+    *(SEQUENCE, OPERATION, MASK, OPERATION_NAME),
+    *("stream_position", "transaction_id", "timestamp", PARTITION),
+}

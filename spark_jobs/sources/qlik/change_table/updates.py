@@ -1,0 +1,197 @@
+"""UPDATE rows of change tables: which columns changed, what a NULL means, whether the key changed (T-19 to T-25, T-32).
+
+The before image of an UPDATE is a row of its own with the same ``change_seq`` (T-11). With it, nothing has to be read
+out of a mask; without it, the mask tells whether the key changed.
+
+Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``. As text a mask is one hexadecimal
+number, most significant digit first; how a target stores it as bytes is taken from the documentation and can be set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from spark_jobs.changelog.schema import DELETE, INSERT
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.change_table.rows import MASK, RowLayout, Values
+from spark_jobs.sources.qlik.masks import MaskOrder, places, readings
+from spark_jobs.sources.sql_server.types import is_large, is_same_value
+
+Reading = Literal["msb_text", "le_bytes"]
+Readings = Mapping[Reading, frozenset[int]]
+"""Places of the columns that changed, by each way in which a mask can be read, the preferred one first."""
+
+
+def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings | None:
+    """The possible readings of a row's mask; None without a mask, as an empty one is: it tells nothing (T-22).
+
+    A reading that names a header column, or a column that the table does not have, is impossible (T-24).
+
+    Raises:
+        Refusal: ``MASK_INVALID`` when it is no mask or names a header column; ``MASK_TOO_LONG`` when it names columns
+            that the table does not have.
+    """
+    text = layout.header(MASK, values)
+    return None if is_no_mask(text) else mask_readings(layout, text or "", order)
+
+
+def is_no_mask(text: str | None) -> bool:
+    """Whether a change mask is absent: NULL, or without a digit."""
+    return text is None or text.strip().lower() in ("", "0x")
+
+
+@lru_cache(maxsize=4096)
+def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
+    """The possible readings of a mask; shared by all rows that have it, and so never changed.
+
+    Raises:
+        Refusal: as :func:`read_mask`.
+    """
+    found: dict[Reading, frozenset[int]] = {}
+    problem: Refusal | None = None
+    for one in _orders(layout, order):
+        bits = _bits(layout, text, one)
+        if any(bit >= layout.width for bit in bits):
+            what = f"the change mask {shown(text)} names column {max(bits)} (from 0) of {layout.width}"
+            problem = problem or Refusal("MASK_TOO_LONG", what)
+        elif bits & layout.header_places:
+            problem = problem or Refusal("MASK_INVALID", f"the change mask {shown(text)} names a header column")
+        else:
+            found[one] = bits
+    if problem is not None and not found:
+        raise problem
+    return found
+
+
+def choose_reading(
+    layout: RowLayout, order: MaskOrder, masks: Iterable[Readings], pairs: Iterable[tuple[Readings, frozenset[int]]]
+) -> Reading:
+    """The order in which the masks of a table are read: the preferred one that no mask and no pair speaks against.
+
+    Args:
+        layout: the table.
+        order: the setting; only ``auto`` leaves a choice.
+        masks: the possible readings of every mask at hand.
+        pairs: the readings of those with a before image, and the places at which this differs; a pair that no reading
+            agrees with is a contradiction of its own, and says nothing about the order.
+    """
+    orders = _orders(layout, order)
+    possible = list(orders)
+    for mask in masks:
+        possible = [one for one in possible if one in mask]
+    unrefuted = list(possible)
+    for mask, different in pairs:
+        if not any(different <= places for places in mask.values()):
+            continue
+        unrefuted = [one for one in unrefuted if different <= mask[one]]
+    return (unrefuted or possible or orders)[0]
+
+
+def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
+    """The places of the mirrored columns that an UPDATE changed; large objects are not told in masks (T-25)."""
+    places = [*layout.key_places, *layout.value_places()]
+    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
+
+
+def judged_places(layout: RowLayout) -> tuple[int, ...]:
+    """The places at which a mask and a pair of images can contradict each other (T-63).
+
+    Not those of large objects, which masks do not tell (T-25), nor of the key: which row was left, and which one is
+    set, both images tell themselves (T-60).
+    """
+    return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
+
+
+def refuse_denied_change(
+    layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: Readings, *, sparse: bool
+) -> None:
+    """Refuse an UPDATE whose before image differs where its mask says that nothing changed, however it is read (T-63).
+
+    Args:
+        layout: that of the UPDATE, of whose places the mask speaks.
+        after: the values of the UPDATE.
+        before_layout: that of the before image; columns are compared that have one name and one type in both.
+        before: the values of the before image.
+        mask: its possible readings.
+        sparse: whether a NULL may stand for a column that is absent, and so tells nothing (T-32).
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    there = {name: at for at, name in before_layout.kept}
+    names = dict(layout.kept)
+    different = []
+    for at in judged_places(layout):
+        was = there.get(names[at])
+        if was is None or before_layout.type_at(was) != layout.type_at(at):
+            continue
+        old, new = before[was], after[at]
+        if sparse and (old is None or new is None):
+            continue
+        if not is_same_value(layout.type_at(at), old, new):
+            different.append(at)
+    if not different or any(places.issuperset(different) for places in mask.values()):
+        return
+    (places, *_) = mask.values()
+    denied = next((at for at in different if at not in places), different[0])
+    raise Refusal(
+        "MASK_CONTRADICTED",
+        f"the change mask says that {shown(names[denied])} did not change, but the before image has another value",
+    )
+
+
+def has_no_bit(layout: RowLayout, mask: Readings) -> bool:
+    """Whether a mask that is there names no column; zero bytes alone may as well be missing, and are no mask (T-22)."""
+    return not layout.structure.binary_mask and not any(mask.values())
+
+
+def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: Readings) -> None:
+    """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    if not has_no_bit(layout, mask):
+        return
+    if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
+        raise Refusal("MASK_CONTRADICTED", "the change mask of an INSERT names no column, but the row has values")
+    if operation == DELETE and layout.key_places:
+        raise Refusal("MASK_CONTRADICTED", "the change mask of a DELETE names no column, not even its key")
+
+
+def absent_columns(
+    layout: RowLayout, after: Values, before: Values | None, changed: frozenset[int] | None
+) -> tuple[Values, frozenset[int]]:
+    """What a sparse UPDATE leaves out (T-32): its values, completed where that is certain, and what stays unknown.
+
+    A NULL is a value if the mask names its column. Otherwise the column did not change, so the before image tells it;
+    where that has NULL too, or there is none, nobody knows.
+    """
+    absent: set[int] = set()
+    values = list(after)
+    for at in layout.value_places():
+        if after[at] is not None or (changed is not None and at in changed):
+            continue
+        trusted = changed is not None and not is_large(layout.type_at(at))
+        if trusted and before is not None and before[at] is not None:
+            values[at] = before[at]
+        else:
+            absent.add(at)
+    return tuple(values), frozenset(absent)
+
+
+def _bits(layout: RowLayout, text: str, order: Reading) -> frozenset[int]:
+    digits = text.strip().removeprefix("0x").removeprefix("0X")
+    try:
+        mask = bytes.fromhex(digits) if layout.structure.binary_mask else digits
+        return frozenset(places(readings(mask, order)[0]))
+    except ValueError as error:
+        raise Refusal("MASK_INVALID", f"the change mask {shown(text)} cannot be read: {error}") from None
+
+
+def _orders(layout: RowLayout, order: MaskOrder) -> tuple[Reading, ...]:
+    if order != "auto":
+        return (order,)
+    return ("le_bytes", "msb_text") if layout.structure.binary_mask else ("msb_text", "le_bytes")

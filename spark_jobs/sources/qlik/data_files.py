@@ -1,0 +1,279 @@
+"""Data files of Qlik's file targets, read as exact texts with the metadata file beside them: CSV, JSON lines, Parquet.
+
+Files are read in blocks, so that memory does not grow with them. A parser that mends what it reads would turn half a
+file into rows: quotes are proven to stand at the borders of fields, and the number of rows to be the announced one.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from open_mirroring.errors import TransientError
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.csv_quotes import QuoteProof
+from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn
+from spark_jobs.sources.transports.source_files import open_source
+
+_BLOCK = 4 << 20
+_ROWS_AT_ONCE = 20_000
+_TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
+"""Qlik's types of texts."""
+_DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
+
+
+def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
+
+    Args:
+        path: the data file.
+        dfm: what its metadata file says.
+        headers: the header columns, in which an empty text and NULL mean the same, and bytes are no texts.
+
+    Raises:
+        Refusal: ``DFM_CONTRADICTS`` when the columns differ, ``DFM_COUNT_DIFFERS`` when the number of rows does, at
+            the end; ``FILE_DAMAGED``, after the rows before the damage; ``FORMAT_UNSUPPORTED``;
+            ``NULL_AMBIGUOUS``.
+        TerminalError: ``SOURCE_FILE_MISSING``.
+        TransientError: ``SOURCE_UNREADABLE`` when the disk does not give the file.
+    """
+    rows = 0
+    try:
+        reader = _reader(path.name)
+        for batch in _read_parquet(path, dfm, headers) if reader is _read_parquet else reader(path, dfm):
+            _refuse_ambiguous_nulls(path, dfm, batch, headers)
+            rows += batch.num_rows
+            yield batch
+    except _DAMAGE as error:
+        # Damaged contents are told by an OSError without an errno; the system's own errors carry one.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise TransientError(
+                "SOURCE_UNREADABLE",
+                f"the file cannot be read: {error.strerror}",
+                where=str(path),
+                way_out="look after its disk or mount; the next run reads the same range again",
+            ) from error
+        raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
+    if rows != dfm.records:
+        raise Refusal("DFM_COUNT_DIFFERS", f"the metadata file announces {dfm.records} rows, the file has {rows}")
+    if dfm.errors:
+        raise Refusal("DFM_ERRORS", f"the task says that it could not write {dfm.errors} records of this file")
+
+
+def _refuse_ambiguous_nulls(path: Path, dfm: Dfm, batch: pa.RecordBatch, headers: Collection[str]) -> None:
+    """Refuse a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
+
+    Raises:
+        Refusal: ``NULL_AMBIGUOUS``.
+    """
+    if not _is_csv(path.name) or dfm.csv.quote or dfm.csv.null:
+        return
+    for column in dfm.columns:
+        if column.type in _TEXTS and column.name not in headers and batch.column(column.name).null_count:
+            what = f"an empty field of {shown(column.name)} may be NULL or an empty text: the file has no quotes"
+            raise Refusal("NULL_AMBIGUOUS", what)
+
+
+def has_binary(path: Path, column: str) -> bool:
+    """Whether a file holds a column as bytes, not as a text: only Parquet can."""
+    if not path.name.lower().endswith(".parquet"):
+        return False
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        return False  # reading its rows will say what is wrong
+    at = schema.get_field_index(column)
+    return at >= 0 and _is_binary(schema.field(at).type)
+
+
+def _is_csv(name: str) -> bool:
+    return _reader(name) is _read_csv
+
+
+def _reader(name: str) -> Callable[[Path, Dfm], Iterator[pa.RecordBatch]]:
+    bare = name.lower().removesuffix(".gz")
+    return {".csv": _read_csv, ".json": _read_json}.get(bare[bare.rfind(".") :], _read_parquet)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    file = open_source(path)
+    return gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file  # type: ignore[return-value]
+
+
+def _read_csv(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
+    form = _supported(dfm.csv)
+    first = _first_record(path, form)
+    if first is None:
+        return
+    with_header = first == dfm.names
+    if not with_header and set(first) & set(dfm.names):
+        raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {shown(first)}")
+    doubled = form.escape in ("", form.quote)
+    parse = pv.ParseOptions(
+        delimiter=form.delimiter,
+        quote_char=form.quote or False,
+        double_quote=bool(form.quote) and doubled,
+        escape_char=False if doubled else form.escape,
+        newlines_in_values=bool(form.quote),
+        ignore_empty_lines=False,
+    )
+    convert = pv.ConvertOptions(
+        column_types={name: pa.string() for name in dfm.names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[form.null],
+    )
+    how = pv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=list(dfm.names), skip_rows=int(with_header))
+    with _opened(path) as file:
+        proven = QuoteProof(file, form.quote, form.delimiter) if form.quote and doubled else file
+        if with_header and dfm.records == 0 and not _has_second_record(path, form):
+            return  # a reader of blocks wants one row at least
+        with pv.open_csv(pa.PythonFile(proven, "r"), how, parse, convert) as reader:
+            yield from reader
+
+
+def _first_record(path: Path, form: CsvForm) -> list[str] | None:
+    return next(iter(_records(path, form, 1)), None)
+
+
+def _has_second_record(path: Path, form: CsvForm) -> bool:
+    return len(_records(path, form, 2)) > 1
+
+
+def _records(path: Path, form: CsvForm, number: int) -> list[list[str]]:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
+    escape = None if form.escape in ("", form.quote) else form.escape
+    with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        lines = csv.reader(
+            text, delimiter=form.delimiter, quotechar=form.quote or None, escapechar=escape, quoting=quoting
+        )
+        return list(islice(lines, number))
+
+
+def _supported(form: CsvForm) -> CsvForm:
+    if form.record_end not in ("\n", "\r\n") or any(len(one) != 1 for one in (form.delimiter,)):
+        what = f"records end with {shown(form.record_end)}, fields with {shown(form.delimiter)}"
+    elif len(form.quote) > 1 or len(form.escape) > 1 or not (form.delimiter + form.quote + form.escape).isascii():
+        what = f"quote {shown(form.quote)} or escape {shown(form.escape)} is no single character"
+    elif form.escape not in ("", form.quote) and form.escape in form.null:
+        # Read as an escape it would leave a text behind, and that text would be a value.
+        what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
+    else:
+        return form
+    way_out = "set single characters, line ends and a NULL of its own at the file target"
+    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}")
+
+
+def _read_json(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([pa.field(name, pa.string()) for name in dfm.names])
+    names, wanted = dfm.names, set(dfm.names)
+    with _opened(path) as file:
+        lines = (line for line in file if line.strip())
+        while block := list(islice(lines, _ROWS_AT_ONCE)):
+            records = [_record(line, wanted) for line in block]
+            arrays = [pa.array([record.get(name) for record in records], pa.string()) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _record(line: bytes, names: set[str]) -> dict[str, str | None]:
+    """One record, its numbers as they are written. A column that is missing would be a silent NULL: refused."""
+    try:
+        record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
+    if not isinstance(record, dict):
+        raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record")
+    if record.keys() != names:
+        what = f"the metadata file and a record do not both name {sorted(record.keys() ^ names)}"
+        raise Refusal("DFM_CONTRADICTS", what)
+    for name, value in record.items():
+        if isinstance(value, bool):
+            record[name] = "1" if value else "0"
+        elif value is not None and not isinstance(value, str):
+            raise Refusal("FILE_DAMAGED", f"the value of {shown(name)} is no plain value: {shown(value)}")
+    return record
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
+
+
+def _read_parquet(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+    if path.name.lower().endswith(".gz"):
+        raise Refusal("FORMAT_UNSUPPORTED", "a Parquet file inside gzip cannot be read in blocks: switch gzip off")
+    with open_source(path), pq.ParquetFile(path) as file:
+        names = list(file.schema_arrow.names)
+        if names != dfm.names:
+            raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {names}")
+        for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            columns = zip(dfm.columns, batch.columns, strict=True)
+            texts = [_texts(values if told.name in headers else _decoded(told, values)) for told, values in columns]
+            yield pa.RecordBatch.from_arrays(texts, names=names)
+
+
+def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
+    """Bytes that the metadata file calls a text: some writers leave the annotation out. Others stay as they are.
+
+    Raises:
+        pa.ArrowInvalid: bytes that are no UTF-8.
+    """
+    if isinstance(values.type, pa.DictionaryType):
+        values = values.dictionary_decode()
+    if described.type not in _TEXTS or not _is_binary(values.type):
+        return values
+    return pc.cast(pc.cast(values, pa.binary()), pa.string())
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    """Typed values as the texts that read back as them."""
+    kind, types = values.type, pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _texts(values.dictionary_decode())
+    if _is_binary(kind):
+        return _by_value(values, lambda value: "0x" + value.hex())
+    if types.is_decimal(kind):
+        return _by_value(values, lambda value: format(value, "f"))
+    if types.is_floating(kind):
+        # Python prints the shortest text that reads back; a four-byte float has one of its own.
+        return pc.cast(values, pa.string()) if kind == pa.float32() else _by_value(values, repr)
+    if types.is_boolean(kind):
+        return pc.if_else(values, "1", "0")
+    if types.is_timestamp(kind):
+        return _short_seconds(pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string()))
+    if types.is_time(kind):
+        return _short_seconds(pc.cast(values, pa.string()))
+    return pc.cast(values, pa.string())
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
+    )
+
+
+def _short_seconds(texts: pa.Array) -> pa.Array:
+    """Nanoseconds that no database counts: zeros behind the seventh digit go, other digits stay and are refused."""
+    return pc.replace_substring_regex(texts, r"(\.[0-9]{7})00$", r"\1")
+
+
+def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
+    spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
+    return pa.array(spelled, pa.string())

@@ -1,0 +1,156 @@
+"""Metadata files (``.dfm``) of Qlik's file targets: what the data file beside one holds (T-41).
+
+Public source: Qlik help, *Metadata file description*.
+"""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from typing import NamedTuple
+
+import msgspec
+
+from spark_jobs.sources.contract.decoded import Refusal, shown
+
+SUFFIX = ".dfm"
+DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
+"""What the names of data files end with."""
+
+
+class DfmColumn(msgspec.Struct, frozen=True):
+    """A column as Qlik describes it; *length* in bytes, numbers that Qlik leaves unsaid are 0."""
+
+    ordinal: int
+    name: str
+    type: str
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    primaryKeyPos: int = 0
+
+
+class _Options(msgspec.Struct, frozen=True):
+    fieldDelimiter: str = ","
+    recordDelimiter: str = "\n"
+    nullValue: str = ""
+    # Unsaid it is Qlik's own default: should the file have no quotes after all, one in a text is found out.
+    quoteChar: str = '"'
+    escapeChar: str = ""
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: str
+    options: _Options = _Options()
+
+
+class _File(msgspec.Struct, frozen=True):
+    name: str
+    recordCount: int
+    extension: str = ""
+    errorCount: int | None = None
+
+
+class _Data(msgspec.Struct, frozen=True):
+    sourceTable: str
+    columns: list[DfmColumn]
+    sourceSchema: str = ""
+    targetSchema: str = ""
+    targetTable: str = ""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    fileInfo: _File
+    formatInfo: _Format
+    dataInfo: _Data
+
+
+class CsvForm(NamedTuple):
+    """How a delimited file is written; *quote* and *escape* are empty where there is none."""
+
+    delimiter: str
+    record_end: str
+    null: str
+    quote: str
+    escape: str
+
+
+class Dfm(NamedTuple):
+    """What a metadata file says of its data file.
+
+    Args:
+        file: the data file's name.
+        records: how many rows it has.
+        errors: how many records the task says that it could not write.
+        table: the source table, ``schema.table``.
+        target: the table at the target, ``schema.table``; empty where it is not said.
+        columns: the columns in physical order.
+        csv: how the file is written, should it be a delimited one.
+    """
+
+    file: str
+    records: int
+    errors: int
+    table: str
+    target: str
+    columns: tuple[DfmColumn, ...]
+    csv: CsvForm
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns in physical order."""
+        return [column.name for column in self.columns]
+
+
+_decode = msgspec.json.Decoder(_Document).decode
+
+
+def read_dfm(content: bytes) -> Dfm:
+    """Read a metadata file.
+
+    Raises:
+        Refusal: ``DFM_INVALID`` when it is no JSON document of this kind, or contradicts itself.
+    """
+    try:
+        document = _decode(content.removeprefix(BOM_UTF8))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
+    file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
+    columns = sorted(data.columns, key=lambda column: column.ordinal)
+    if [column.ordinal for column in columns] != list(range(1, len(columns) + 1)):
+        raise Refusal("DFM_INVALID", "the ordinals of its columns are not 1, 2, 3 and so on")
+    names = [column.name for column in columns]
+    if not names or len(set(names)) != len(names):
+        raise Refusal("DFM_INVALID", "the metadata file names no column, or one of them twice")
+    if file.recordCount < 0:
+        raise Refusal("DFM_INVALID", f"recordCount is {file.recordCount}")
+    return Dfm(
+        file=file.name,
+        records=file.recordCount,
+        errors=file.errorCount or 0,
+        table=_dotted(data.sourceSchema, data.sourceTable),
+        target=_dotted(data.targetSchema, data.targetTable),
+        columns=tuple(columns),
+        csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
+    )
+
+
+def check_file(dfm: Dfm, file: str) -> None:
+    """Whether a metadata file speaks of the data file beside it; what it says of extensions varies and tells nothing.
+
+    Raises:
+        Refusal: ``DFM_CONTRADICTS``.
+    """
+    if stem(dfm.file.rpartition("/")[2]) != stem(file):
+        raise Refusal(
+            "DFM_CONTRADICTS", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
+        )
+
+
+def stem(file: str) -> str:
+    """A data file's name without what says its format, in any case of letters."""
+    folded = file.lower()
+    return next((file[: -len(end)] for end in DATA_SUFFIXES if folded.endswith(end)), file)
+
+
+def _dotted(schema: str, table: str) -> str:
+    return f"{schema}.{table}" if schema else table

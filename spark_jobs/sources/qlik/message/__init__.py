@@ -1,0 +1,1 @@
+"""Messages of Qlik and Talend tasks on Kafka: JSON and Avro."""

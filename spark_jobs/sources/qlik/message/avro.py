@@ -1,0 +1,363 @@
+"""Avro data messages: their writer schema, exact reading, and values as the text of the log (K-03, K-04, K-35).
+
+Logical types are taken off before a record is read and applied here: an Avro library may round a decimal to its
+declared precision without a word, and nothing may be lost.
+
+Public source: Apache Avro 1.11 specification, *Logical Types*; Qlik Help, *Kafka data types*.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.message.sections import custom_fields
+
+ENVELOPE = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "MessageEnvelope",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
+            {"name": "type", "type": "string"},
+            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+            {"name": "messageSchemaId", "type": ["null", "string"]},
+            {"name": "messageSchema", "type": ["null", "string"]},
+            {"name": "message", "type": "bytes"},
+        ],
+    }
+)
+"""The envelope (K-01; public source: Qlik Help, *The Replicate envelope*)."""
+
+# What reading foreign bytes or foreign schemas raises, as far as it was seen.
+UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
+_NO_SCHEMA = (*UNREADABLE, SchemaParseException, UnknownType, AttributeError)
+
+_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
+
+
+class Field(NamedTuple):
+    """A column as the Avro schema has it: the log's type for it, and how a read value becomes text.
+
+    *may_fail*: the column has a logical type that some values of the plain one do not have.
+    """
+
+    name: str
+    log_type: str
+    text: Callable[[Any], str]
+    may_fail: bool = False
+
+
+class DataSchema:
+    """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``.
+
+    Args:
+        text: the Avro schema as JSON.
+
+    Raises:
+        Refusal: ``AVRO_SCHEMA_INVALID`` when it is no such schema, ``MESSAGE_FORMAT_CUSTOM`` when its sections have
+            other names.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            schema = json.loads(text)
+            odd = _custom(schema)
+            if odd is not None:
+                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
+            self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
+            named: dict[str, Any] = {}
+            _collect(schema, named)
+            self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
+            self._texts = [(field.name, field.text) for field in self.fields if field.text is not _itself]
+            self._doubtful = [(field.name, field.text) for field in self.fields if field.may_fail]
+            # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
+            full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
+        except _NO_SCHEMA as error:
+            reason = f"no Avro schema of data messages: {type(error).__name__}: {error}"
+            raise Refusal("AVRO_SCHEMA_INVALID", reason[:300]) from error
+        self.table = ".".join(full[-3:-1]) if len(full) >= 5 else ""
+
+    def read(self, datum: bytes) -> dict[str, Any]:
+        """One record, bare of logical types.
+
+        Raises:
+            Refusal: ``AVRO_MALFORMED`` when the bytes are no such record, or more than one.
+        """
+        return read_datum(datum, self._schema, "data message")
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether both rows are of one type, and no member names the table (K-15)."""
+        data, _ = _part(self._schema, "data")
+        before, _ = _part(self._schema, "beforeData")
+        _, headers = _part(self._schema, "headers")
+        members = headers | {field["name"] for field in self._schema["fields"]}
+        return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
+
+    def records(self, content: bytes, spots: Iterable[tuple[int, int]]) -> Iterator[dict[str, Any] | None]:
+        """The records that stand in *content* from their start to their end; None for one that is not sound."""
+        stream, schema, read = io.BytesIO(content), self._schema, fastavro.schemaless_reader
+        for start, end in spots:
+            stream.seek(start)
+            try:
+                record: Any = read(stream, schema, None)
+            except UNREADABLE:
+                record = None
+            yield record if stream.tell() == end else None
+
+    def spell(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Put texts in the place of values, in all the rows that were read, column by column.
+
+        Raises:
+            ValueError: a value that its logical type does not have.
+        """
+        try:
+            for name, text in self._texts:
+                for row in rows:
+                    value = row[name]
+                    if value is not None:
+                        row[name] = text(value)
+        except OverflowError as error:
+            raise ValueError(str(error)) from error
+
+    def has_texts(self, row: Mapping[str, Any]) -> bool:
+        """Whether all values of a row that was read have a text."""
+        try:
+            for name, text in self._doubtful:
+                if row[name] is not None:
+                    text(row[name])
+        except (ValueError, OverflowError):
+            return False
+        return True
+
+    def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
+        """The values of a read ``data`` or ``beforeData``, or some of them, as text.
+
+        Raises:
+            ValueError: a value that its logical type does not have, naming the column.
+        """
+        image: dict[str, str | None] = {**values}
+        name = ""
+        try:
+            for name, text in self._texts:
+                value = values.get(name)
+                if value is not None:
+                    image[name] = text(value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"the value of {shown(name)}, {shown(values[name])}: {error}") from error
+        return image
+
+
+@lru_cache(maxsize=512)
+def data_schema(text: str) -> DataSchema:
+    """:class:`DataSchema` of this text; made once."""
+    return DataSchema(text)
+
+
+def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
+    """One record that takes all the bytes.
+
+    Raises:
+        Refusal: ``AVRO_MALFORMED``.
+    """
+    stream = io.BytesIO(datum)
+    try:
+        record: Any = fastavro.schemaless_reader(stream, schema, None)
+        if stream.tell() != len(datum):
+            raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
+    except UNREADABLE as error:
+        # The library's words for a record that ends too early hold the address of its stream.
+        said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+        reason = f"no Avro record of a {what}: {said}"
+        raise Refusal("AVRO_MALFORMED", reason[:300]) from error
+    return record  # type: ignore[no-any-return]
+
+
+def read_metadata(datum: bytes, schema_text: str) -> Any:
+    """A metadata message by the schema that it carries itself.
+
+    Raises:
+        Refusal: ``AVRO_SCHEMA_INVALID`` or ``AVRO_MALFORMED``.
+    """
+    try:
+        schema = fastavro.parse_schema(json.loads(schema_text))
+    except _NO_SCHEMA as error:
+        reason = f"messageSchema is no Avro schema: {type(error).__name__}: {error}"
+        raise Refusal("AVRO_SCHEMA_INVALID", reason[:300]) from error
+    return read_datum(datum, schema, "metadata message")
+
+
+def read_container(body: bytes) -> tuple[str, bytes]:
+    """The writer schema and the one datum of an Avro container file in a message.
+
+    Raises:
+        Refusal: ``AVRO_MALFORMED`` when it is damaged or does not hold exactly one record.
+    """
+    try:
+        reader = fastavro.block_reader(io.BytesIO(body))
+        blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]  # type: ignore[attr-defined]
+        schema = reader.metadata["avro.schema"]
+        if [records for records, _ in blocks if records] != [1]:
+            raise ValueError(f"{sum(records for records, _ in blocks)} records instead of one")
+    except _NO_SCHEMA as error:
+        reason = f"no Avro container of one message: {type(error).__name__}: {error}"
+        raise Refusal("AVRO_MALFORMED", reason[:300]) from error
+    return schema, next(datum for records, datum in blocks if records)
+
+
+def _custom(schema: Any) -> str | None:
+    """Why a schema is of a task with a message format of its own; None where it is none."""
+    named: dict[str, Any] = {}
+    _collect(schema, named)
+    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
+    kinds = {field["name"]: _single(field["type"], named) for field in fields}
+    parts = {
+        name: [field["name"] for field in kind["fields"]]
+        for name, kind in kinds.items()
+        if isinstance(kind, dict) and kind.get("type") == "record"
+    }
+    return custom_fields(kinds, parts)
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"}
+    return [_without_logical_types(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _collect(schema: Any, named: dict[str, Any]) -> None:
+    """Remember the named types of a schema by their short names: the envelope's three parts differ in them."""
+    if isinstance(schema, list):
+        for part in schema:
+            _collect(part, named)
+    elif isinstance(schema, dict):
+        if schema.get("type") in ("record", "enum", "fixed"):
+            named.setdefault(schema["name"].rpartition(".")[2], schema)
+        for part in (*schema.get("fields", ()), schema.get("type"), schema.get("items"), schema.get("values")):
+            if isinstance(part, dict | list):
+                _collect(part, named)
+
+
+def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
+    kinds = [field["type"] for field in schema["fields"] if field["name"] == name]
+    if len(kinds) != 1 or not any(field["name"] == "headers" for field in schema["fields"]):
+        raise ValueError("its record has not data and headers")
+    record = _single(kinds[0], named)
+    if not isinstance(record, dict) or record.get("type") != "record":
+        raise ValueError(f"{name} is no record")
+    return record
+
+
+def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
+    """The name and the fields of a member's record, in a schema as the library keeps it; no fields if unsaid."""
+    for field in parsed["fields"]:
+        if field["name"] == name:
+            kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+            kind = next((kind for kind in kinds if kind != "null"), None)
+            if isinstance(kind, dict):
+                return str(kind.get("name")), {part["name"] for part in kind.get("fields", ())}
+            return str(kind), set()
+    return "", set()
+
+
+def _single(kind: Any, named: Mapping[str, Any]) -> Any:
+    """A type without the null of its union and without its name."""
+    if isinstance(kind, list):
+        others = [branch for branch in kind if branch != "null"]
+        if len(others) != 1:
+            raise ValueError(f"a union of {len(others)} types has no column type")
+        kind = others[0]
+    if isinstance(kind, str):
+        return named.get(kind.rpartition(".")[2], kind)
+    if isinstance(kind, dict) and isinstance(kind.get("type"), dict | list):
+        return _single(kind["type"], named)
+    return kind
+
+
+def _field(field: Any, named: Mapping[str, Any]) -> Field:
+    kind = _single(field["type"], named)
+    plain = kind if isinstance(kind, str) else kind["type"]
+    logical = "" if isinstance(kind, str) else str(kind.get("logicalType", ""))
+    if logical == "decimal" and plain in ("bytes", "fixed"):
+        precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
+        return Field(field["name"], f"decimal({precision},{scale})", lambda value: _decimal_text(value, scale))
+    found = _LOGICAL.get((plain, logical)) or _PLAIN.get(plain)
+    if found is None:
+        raise ValueError(f"the column {shown(field['name'])} has the type {shown(plain)}")
+    return Field(field["name"], *found, may_fail=(plain, logical) in _LOGICAL)
+
+
+def _decimal_text(raw: bytes, scale: int) -> str:
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    digits = f"{abs(unscaled):0{scale + 1}d}"
+    sign = "-" if unscaled < 0 else ""
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
+
+
+def _date_text(days: int) -> str:
+    return date.fromordinal(_DAY + days).isoformat()
+
+
+def _clock(per_second: int) -> Callable[[int], str]:
+    digits = len(str(per_second)) - 1
+
+    def text(value: int) -> str:
+        if not 0 <= value < 86_400 * per_second:
+            raise ValueError("no time of day")
+        seconds, fraction = divmod(value, per_second)
+        return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:0{digits}d}"
+
+    return text
+
+
+def _moment(micros: int) -> Callable[[int], str]:
+    return lambda value: (_EPOCH + timedelta(0, 0, value * micros)).isoformat(" ", "microseconds")
+
+
+def _bytes_text(raw: bytes) -> str:
+    return "0x" + raw.hex().upper()
+
+
+def _itself(text: str) -> str:
+    return text
+
+
+def _bool_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+_PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
+    "string": ("varchar(max)", _itself),
+    "enum": ("varchar(max)", _itself),
+    "int": ("int", str),
+    "long": ("bigint", str),
+    "float": ("real", repr),
+    "double": ("float", repr),
+    "boolean": ("bit", _bool_text),
+    "bytes": ("varbinary(max)", _bytes_text),
+    "fixed": ("varbinary(max)", _bytes_text),
+}
+_LOGICAL: dict[tuple[Any, str], tuple[str, Callable[[Any], str]]] = {
+    ("int", "date"): ("date", _date_text),
+    ("int", "time-millis"): ("time(3)", _clock(10**3)),
+    ("long", "time-micros"): ("time(6)", _clock(10**6)),
+    ("long", "timestamp-millis"): ("datetime2(3)", _moment(1000)),
+    ("long", "timestamp-micros"): ("datetime2(6)", _moment(1)),
+    ("long", "local-timestamp-millis"): ("datetime2(3)", _moment(1000)),
+    ("long", "local-timestamp-micros"): ("datetime2(6)", _moment(1)),
+}
+
+PLAIN_TYPES = {name: text for name, (text, _) in _PLAIN.items()}
+LOGICAL_TYPES = {name: text for name, (text, _) in _LOGICAL.items()}
+"""The log's type of each Avro type, and of each Avro type with a logical type."""

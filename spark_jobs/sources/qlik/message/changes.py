@@ -1,0 +1,260 @@
+"""One data message of a mirrored table, and the rows of the change log that it is (K-16 to K-31).
+
+REFRESH, INSERT and UPDATE are the row in ``data``; DELETE is the key of the first image that tells it (K-30). An
+UPDATE whose old row has another key is two changes at one place: the old key leaves (sub 0), the new one is set (sub
+1) (G-03, K-31).
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
+from spark_jobs.sources.ces.changes import bucket
+from spark_jobs.sources.ces.rows import key_json
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.masks import MaskOrder, readings
+from spark_jobs.sources.qlik.message.headers import Headers, Mask, read_headers
+from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
+from spark_jobs.sources.sql_server.types import is_same_value
+
+
+class Place(NamedTuple):
+    """Where a message stood, and the table and load that it belongs to."""
+
+    origin: str
+    place: int
+    table: str
+    load: str
+
+
+class Masks(NamedTuple):
+    """The masks of a message, bit *n* for ordinal *n* + 1; None where there was none."""
+
+    change: int | None
+    column: int | None
+
+
+def change(
+    record: Mapping[str, Any], is_avro: bool, images: TableImages, order: MaskOrder, sequence_digits: int, at: Place
+) -> list[LogRow]:
+    """The rows of one data message.
+
+    Raises:
+        Refusal: ``HEADERS_INVALID``, ``OPERATION_UNKNOWN``, ``SEQUENCE_INVALID``, ``ROW_MALFORMED``,
+            ``COLUMNS_INVALID``, ``KEY_MISSING``, ``KEY_INVALID``, ``MASK_INVALID``, ``MASK_CONTRADICTED`` or
+            ``OLD_KEY_MISSING``; with the key, unless it is not known which was meant.
+    """
+    read = images.avro_image if is_avro else images.json_image
+    try:
+        data, before = read(record.get("data"), "data"), read(record.get("beforeData"), "beforeData")
+        headers = read_headers(record, sequence_digits)
+        return _rows(headers, data, before, images, order, at)
+    except Refusal as refusal:
+        if refusal.key is not None or refusal.code in ("KEY_MISSING", "OLD_KEY_MISSING"):
+            raise
+        key = _key_alone(record, read, images)
+        raise Refusal(refusal.code, refusal.reason, key) from refusal
+
+
+def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | None], images: TableImages) -> str | None:
+    """The key of a change that cannot be read; None where no image tells it, or one of them tells another row's."""
+    keys: set[str] = set()
+    for name in ("data", "beforeData"):
+        values = record.get(name)
+        if not isinstance(values, Mapping):
+            continue
+        try:
+            image = read({column: values[column] for column in images.key if column in values}, name)
+            if image is not None and images.holds_key(image):
+                texts = images.key_texts(image)
+                keys |= {key_json(texts)} if texts else set()
+        except Refusal:
+            return None
+    return keys.pop() if len(keys) == 1 else None
+
+
+def _rows(
+    headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder, at: Place
+) -> list[LogRow]:
+    masks = read_masks(headers, data, before, images, order)
+    if headers.operation == "DELETE":
+        return [_delete(headers, data, before, images, at)]
+    if data is None:
+        raise Refusal("ROW_MALFORMED", f"{headers.operation} without data")
+    image = images.present(data, masks.column)
+    texts = images.key_texts(image)
+    if headers.operation != "UPDATE":
+        _refuse_another_row(before, texts, images, headers.operation)
+        # A column that is not told is no NULL, of a new row either: like an update's it has to be completed (K-23).
+        op = INSERT if images.tells_all(image) else UPDATE
+        return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
+    _refuse_denied_change(image, before, masks, images)
+    row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)
+    if before is not None and images.key and images.same_key(before, image):
+        return [row_set]
+    old_texts = _old_key(before, masks, images, texts)
+    if old_texts == texts:
+        return [row_set]
+    told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
+    left = images.before(told)
+    return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
+
+
+def read_masks(
+    headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder
+) -> Masks:
+    """Both masks in the one order that is possible and, as far as the images tell, right (T-24).
+
+    Raises:
+        Refusal: ``MASK_INVALID``: no mask at all, or one that is longer than the table.
+    """
+    if headers.change_mask is None and headers.column_mask is None:
+        return Masks(None, None)
+    possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
+    if len(possible) == 1:
+        return possible[0]
+    return min(possible, key=lambda masks: _is_contradicted(masks, headers, data, before, images))
+
+
+@lru_cache(maxsize=4096)
+def possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
+    """The different ways to read both masks of a message for a table of so many bits, the likeliest first."""
+    is_text = isinstance(column or change, str)
+    likely: tuple[MaskOrder, ...] = ("msb_text", "le_bytes") if is_text else ("le_bytes", "msb_text")
+    candidates = [
+        Masks(_number(change, one), _number(column, one)) for one in (likely if order == "auto" else (order,))
+    ]
+    possible = [masks for masks in candidates if not ((masks.change or 0) | (masks.column or 0)) >> bits]
+    if not possible:
+        raise Refusal(
+            "MASK_INVALID",
+            f"changeMask {shown(change)} or columnMask {shown(column)} names a column beyond the {bits} of the table",
+        )
+    return tuple(dict.fromkeys(possible))
+
+
+def _number(mask: Mask, order: MaskOrder) -> int | None:
+    if mask is None:
+        return None
+    try:
+        return readings(mask, order)[0]
+    except ValueError as error:
+        raise Refusal("MASK_INVALID", str(error)) from error
+
+
+def _is_contradicted(
+    masks: Masks, headers: Headers, data: Image | None, before: Image | None, images: TableImages
+) -> bool:
+    """Whether the images say otherwise: a value outside the column mask, a changed one outside the change mask."""
+    columns = [column for column in images.structure.columns if not column.is_large]
+    if headers.operation == "DELETE":
+        # Only the key is marked, and other consumers saw rows without their values (K-21).
+        marked = masks.change
+        return marked is not None and bool(marked & ~images.key_bits) and not images.key_differs
+    if masks.column is not None and data is not None:
+        for column in columns:
+            if not masks.column & column.bit and data.get(column.name) is not None:
+                return True
+    if masks.change is not None and data is not None and before is not None:
+        for column in columns:
+            value, old = data.get(column.name), before.get(column.name)
+            if value is not None and old is not None and (value != old) > bool(masks.change & column.bit):
+                return True
+        return _denied(data, before, masks, images) is not None
+    return False
+
+
+def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> str | None:
+    """The first column that both images tell, and differently, though the change mask does not name it (K-69).
+
+    Not one of the key, which both images tell themselves (K-31), nor one that the column mask leaves out (K-23); and an
+    old row that lacks its key was not sent whole, so that a null in it tells nothing.
+    """
+    if masks.change is None or not images.holds_key(before):
+        return None
+    for column in images.judged:
+        name = column.name
+        if masks.change & column.bit or name not in data or name not in before or not _is_known(name, masks, images):
+            continue
+        if data[name] != before[name] and not is_same_value(column.log_type(), data[name], before[name]):
+            return name
+    return None
+
+
+def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
+    """Refuse an update whose old row differs where its mask says that nothing changed.
+
+    Raises:
+        Refusal: ``MASK_CONTRADICTED``.
+    """
+    name = None if before is None else _denied(image, before, masks, images)
+    if name is not None:
+        raise Refusal(
+            "MASK_CONTRADICTED", f"changeMask says that {shown(name)} did not change, but beforeData has another value"
+        )
+
+
+def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
+    return masks.column is None or bool(masks.column & images.structure.by_name[name].bit)
+
+
+def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
+    """The key before an update; where it is not sent, the change mask says whether it was another one (K-21).
+
+    Where that is not sent either, nothing tells: only the mirror file can promise it (K-70).
+    """
+    if images.key and before is not None and images.holds_key(before):
+        try:
+            return images.key_texts(before)
+        except Refusal as refusal:
+            raise Refusal(refusal.code, f"beforeData: {refusal.reason}") from refusal
+    if masks.change is not None and masks.change & images.key_bits:
+        raise Refusal(
+            "OLD_KEY_MISSING", "changeMask says that the key changed, but beforeData does not tell the old one"
+        )
+    if masks.change is None and images.key and not images.keys_never_change:
+        raise Refusal("OLD_KEY_MISSING", "neither changeMask nor beforeData tells whether the key changed")
+    return texts
+
+
+def _delete(headers: Headers, data: Image | None, before: Image | None, images: TableImages, at: Place) -> LogRow:
+    image = data if images.holds_key(data) else before if images.holds_key(before) else None
+    if image is None:
+        raise Refusal("KEY_MISSING", "neither data nor beforeData of a DELETE has all key columns")
+    texts = images.key_texts(image)
+    _refuse_another_row(before, texts, images, headers.operation)
+    return _row(headers, at, 0, DELETE, texts, images.before(image), is_set=False)
+
+
+def _refuse_another_row(before: Image | None, texts: list[str], images: TableImages, operation: str) -> None:
+    """Refuse two images of two rows where the operation speaks of one: which was meant is not known (K-68).
+
+    Raises:
+        Refusal: ``ROW_MALFORMED``.
+    """
+    if before is not None and images.key and images.holds_key(before) and images.key_texts(before) != texts:
+        raise Refusal("ROW_MALFORMED", f"data and beforeData of one {operation} have two keys")
+
+
+def _row(headers: Headers, at: Place, sub: int, op: str, texts: list[str], row: Row, *, is_set: bool) -> LogRow:
+    key = key_json(texts) if texts else None
+    return LogRow(
+        CHANGE,
+        at.origin,
+        at.place,
+        at.table,
+        bucket(key),
+        at.load,
+        headers.position(at.place, sub),
+        op,
+        key,
+        row.cols,
+        row.whole if is_set else True,
+        row.values if is_set else None,
+        None if is_set else row.values,
+    )

@@ -1,0 +1,117 @@
+"""Messages of Qlik and Talend tasks on Kafka: messages in, rows of the change log out.
+
+A data message can be read only by the structure of its table, which a metadata message announces: in the same topic
+or another, before or after it (K-05, K-06). A message whose structure is not known yet becomes a fragment that waits
+for it; nothing is guessed, and nothing is lost.
+
+Public source: Qlik Help, *Metadata and data messages* and *The Replicate envelope*; where they are silent, the rule ids
+name the reading taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_jobs.changelog.schema import LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import (
+    Damage,
+    Decoded,
+    MirroredTable,
+    Refusal,
+    Refused,
+    SourceSchema,
+    Waiting,
+)
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.message.images import ImagesMade, TableImages
+from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik.message.registry import Structures
+from spark_jobs.sources.qlik.message.structures import Structure, registry_schema
+from spark_jobs.sources.qlik.message.tables import key_that_tells
+
+__all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
+
+DEFAULT_SETTINGS = QlikMessageSettings()
+
+
+class QlikMessageDecoder:
+    """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
+
+    Args:
+        tables: the mirrored tables by their name at the source, ``schema.table``, spelled as the source spells it.
+        schemas: structures that are known already: announced in earlier messages, or given by hand (K-06).
+        settings: how the messages are read.
+
+    Raises:
+        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, MirroredTable],
+        schemas: Sequence[SourceSchema] = (),
+        settings: QlikMessageSettings = DEFAULT_SETTINGS,
+    ) -> None:
+        self.settings = settings
+        self._tables = dict(tables)
+        self._names = TableNames(tables)
+        self._known = Structures(schemas)
+        self._images = ImagesMade(settings.binary)
+
+    def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
+        """Decode messages: none is passed over, none stops the others, and metadata counts for all of them.
+
+        The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
+        """
+        return Reading(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(messages)
+
+    def followed(self, topic: str, schema_id: str | None) -> Structure | None:
+        """The structure that a message of a topic follows which gives this id and names no table.
+
+        None where that cannot be said before the message is looked at.
+        """
+        return Reading(self._tables, self._names, self._known, self._images, self.settings).followed(topic, schema_id)
+
+    def images(self, structure: Structure) -> TableImages | None:
+        """How rows of a structure are written; None where its table is not mirrored.
+
+        Raises:
+            Refusal: ``TABLE_CASE``.
+        """
+        table = self._tables.get(structure.table)
+        if table is None:
+            self._names.refuse_other_case(structure.table)
+            return None
+        return self._images.of(structure, table)
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """The messages that waited for one structure, decoded if it is known now, in the order of their places.
+
+        Each of them is a message of its own, so an unreadable one is a dead letter among the rows.
+        """
+        ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
+        decoded = self.decode(map(self._waited, ordered))
+        return Waiting() if decoded.counts.fragments else decoded
+
+    def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
+        """A message of the log as it was read, its own key, which the log does not keep, told by its table there."""
+        name = next((name for name, table in self._tables.items() if table.source == source), None)
+        return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
+
+    def _waited(self, piece: LogRow) -> RawMessage:
+        _, by_key, name = (piece.fragment_of or "").partition(BY_KEY)
+        if by_key and piece.tbl is None:
+            return RawMessage(piece.origin, piece.place, piece.raw, key_that_tells(name))
+        return self.again(piece.origin, piece.place, piece.raw, piece.tbl)
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """One dead letter for each message whose structure was not announced in time."""
+        rows = []
+        for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
+            if piece.tbl is None and f":schema:{UNTOLD}" in (piece.fragment_of or ""):
+                refusal = Refusal("TABLE_UNTOLD", f"nothing tells whose change it is: {reason}")
+            else:
+                refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
+            row = rejected(piece.origin, piece.place, refusal, piece.raw)
+            rows.append(row._replace(tbl=piece.tbl, epoch=piece.epoch, pos=piece.pos))
+        return rows

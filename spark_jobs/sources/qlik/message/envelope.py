@@ -1,0 +1,202 @@
+"""What a Kafka message of a Qlik task is: metadata or data, JSON or Avro, with or without an envelope (K-01 to K-06).
+
+The forms are told apart by the bytes of each message: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the
+frame of a schema registry, ``Obj`` an Avro container. JSON numbers that are not whole keep their text, so that no digit
+is lost.
+
+JSON that is written compactly, as tasks write it, is read fast and proven to be read exactly.
+
+Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*; Confluent, *Wire format*.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.message.avro import ENVELOPE, read_container, read_datum, read_metadata
+from spark_jobs.sources.qlik.message.sections import custom_format
+
+MAGIC = "atMSG"
+_CONTAINER, _REGISTRY = b"Obj\x01", b"\x00"
+_BLANKS = b" \t\r\n"
+
+
+class JsonNumber(str):
+    """The text of a JSON number that no whole number spells just so, to be told from a string."""
+
+    __slots__ = ()
+
+
+class Metadata(NamedTuple):
+    """A metadata message: its members as they came."""
+
+    record: Any
+
+
+class JsonData(NamedTuple):
+    """A data message in JSON: its members, and the id of its structure where it names one."""
+
+    schema_id: str | None
+    record: dict[str, Any]
+
+
+class AvroData(NamedTuple):
+    """A data message in Avro, not read yet: the id of its writer schema, or the schema itself, or neither."""
+
+    schema_id: str | None
+    schema: str | None
+    datum: bytes
+
+
+def registry_id(number: int) -> str:
+    """How a schema registry's id is spelled here, where it can never be taken for a ``schemaId`` (K-10)."""
+    return f"registry:{number}"
+
+
+def registry_number(identity: str) -> int | None:
+    """The number of a registry's schema for which a fragment of this identity waits, if it waits for one."""
+    name, _, number = identity.rpartition(":")
+    return int(number) if name.endswith(":schema:registry") and number.isdigit() else None
+
+
+def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
+    """What a message is.
+
+    Args:
+        body: the message.
+        unframed_avro: bytes in no known form are a bare Avro record, whose schema the topic has to tell.
+
+    Raises:
+        Refusal: ``BODY_MISSING``, ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, ``AVRO_MALFORMED``, ``AVRO_SCHEMA_INVALID``,
+            ``FRAMING_UNKNOWN``, ``ENVELOPE_INVALID`` or ``MESSAGE_TYPE_UNKNOWN``.
+    """
+    if body.startswith(b"{"):
+        return _of_json(_json(body))
+    if body.startswith(MAGIC.encode()):
+        return _of_envelope(read_datum(body, ENVELOPE, "message envelope"))
+    if body.startswith(_REGISTRY) and not unframed_avro:
+        if len(body) < 6:
+            raise Refusal("FRAMING_UNKNOWN", f"a schema registry's frame of {len(body)} bytes holds no record")
+        return AvroData(registry_id(int.from_bytes(body[1:5], "big")), None, body[5:])
+    if body.startswith(_CONTAINER):
+        schema, datum = read_container(body)
+        if datum.startswith(MAGIC.encode()):
+            return _of_envelope(read_datum(datum, ENVELOPE, "message envelope"))
+        return AvroData(None, schema, datum)
+    if not body.strip(_BLANKS):
+        raise Refusal("BODY_MISSING", "the message is empty")
+    if unframed_avro:
+        return AvroData(None, None, body)
+    if body[0] in _BLANKS or body[:1] in b'["-0123456789tfn':
+        return _of_json(_json(body))
+    raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
+
+
+def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
+    if "magic" not in whole and "message" not in whole:
+        if "headers" in whole and ("data" in whole or "beforeData" in whole):
+            return JsonData(None, whole)
+        if "tableStructure" in whole:
+            return Metadata(whole)
+        if custom_format(whole) is not None:
+            return JsonData(None, whole)  # whoever reads it says what it is, and whose
+        raise Refusal("ENVELOPE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
+    if whole.get("magic") != MAGIC:
+        raise Refusal("ENVELOPE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")
+    kind, message = _kind(whole.get("type")), whole.get("message")
+    if isinstance(message, str) and not isinstance(message, JsonNumber):
+        message = _json(message.encode("utf-8", "surrogatepass"))
+    if not isinstance(message, dict):
+        raise Refusal("ENVELOPE_INVALID", f"message is no object but {shown(message)}")
+    if kind == "MD":
+        return Metadata(message)
+    schema_id = whole.get("messageSchemaId")
+    if schema_id is not None and (type(schema_id) is not str or not schema_id.isascii()):
+        raise Refusal("ENVELOPE_INVALID", f"messageSchemaId is {shown(schema_id)}")
+    return JsonData(schema_id or None, message)
+
+
+def _of_envelope(envelope: dict[str, Any]) -> Metadata | AvroData:
+    kind = _kind(envelope["type"])
+    if kind == "DT":
+        return AvroData(envelope["messageSchemaId"] or None, envelope["messageSchema"] or None, envelope["message"])
+    if not envelope["messageSchema"]:
+        raise Refusal("AVRO_SCHEMA_INVALID", "a metadata message in Avro without its messageSchema")
+    return Metadata(read_metadata(envelope["message"], envelope["messageSchema"]))
+
+
+def _kind(kind: object) -> str:
+    if kind not in ("MD", "DT"):
+        raise Refusal("MESSAGE_TYPE_UNKNOWN", f"type is {shown(kind)}, not 'MD' or 'DT'")
+    return str(kind)
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    whole = read_fast(body)
+    return read_exactly(body) if whole is None else whole
+
+
+def read_fast(body: bytes) -> dict[str, Any] | None:
+    """A JSON object as :func:`read_exactly` gives it; None where that is not proven, or the text is at fault.
+
+    The proof is that writing the result again gives the same bytes: a name that stood twice, or a number whose text was
+    lost, would be missing in them.
+    """
+    try:
+        whole = _decode_fast(body)
+        return whole if type(whole) is dict and _encode_again(whole) == body else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_exactly(body: bytes) -> dict[str, Any]:
+    """A JSON object; whole numbers are numbers, all others :class:`JsonNumber`.
+
+    Raises:
+        Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, also for a name that stands twice, ``ENVELOPE_INVALID``.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Refusal("BODY_NOT_UTF8", str(error)) from error
+    try:
+        whole = _decode_json(text)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("JSON_MALFORMED", str(error)) from error
+    if not isinstance(whole, dict):
+        raise Refusal("ENVELOPE_INVALID", f"the message is no JSON object but {shown(whole)}")
+    return whole
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _whole(text: str) -> int | JsonNumber:
+    try:
+        return JsonNumber(text) if text == "-0" else int(text)
+    except ValueError:
+        return JsonNumber(text)  # more digits than Python makes a number of
+
+
+def _spelled(number: JsonNumber) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+_decode_fast = msgspec.json.Decoder(float_hook=JsonNumber).decode
+_encode_again = msgspec.json.Encoder(enc_hook=_spelled).encode
+_decode_json = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_whole, parse_float=JsonNumber, parse_constant=_no_number
+).decode

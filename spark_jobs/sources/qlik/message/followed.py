@@ -1,0 +1,196 @@
+"""A structure that ordinary messages follow: what proves that a message is a plain change, and its row (K-16 to K-31).
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
+from spark_jobs.sources.ces.changes import bucket
+from spark_jobs.sources.ces.rows import key_json
+from spark_jobs.sources.contract.decoded import Refusal
+from spark_jobs.sources.contract.ordinary_rows import RowFields
+from spark_jobs.sources.qlik.masks import MaskOrder
+from spark_jobs.sources.qlik.message.avro import DataSchema
+from spark_jobs.sources.qlik.message.changes import possible_masks
+from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
+from spark_jobs.sources.qlik.message.images import TableImages, most_characters
+from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
+from spark_jobs.sources.qlik.message.structures import Column, Structure
+
+_UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
+"""Types of the log whose values JSON spells without quotes (K-35)."""
+_OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_MASKS_KEPT = 4096
+"""Masks remembered for a structure: those of a table are few; a hostile stream must not fill the memory."""
+_NAMES = {name.encode(): name for name in OPERATIONS}
+
+
+class Followed:
+    """What ordinary messages of one structure become.
+
+    Args:
+        structure: what they follow.
+        number: of the table and its columns among those that the reader knows.
+        images: how rows are written for the mirrored table; None where the table is not mirrored.
+        order: how the bytes of masks are ordered.
+        sequence_digits: the length of a change sequence.
+    """
+
+    def __init__(
+        self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
+    ) -> None:
+        self.structure, self.is_mirrored, self._number = structure, images is not None, number
+        self._order, self.sequence_digits = order, sequence_digits
+        self.key, self._convert = (images.key, images.key_converters) if images else ((), ())
+        self._key_bits = images.key_bits if images else 0
+        self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
+        self._bits = sum(column.bit for column in structure.columns)
+        self._judged = images.judged if images else ()
+        self._denied: dict[int, tuple[str, ...]] = {}
+        self._has_large = any(column.is_large for column in structure.columns)
+
+    def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
+        """The row of a JSON message that has its row from *at* on; None if it is not proven."""
+        if self._json is None or not self.is_mirrored:
+            return None
+        pattern = self._json[content.startswith(b"null", at)]
+        found = pattern.fullmatch(content, at, end)
+        if found is None:
+            return None
+        operation, sequence, change, column, counter, before, *key = found.group(*pattern.fields)
+        name = _NAMES[operation]
+        if name == "REFRESH":
+            sequence, counter, change = b"0" * self.sequence_digits, b"0", None
+        elif sequence is None or len(sequence) != self.sequence_digits or not sequence.strip(b"0"):
+            return None
+        headers = Headers(name, sequence.decode(), int(counter or 0), _text(change), _text(column))
+        if before and (unchanged := self.unchanged(headers)):
+            start = found.start(pattern.fields[5])
+            spelled = _spelled(unchanged)
+            if spelled(content[at : start - len(b',"beforeData":')]) != spelled(before):
+                return None
+        if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
+            return None
+        return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found))
+
+    def ignores_json(self, content: bytes, at: int, end: int) -> bool:
+        """Whether a JSON message that has its row from *at* on is sound, and of a table that is not mirrored."""
+        if self._json is None or self.is_mirrored:
+            return False
+        return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
+
+    def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
+        """Whether a message with these images, which have the same key, is one row, and has all of its columns.
+
+        Masks must have one meaning only. Large objects may be missing in rows that leave (K-22).
+        """
+        masks = headers.change_mask, headers.column_mask
+        marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
+        if marks is None:
+            return False
+        if headers.operation == "DELETE":
+            return not self._has_large
+        if not (has_data and marks.all_columns):
+            return False
+        if headers.operation != "UPDATE" or has_before:
+            return True
+        return self._keeps_keys if marks.key is None else not marks.key
+
+    def unchanged(self, headers: Headers) -> tuple[str, ...]:
+        """The columns that have one value in both images of an update, as its mask says (K-69)."""
+        if headers.operation != "UPDATE" or headers.change_mask is None:
+            return ()
+        masks = headers.change_mask, headers.column_mask
+        marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
+        if marks is None or marks.change is None:
+            return ()  # it is not sure anyway
+        found = self._denied.get(marks.change)
+        if found is None:
+            if len(self._denied) >= _MASKS_KEPT:
+                self._denied.clear()
+            names = tuple(column.name for column in self._judged if not marks.change & column.bit)
+            found = self._denied[marks.change] = names
+        return found
+
+    def row(self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes) -> RowFields | None:
+        """The row of a change that is sure, with the texts of its key; None if these are no key."""
+        op = _OPERATIONS[headers.operation]
+        is_set = op != DELETE
+        try:
+            texts = [convert(text) for convert, text in zip(self._convert, key, strict=True)]
+        except ValueError:
+            return None
+        canonical = key_json(texts)
+        position = headers.position(place, int(is_set)).encode()
+        row, before = (image, None) if is_set else (None, image)
+        return number, self._number, position, op, canonical.encode(), bucket(canonical), True, row, before
+
+    @cached_property
+    def writer(self) -> DataSchema | None:
+        """The schema of its Avro records, if their rows have just its columns, in their order."""
+        try:
+            schema = self.structure.avro
+        except (Refusal, TerminalError):
+            return None
+        names = tuple(field.name for field in schema.fields)
+        return schema if schema.is_ordinary and names == tuple(self.structure.by_name) else None
+
+    @cached_property
+    def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
+        """For messages with their row in ``data`` and in ``beforeData``; None where none can be taken."""
+        try:
+            columns = tuple(_json_column(column) for column in self.structure.columns)
+            return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)
+        except (TerminalError, ValueError):
+            return None
+
+
+class _Marks(NamedTuple):
+    """What masks say: all columns are in the message, one of the key changed, if they tell (K-70), what changed."""
+
+    all_columns: bool
+    key: bool | None
+    change: int | None
+
+
+@lru_cache(maxsize=4096)
+def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
+    """What the masks of a message say for a table of so many bits; None where they have not just one meaning."""
+    if change is None and column is None:
+        return _Marks(True, None, None)
+    try:
+        (masks,) = possible_masks(change, column, order, bits)
+    except (Refusal, ValueError):
+        return None
+    key = None if masks.change is None else bool(masks.change & key_bits)
+    return _Marks(masks.column is None or masks.column == all_bits, key, masks.change)
+
+
+def _json_column(column: Column) -> JsonColumn:
+    """How JSON spells a column.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN``.
+    """
+    log_type = column.log_type()
+    return JsonColumn(column.name, log_type not in _UNQUOTED, most_characters(log_type))
+
+
+@lru_cache(maxsize=_MASKS_KEPT)
+def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
+    """How these columns are spelled in an image, as something that equals its like."""
+    fields = [(f"column{number}", msgspec.Raw) for number in range(len(names))]
+    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    return msgspec.json.Decoder(msgspec.defstruct("Spelled", fields, rename=renamed, gc=False)).decode
+
+
+def _text(mask: bytes | None) -> str | None:
+    return mask.decode() if mask else None

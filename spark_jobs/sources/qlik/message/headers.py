@@ -1,0 +1,106 @@
+"""The headers of a data message: what happened to the row, and its place in the order (K-15 to K-26).
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
+
+OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
+
+
+Mask = str | bytes | None
+
+
+class Headers(NamedTuple):
+    """What of the headers decides something; the others are information only.
+
+    ``counter`` is the place in the transaction, 0 where it is not sent. Whether the transaction goes on is never
+    waited for: with tables that are not mirrored it would never be complete (K-26).
+    """
+
+    operation: str
+    sequence: str
+    counter: int
+    change_mask: Mask
+    column_mask: Mask
+
+    def position(self, place: int, sub: int) -> str:
+        """The place in the log inside its load; a REFRESH, which has none, goes below every change (K-18).
+
+        *place* is the message's offset; *sub* is 0 for what takes a key away and 1 for what sets a row.
+        """
+        if self.operation == "REFRESH":
+            return qlik_position("0" * len(self.sequence), sub, place)
+        return qlik_position(self.sequence, sub, self.counter)
+
+
+def stated_table(record: Mapping[str, Any]) -> str | None:
+    """``schema.table`` as the message itself names it; only some tasks do (K-15).
+
+    Raises:
+        Refusal: ``HEADERS_INVALID``.
+    """
+    headers = record.get("headers")
+    for part in (record, headers):
+        if not isinstance(part, dict):
+            continue
+        schema, table = part.get("schema"), part.get("table")
+        if schema is None and table is None:
+            continue
+        if not _is_text(schema) or not _is_text(table) or not table:
+            raise Refusal("HEADERS_INVALID", f"schema is {shown(schema)} and table {shown(table)}")
+        return f"{schema}.{table}"
+    return None
+
+
+def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
+    """The headers of a data message.
+
+    A ``changeSequence`` of another length would have no place in the order of texts, so its length is a setting.
+
+    Raises:
+        Refusal: ``HEADERS_INVALID``, ``OPERATION_UNKNOWN`` or ``SEQUENCE_INVALID``.
+    """
+    headers = record.get("headers")
+    if not isinstance(headers, dict):
+        raise Refusal("HEADERS_INVALID", f"headers is no object but {shown(headers)}")
+    operation = headers.get("operation")
+    if not _is_text(operation) or operation not in OPERATIONS:
+        raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(operation)}, not one of {', '.join(OPERATIONS)}")
+    change, column = _mask(headers, "changeMask"), _mask(headers, "columnMask")
+    sequence = headers.get("changeSequence")
+    if operation == "REFRESH":
+        return Headers(operation, "0" * sequence_digits, 0, None, column)
+    if (
+        not _is_text(sequence)
+        or len(sequence) != sequence_digits
+        or not (sequence.isascii() and sequence.isdecimal())
+        or not sequence.strip("0")
+    ):
+        raise Refusal("SEQUENCE_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
+    return Headers(operation, sequence, _counter(headers.get("transactionEventCounter")), change, column)
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return type(value) is str  # and no JsonNumber
+
+
+def _mask(headers: Mapping[str, Any], name: str) -> Mask:
+    value = headers.get(name)
+    if value is None or type(value) is str or isinstance(value, bytes):
+        return value or None  # empty is what a message without masks may have instead of null
+    raise Refusal("HEADERS_INVALID", f"{name} is {shown(value)}")
+
+
+def _counter(value: object) -> int:
+    if value is None:
+        return 0
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    raise Refusal("HEADERS_INVALID", f"transactionEventCounter is {shown(value)}")

@@ -1,0 +1,316 @@
+"""Row images of data messages: values as text, the columns that were really sent, keys (K-20 to K-23, K-27, K-30).
+
+A column that the column mask does not name is unknown, not NULL, though the message spells it as null (K-23).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
+from spark_jobs.sources.qlik.message.envelope import JsonNumber
+from spark_jobs.sources.qlik.message.structures import Column, Structure
+from spark_jobs.sources.qlik.types import key_type
+from spark_jobs.sources.sql_server.type_text import is_large
+from spark_jobs.sources.sql_server.types import BinaryText, key_converter
+
+Image = dict[str, str | None]
+"""Column name to value text; the names that were there."""
+
+_IMAGES_KEPT = 1000
+"""Structures remembered in use: a table has few; a hostile stream must not fill the memory."""
+_WRITTEN_KEPT = 1000
+"""Selections of columns remembered: a task sends few; a hostile stream must not fill the memory."""
+
+_encode = msgspec.json.encode
+_FINE_SECONDS = re.compile(r"([^.]*\.[0-9]{7})[0-9]{1,2}")
+
+
+class Row(NamedTuple):
+    """A row image as the log holds it: its columns, its values, and whether no column of the table is missing."""
+
+    cols: str
+    values: str
+    whole: bool
+
+
+class _Written(NamedTuple):
+    """How images with the same names are written: ``names`` in this order, None for just as they are."""
+
+    cols: str
+    whole: bool
+    names: tuple[str, ...] | None
+
+
+class TableImages:
+    """How rows of one structure are written for one mirrored table.
+
+    Args:
+        structure: what the messages follow.
+        table: the mirrored table.
+        binary: how JSON spells binary values; the log spells them in hexadecimal.
+    """
+
+    def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
+        self.structure = structure
+        self.source, self.key, self.keys_never_change = table.source, table.key, table.keys_never_change
+        allowed = None if table.columns is None else {*table.columns, *table.key}
+        self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
+        self._mend = {
+            column.name: mend
+            for column in structure.columns
+            if (mend := _mend(column, binary, column.name in self.key))
+        }
+        self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
+        self._large = [column.name for column in structure.columns if column.is_large]
+        self._written: dict[tuple[str, ...], _Written] = {}
+        self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
+        """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
+        self.key_bits = sum(structure.by_name[name].bit for name in table.key if name in structure.by_name)
+        self._all_bits = sum(column.bit for column in structure.columns)
+        self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
+
+    def json_image(self, values: Any, name: str) -> Image | None:
+        """``data`` or ``beforeData`` of a JSON message; None where it is null or not there.
+
+        Raises:
+            Refusal: ``ROW_MALFORMED``.
+        """
+        if values is None:
+            return None
+        if not isinstance(values, dict):
+            raise Refusal("ROW_MALFORMED", f"{name} is no object but {shown(values)}")
+        if not values.keys() <= self.structure.by_name.keys():
+            unknown = min(values.keys() - self.structure.by_name.keys())
+            raise Refusal("ROW_MALFORMED", f"{name} has a value for {shown(unknown)}, which is no announced column")
+        try:
+            image: Image = {
+                column: value if type(value) is str or value is None else _TEXTS[type(value)](value)
+                for column, value in values.items()
+            }
+        except KeyError:
+            odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
+            raise Refusal("ROW_MALFORMED", f"the value of {shown(odd)} in {name} is no plain value") from None
+        for column, mend in self._mend.items():
+            value = image.get(column)
+            if value is not None:
+                try:
+                    image[column] = mend(value)
+                except ValueError as error:
+                    raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name}: {error}") from error
+        return image
+
+    def avro_image(self, values: Any, name: str) -> Image | None:
+        """``data`` or ``beforeData`` of an Avro message; None where it is null.
+
+        Raises:
+            Refusal: ``ROW_MALFORMED`` or ``AVRO_SCHEMA_INVALID``.
+        """
+        if values is None:
+            return None
+        try:
+            return self.structure.avro.image(values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refusal("ROW_MALFORMED", f"{name}: {error}") from error
+
+    @property
+    def key_converters(self) -> tuple[Callable[[str], str], ...]:
+        """How the texts of the key columns become canonical; none where they cannot all, or there are none."""
+        found = tuple(convert for _, convert in self._key if callable(convert))
+        return found if len(found) == len(self._key) else ()
+
+    @property
+    def plain_columns(self) -> str | None:
+        """The ``cols`` of images with all columns in the order of the structure, where these are written just so.
+
+        Raises:
+            Refusal: ``COLUMNS_INVALID``.
+        """
+        written = self._how_written(tuple(self.structure.by_name))
+        return written.cols if written.names is None else None
+
+    def holds_key(self, image: Image | None) -> bool:
+        """Whether an image tells the key: a null in it stands for a value that was not sent (K-30)."""
+        if image is None:
+            return False
+        return all(image.get(name) is not None for name in self.key)
+
+    def tells_all(self, image: Image) -> bool:
+        """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
+        return all(column.name in image for column in self._kept if not column.is_large)
+
+    def same_key(self, one: Image, other: Image) -> bool:
+        """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
+        return all(one.get(name) == other.get(name) for name in self.key)
+
+    def key_texts(self, image: Image) -> list[str]:
+        """The canonical texts of the key columns (G-02).
+
+        Raises:
+            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+        """
+        texts = []
+        for name, convert in self._key:
+            if convert is None:
+                raise Refusal("KEY_MISSING", f"the key column {shown(name)} is no announced column")
+            if isinstance(convert, str):
+                raise Refusal("KEY_INVALID", convert)
+            value = image.get(name)
+            if value is None:
+                raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
+            try:
+                texts.append(convert(value))
+                value.encode()  # half a surrogate pair is a ValueError: no key can be written with it
+            except ValueError as error:
+                raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
+        return texts
+
+    def present(self, image: Image, mask: int | None) -> Image:
+        """An image without the columns that the column mask leaves out (K-23).
+
+        Masks need not speak of large objects: of those only a null is taken for a value that was not sent (K-22).
+
+        Raises:
+            Refusal: ``MASK_CONTRADICTED``: a value that the mask leaves out, or a named column that is not there.
+        """
+        if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
+            return image
+        found: Image = {}
+        for column in self.structure.columns:
+            name = column.name
+            if mask & column.bit:
+                if name not in image:
+                    raise Refusal("MASK_CONTRADICTED", f"columnMask names {shown(name)}, which is not in the message")
+                found[name] = image[name]
+            elif image.get(name) is not None:
+                if not column.is_large:
+                    raise Refusal("MASK_CONTRADICTED", f"columnMask leaves {shown(name)} out, but it has a value")
+                found[name] = image[name]
+        return found
+
+    def after(self, image: Image) -> Row:
+        """An image that sets a row.
+
+        Raises:
+            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text.
+        """
+        return self._row(image)
+
+    def before(self, image: Image) -> Row:
+        """An image of a row that leaves: without the large objects that are null, for old ones may not be sent (K-22).
+
+        Raises:
+            Refusal: as :meth:`after`.
+        """
+        unsent = [name for name in self._large if name in image and image[name] is None]
+        return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
+
+    def _row(self, image: Image) -> Row:
+        found = self._written.get(tuple(image))
+        if found is None:
+            found = self._how_written(tuple(image))
+        values = image if found.names is None else {name: image[name] for name in found.names}
+        try:
+            return Row(found.cols, _encode(values).decode(), found.whole)
+        except UnicodeEncodeError as error:
+            raise Refusal("ROW_MALFORMED", f"a value is no text: {error.reason}") from error
+
+    def _how_written(self, carried: tuple[str, ...]) -> _Written:
+        columns = [column for column in self._kept if column.name in carried]
+        try:
+            typed = [(c, key_type(c.log_type()) if c.name in self.key else c.log_type()) for c in columns]
+            cols = _encode([[c.name, type_, c.ordinal - 1] for c, type_ in typed]).decode()
+        except TerminalError as error:
+            raise Refusal("COLUMNS_INVALID", error.what) from error
+        names = tuple(column.name for column in columns)
+        if len(self._written) >= _WRITTEN_KEPT:
+            self._written.clear()
+        found = self._written[carried] = _Written(
+            cols, len(columns) == len(self._kept), None if names == carried else names
+        )
+        return found
+
+
+class ImagesMade:
+    """How rows of each structure are written for its table, made once."""
+
+    def __init__(self, binary: BinaryText) -> None:
+        self._binary = binary
+        self._made: dict[tuple[Structure, MirroredTable], TableImages] = {}
+
+    def of(self, structure: Structure, table: MirroredTable) -> TableImages:
+        """The images of a structure."""
+        found = self._made.get((structure, table))
+        if found is None:
+            if len(self._made) >= _IMAGES_KEPT:
+                self._made.clear()
+            found = self._made[structure, table] = TableImages(structure, table, self._binary)
+        return found
+
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    JsonNumber: str,
+    int: str,
+    bool: lambda value: "true" if value else "false",
+}
+"""How the plain values of JSON besides texts and null are spelled."""
+
+
+def _is_told(column: Column) -> bool:
+    """Whether masks speak of a column: of none that is a large object, or may be one for all that is known (K-22)."""
+    return not column.is_large and (column.known_type is None or not is_large(column.known_type))
+
+
+def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | None:
+    """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
+    if column is None:
+        return None
+    try:
+        return key_converter(key_type(column.log_type()), "hex")
+    except (TerminalError, ValueError) as error:
+        return f"the key column {shown(name)}: {error}"
+
+
+def _mend(column: Column, binary: BinaryText, is_key: bool) -> Callable[[str], str] | None:
+    """What turns JSON's spelling of a value into the log's, where they may differ; no digit of a key is lost."""
+    try:
+        kind = column.log_type()
+    except TerminalError:
+        return None
+    sound = most_characters(kind)
+    if sound is not None:
+        cut = _cut_zeros if is_key else _cut_seconds
+        return lambda text: text if len(text) <= sound else cut(text)
+    return _hexadecimal if kind.startswith("varbinary") and binary == "base64" else None
+
+
+def most_characters(log_type: str) -> int | None:
+    """The most characters with which a text of this type can stand in the log as it is, if there is a most."""
+    if not log_type.startswith(("datetime2", "time")):
+        return None
+    return len("hh:mm:ss.1234567") + (len("yyyy-mm-dd ") if log_type.startswith("datetime2") else 0)
+
+
+def _cut_seconds(text: str) -> str:
+    """At most seven digits of a second, which is what the log's types have; the target cuts at six (C-82)."""
+    match = _FINE_SECONDS.fullmatch(text)
+    return match[1] if match else text
+
+
+def _cut_zeros(text: str) -> str:
+    match = _FINE_SECONDS.fullmatch(text)
+    return match[1] if match and not text[match.end(1) :].strip("0") else text
+
+
+def _hexadecimal(text: str) -> str:
+    try:
+        return "0x" + base64.b64decode(text, validate=True).hex().upper()
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{shown(text)} is no base64") from None

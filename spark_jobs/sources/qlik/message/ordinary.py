@@ -1,0 +1,148 @@
+"""Ordinary messages of Qlik tasks, taken from blocks: JSON by patterns, Avro by the compiled reader of their schema.
+
+The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) is the definition. A message is taken only where it
+is proven that the exact decoder would give the same row: its id names a structure that is known, its form is the
+ordinary one, its masks can be read in one way and leave no column out, and both of its images have the same key. Key
+changes, rows with unknown values, other spellings, metadata and everything damaged are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
+from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
+from spark_jobs.sources.contract.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
+from spark_jobs.sources.qlik.message.envelope import registry_id
+from spark_jobs.sources.qlik.message.followed import Followed
+from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
+from spark_jobs.sources.qlik.message.reading import QlikMessageSettings, topic_of
+from spark_jobs.sources.qlik.message.records import Spot, record_rows
+from spark_jobs.sources.qlik.message.tables import table_of_key
+
+_MOST_IDS = 1000
+"""Ids remembered for a topic: a task has few; a hostile stream must not fill the memory."""
+
+
+class OrdinaryQlik:
+    """Takes ordinary messages from blocks; it knows the ids that it met, so keep one for many blocks.
+
+    Args:
+        tables: the mirrored tables by their name at the source.
+        schemas: the structures that are known.
+        settings: how the messages are read.
+
+    Raises:
+        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema], settings: QlikMessageSettings
+    ) -> None:
+        self._tables, self._settings, self._schemas = tables, settings, list(schemas)
+        self._columns: list[KnownColumns] = []
+        self.learn(())
+
+    def learn(self, schemas: Iterable[SourceSchema]) -> None:
+        """As :meth:`OrdinaryReader.learn`; an id may name another structure now (K-11)."""
+        self._schemas += sorted(schemas)
+        self._decoder = QlikMessageDecoder(self._tables, self._schemas, self._settings)
+        self._topics: dict[str, dict[bytes | None, Followed | None]] = {}
+
+    def take(self, block: Block) -> Ordinary:
+        """As :meth:`OrdinaryReader.take`."""
+        rows: list[RowFields] = []
+        ignored: list[int] = []
+        foreign = Counter[str]()
+        records: dict[Followed, list[Spot]] = {}
+        topic, content, limit = topic_of(block.origin), block.content, self._settings.max_message_bytes
+        # In a topic of Avro messages JSON is a rarity, and may be left.
+        is_text = are_text(block).tolist() if content.startswith(b"{") else [False] * len(block.starts)
+        spots = zip(block.places.tolist(), block.starts.tolist(), block.ends.tolist(), strict=True)
+        announces = False
+        for number, (place, start, end) in enumerate(spots):
+            if start == end:
+                continue
+            pattern = HEADS.get(content[start])
+            head = pattern and pattern.match(content, start, end)
+            if head is None:
+                if not IS_DATA.match(content, start, end):
+                    announces = True
+                    break
+                continue
+            followed = self._followed(topic, head)
+            if followed is None or end - start > limit:
+                continue
+            if head["id"] is None and not _key_agrees(block, number, followed):
+                continue
+            at = head.end()
+            if pattern is not JSON_HEAD:
+                if not is_record(head, end):
+                    continue
+                if followed.is_mirrored:
+                    records.setdefault(followed, []).append(Spot(number, place, at, end))
+                else:
+                    ignored.append(number)
+                    foreign[followed.structure.table] += 1
+            elif is_text[number]:
+                row = followed.json_row(number, place, content, at, end)
+                if row is not None:
+                    rows.append(row)
+                elif followed.ignores_json(content, at, end):
+                    ignored.append(number)
+                    foreign[followed.structure.table] += 1
+        for followed, of_one in records.items():
+            rows += record_rows(followed, content, of_one)
+        rows.sort(key=itemgetter(0))
+        load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
+        taken = np.array([row[0] for row in rows] + ignored, np.int64)
+        return Ordinary(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
+
+    def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
+        """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""
+        known, schema_id = self._topics.setdefault(topic, {}), head["id"]
+        if schema_id in known:
+            return known[schema_id]
+        if len(known) >= _MOST_IDS:
+            return None
+        found = known[schema_id] = self._follow(topic, schema_id)
+        return found
+
+    def _follow(self, topic: str, schema_id: bytes | None) -> Followed | None:
+        name = None if schema_id is None else schema_id.decode("latin-1")
+        if schema_id is not None and schema_id.startswith(b"\x00"):
+            if self._settings.unframed_avro:
+                return None
+            name = registry_id(int.from_bytes(schema_id[1:], "big"))
+        structure = self._decoder.followed(topic, name)
+        if structure is None:
+            return None
+        number = -1
+        try:
+            images = self._decoder.images(structure)
+            cols = None if images is None else images.plain_columns
+        except Refusal:
+            return None
+        if images is not None:
+            if cols is None or images.key_differs or not images.key_converters:
+                return None
+            number = len(self._columns)
+            self._columns.append(KnownColumns(images.source, cols))
+        return Followed(structure, number, images, self._settings.mask_order, self._settings.sequence_digits)
+
+
+def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
+    """Whether a message that names no structure has no key that may tell another table (K-60)."""
+    if not isinstance(block, MessageBlock):
+        return True
+    message = block.each[number]
+    key = message.key if isinstance(message, RawMessage) else None
+    return key is None or table_of_key(key) in (None, followed.structure.table)

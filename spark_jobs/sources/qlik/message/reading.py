@@ -1,0 +1,420 @@
+"""One reading of messages: what each of them is, which table and structure it belongs to, and its disposition.
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
+from spark_jobs.sources.ces.changes import bucket
+from spark_jobs.sources.contract.decoded import (
+    Damage,
+    Decoded,
+    Dispositions,
+    MirroredTable,
+    Notices,
+    Refusal,
+    SourceSchema,
+    damaged_row,
+    shown,
+)
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.masks import MaskOrder
+from spark_jobs.sources.qlik.message.avro import data_schema
+from spark_jobs.sources.qlik.message.changes import Place, change
+from spark_jobs.sources.qlik.message.envelope import AvroData, JsonData, Metadata, read_message
+from spark_jobs.sources.qlik.message.headers import read_headers, stated_table
+from spark_jobs.sources.qlik.message.images import ImagesMade
+from spark_jobs.sources.qlik.message.registry import Structures, fitting, shape
+from spark_jobs.sources.qlik.message.sections import custom_format
+from spark_jobs.sources.qlik.message.structures import Structure, announced_table, derived_structure, read_announcement
+from spark_jobs.sources.qlik.message.tables import named_by_key, schema_id_in, table_of_key
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+from spark_jobs.sources.sql_server.types import BinaryText
+
+
+class QlikMessageSettings(NamedTuple):
+    """How messages are read where the format leaves a choice.
+
+    Args:
+        load: name of the load whose messages these are: the epoch of their positions (G-01).
+        mask_order: how the bytes of masks are ordered (T-24).
+        topics: the table of a topic that holds only one, ``schema.table``; its messages need not name it (K-15).
+        binary: how JSON spells binary values; Avro has bytes.
+        sequence_digits: length of ``changeSequence``; another length has no place in the order (T-10).
+        unframed_avro: bytes in no known form are bare Avro records, read by the only schema of their table that fits.
+        max_message_bytes: a longer message is a dead letter.
+    """
+
+    load: str = "1"
+    mask_order: MaskOrder = "auto"
+    topics: Mapping[str, str] = {}
+    binary: BinaryText = "hex"
+    sequence_digits: int = SEQUENCE_DIGITS
+    unframed_avro: bool = False
+    max_message_bytes: int = 16 * 2**20
+
+
+UNTOLD = "untold:"
+"""Begins the name under which messages wait that do not tell whose they are."""
+
+BY_KEY = ":key:"
+"""Ends that name, before the table that the key of such a message names, should anybody announce it."""
+
+_LONGEST, _LONGEST_NAME = 290, 200
+
+_NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
+"""Dead letters of no table: nothing is in them, or what tells their table contradicts itself."""
+
+
+class _StructureUnknown(Exception):
+    """Nothing has announced the structure of a message yet: its name, and the table as far as that is known."""
+
+    def __init__(self, name: str, table: str | None) -> None:
+        super().__init__(name, table)
+        self.name, self.table = name, table
+
+
+class _Seen:
+    """What a message told before it was given up: its members, and the mirrored table that it surely belongs to.
+
+    *foreign* is its table where that is not mirrored, *said* the one that its metadata names, *may_be* the one that its
+    key would name if it is one.
+    """
+
+    record: Mapping[str, Any] | None = None
+    table: MirroredTable | None = None
+    foreign: str | None = None
+    said: str | None = None
+    may_be: str | None = None
+
+
+class Reading:
+    """One reading with the structures that it knows and finds.
+
+    Args:
+        tables: the mirrored tables by their name at the source.
+        structures: what is known; found ones are added to it.
+        images: what was made of structures before.
+        settings: how the messages are read.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, MirroredTable],
+        names: TableNames,
+        structures: Structures,
+        images: ImagesMade,
+        settings: QlikMessageSettings,
+    ) -> None:
+        self._tables, self._names, self._structures = tables, names, structures
+        self._images, self._settings = images, settings
+        self._found: list[SourceSchema] = []
+        self._mismatches, self._tombstones = 0, 0
+
+    def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
+        """Decode messages; what waits for metadata is tried again when all of them were seen."""
+        groups: list[list[LogRow]] = []
+        names: list[str | None] = []
+        waiting: list[tuple[int, RawMessage]] = []
+        metadata = 0
+        for message in messages:
+            if isinstance(message, Damage):
+                groups.append([damaged_row(message)])
+                names.append(None)
+                continue
+            rows, foreign = self._message(message)
+            if rows is None:
+                metadata += 1
+                continue
+            # An id that nobody knows yet may still tell whose dead letter it is.
+            if rows and (rows[0].kind == FRAGMENT or (rows[0].kind == REJECTED and rows[0].tbl is None)):
+                waiting.append((len(groups), message))
+            groups.append(rows)
+            names.append(foreign)
+        for place, message in waiting if self._found else ():
+            rows, names[place] = self._message(message)
+            groups[place] = rows or []
+        kinds = [group[0].kind if group else "" for group in groups]
+        counts = Dispositions(
+            metadata + len(groups),
+            kinds.count(CHANGE),
+            kinds.count(FRAGMENT),
+            metadata,
+            kinds.count(""),
+            kinds.count(REJECTED),
+        )
+        rows = [row for group in groups for row in group]
+        notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
+        return Decoded(rows, counts, notices, self._found, dict(Counter(name for name in names if name is not None)))
+
+    def followed(self, topic: str, schema_id: str | None) -> Structure | None:
+        """The structure that a message with this id follows which names no table; None where it is not known."""
+        try:
+            stated = self._stated({}, topic)
+            found = self._follows(JsonData(schema_id, {}), topic, stated, None)
+        except (Refusal, _StructureUnknown):
+            return None
+        return found if found.table and stated in (None, found.table) else None
+
+    def _message(self, message: RawMessage) -> tuple[list[LogRow] | None, str | None]:
+        """The rows of a message, None for metadata; and its table where that is not mirrored: then it has no rows."""
+        seen = _Seen()
+        try:
+            return self._read(message, seen), seen.foreign
+        except Refusal as refusal:
+            if seen.table is None and refusal.code not in _NO_TABLE:
+                told = self._told_anyhow(message, seen)
+                seen.table = self._tables.get(told or "")
+                if told is not None and self._names.meant_by(told) is None:
+                    return [], told
+            row = rejected(message.origin, message.place, refusal, message.body)
+            position = self._position(seen.record, message.place)
+            if position is not None:
+                row = row._replace(epoch=self._settings.load, pos=position)
+            if seen.table is not None:
+                row = row._replace(tbl=seen.table.source, key=refusal.key, bucket=bucket(refusal.key))
+            return [row], None
+        except _StructureUnknown as unknown:
+            table = None
+            if unknown.table is not None:
+                if self._names.meant_by(unknown.table) is None:
+                    return [], unknown.table
+                if unknown.table not in self._tables:
+                    try:
+                        self._names.refuse_other_case(unknown.table)
+                    except Refusal as refusal:
+                        return [rejected(message.origin, message.place, refusal, message.body)], None
+                table = self._tables[unknown.table].source
+            of_key = f"{BY_KEY}{seen.may_be}" if seen.may_be and unknown.name.startswith(UNTOLD) else ""
+            fragment = LogRow(
+                FRAGMENT,
+                message.origin,
+                message.place,
+                tbl=table,
+                epoch=self._settings.load,
+                pos=self._position(seen.record, message.place),
+                fragment_of=_identity(unknown.table or topic_of(message.origin), unknown.name + of_key),
+                raw=message.body,
+            )
+            return [fragment], None
+
+    def _read(self, message: RawMessage, seen: _Seen) -> list[LogRow] | None:
+        body, limit = message.body, self._settings.max_message_bytes
+        if body is None:
+            if message.key is None:
+                raise Refusal("BODY_MISSING", "the message has no body")
+            self._tombstones += 1  # a mark for the compaction of the topic: a task writes none, and no change is in it
+            return []
+        if len(body) > limit:
+            raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {limit}")
+        read = read_message(body, unframed_avro=self._settings.unframed_avro)
+        topic = topic_of(message.origin)
+        by_key = self._told_by_key(message.key)
+        seen.may_be = None if by_key is not None or message.key is None else named_by_key(message.key)
+        if isinstance(read, Metadata):
+            seen.said = announced_table(read.record)
+            self._announce(read_announcement(read.record, topic))
+            return None
+        if isinstance(read, JsonData):
+            seen.record = read.record
+            odd = custom_format(read.record)
+            if odd is not None:
+                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
+            stated = self._stated(read.record, topic)
+            structure = self._follows(read, topic, stated, by_key)
+        else:
+            stated = self._settings.topics.get(topic)
+            structure = self._writer(read, topic, stated, by_key)
+            if stated in (None, structure.table) and structure.table in self._tables:
+                # A message that cannot be read by its schema is a change of this table that is missing.
+                seen.table = self._tables[structure.table]
+                seen.record = structure.avro.read(read.datum)
+                seen.table = None
+                stated = self._stated(seen.record, topic)
+        if stated is not None and stated != structure.table:
+            raise Refusal("WRONG_TOPIC", f"a change of {shown(structure.table)} where {shown(stated)} was said")
+        seen.table = self._tables.get(structure.table)
+        if seen.table is None:
+            self._names.refuse_other_case(structure.table)
+        if seen.table is None or seen.record is None:
+            seen.foreign = structure.table
+            return []
+        images, settings = self._images.of(structure, seen.table), self._settings
+        if images.key_differs:
+            self._refuse_changed_key(structure, seen.table)
+        at = Place(message.origin, message.place, seen.table.source, settings.load)
+        is_avro = isinstance(read, AvroData)
+        rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
+        self._mismatches += images.key_differs
+        return rows
+
+    def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
+        """Refuse changes of a table whose key was the mirror's and is no more: two rows may have one of ours (K-68).
+
+        Raises:
+            Refusal: ``KEY_CHANGED``.
+        """
+        key = frozenset(table.key)
+        if any(
+            known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
+        ):
+            raise Refusal(
+                "KEY_CHANGED",
+                f"the key of the source is {shown(sorted(structure.key_names))} now, not {shown(sorted(key))}",
+            )
+
+    def _announce(self, structure: Structure) -> None:
+        mapped = self._settings.topics.get(structure.topic)
+        if mapped is not None and mapped != structure.table:
+            raise Refusal("WRONG_TOPIC", f"metadata of {shown(structure.table)} in the topic of {shown(mapped)}")
+        if structure.table.count(".") > 1 and structure.table in self._tables:
+            # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one.
+            raise Refusal("METADATA_INVALID", f"the name {shown(structure.table)} has a period in schema or table")
+        if self._structures.add(structure):
+            self._found.append(structure.announced)
+
+    def _stated(self, record: Mapping[str, Any], topic: str) -> str | None:
+        """The table as the message itself or the setting for its topic says it (K-15)."""
+        stated, mapped = stated_table(record), self._settings.topics.get(topic)
+        if stated is not None and mapped is not None and stated != mapped:
+            raise Refusal("WRONG_TOPIC", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
+        return stated or mapped
+
+    def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
+        """The structure that a JSON message follows (K-11, K-15, K-60)."""
+        if read.schema_id is not None:
+            table = stated or by_key
+            found = self._structures.of_id(topic, read.schema_id, table, self._tables)
+            if found is None:
+                found = fitting(self._structures.by_hand(table), read.record, self._settings.mask_order)
+            if found is None:
+                raise _StructureUnknown(read.schema_id, stated)
+            return found
+        columns = read.record.get("data") or read.record.get("beforeData")
+        if isinstance(columns, Mapping) and "schema" in columns and "table" in columns:
+            by_key = None  # these are columns of the table, and may be its key
+        table, name = self._whose(stated, by_key), shape(read.record)
+        if table is None:
+            raise _StructureUnknown(UNTOLD + name, None)
+        found = fitting(self._structures.of_table(table), read.record, self._settings.mask_order)
+        if found is None:
+            raise _StructureUnknown(name, table)
+        return found
+
+    def _writer(self, read: AvroData, topic: str, stated: str | None, by_key: str | None) -> Structure:
+        """The structure whose schema wrote an Avro message (K-03, K-04, K-60)."""
+        table = stated or by_key
+        if read.schema_id is not None:
+            found = self._structures.of_id(topic, read.schema_id, table, self._tables)
+            if found is None:
+                able = _readers(self._structures.by_hand(table), read.datum)
+                found = able[0] if len(able) == 1 else None
+            if found is None:
+                raise _StructureUnknown(read.schema_id, stated)
+            if found.table:
+                return found
+            if table is None:  # a registry's schema whose name tells no table
+                raise _StructureUnknown(UNTOLD + read.schema_id, None)
+            return derived_structure("", read.schema_id, table, found.version, found.avro.text)
+        if read.schema is not None:
+            whose = data_schema(read.schema).table or self._whose(stated, by_key)
+            if whose is None:
+                raise Refusal(
+                    "AVRO_SCHEMA_INVALID", "neither the namespace of the schema nor the topic tells the table"
+                )
+            return derived_structure(topic, "", whose, 0, read.schema)
+        whose = self._whose(stated, by_key)
+        known = () if whose is None else self._structures.of_table(whose)
+        if not known:
+            raise _StructureUnknown("unframed" if whose else f"{UNTOLD}unframed", whose)
+        able = _readers(known, read.datum)
+        if len(able) != 1:
+            raise Refusal("SCHEMA_AMBIGUOUS", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
+        return able[0]
+
+    def _whose(self, stated: str | None, by_key: str | None) -> str | None:
+        """The table of a message that follows no structure by its id: only what says so tells it, nothing around it.
+
+        Raises:
+            Refusal: ``WRONG_TOPIC`` when the message or its topic says another table than its key.
+        """
+        if stated is not None and by_key not in (None, stated):
+            raise Refusal("WRONG_TOPIC", f"the key names {shown(by_key)} where {shown(stated)} was said")
+        return stated or by_key
+
+    def _told_by_key(self, key: bytes | None) -> str | None:
+        """The table that a key tells; a table nobody has heard of may be the text of any other key (K-60)."""
+        told = None if key is None else table_of_key(key)
+        if told is None or (self._names.meant_by(told) is None and not self._structures.of_table(told)):
+            return None
+        return told
+
+    def _told_anyhow(self, message: RawMessage, seen: _Seen) -> str | None:
+        """The table of a message that cannot be read, where all that is left of it says the same one (K-63)."""
+        topic, told = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
+        with suppress(Refusal):
+            told.add(stated_table(seen.record or {}))
+        schema_id = schema_id_in(message.body or b"") or ""
+        unfit = self._structures.unfit(schema_id)
+        if unfit is not None:
+            told.add(unfit.table)
+        else:
+            with suppress(Refusal):
+                found = self._structures.of_id(topic, schema_id, None, self._tables) if schema_id else None
+                told.add(found.table or None if found else None)
+        told.add(self._told_by_key(message.key))
+        names = told - {None}
+        return names.pop() if len(names) == 1 else None
+
+    def _position(self, record: Mapping[str, Any] | None, place: int) -> str | None:
+        try:
+            headers = read_headers(record or {}, self._settings.sequence_digits)
+        except Refusal:
+            return None
+        return headers.position(place, 0 if headers.operation == "DELETE" else 1)
+
+
+def _identity(where: str, name: str) -> str:
+    """Under what messages wait that wait for the same: the ledger keeps a limited length of it, whatever is sent."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 17]}~{_digest(name)}"
+    if len(where) + len(name) > _LONGEST:
+        where = f"{where[: _LONGEST - len(name) - 17]}~{_digest(where)}"
+    return f"{where}:schema:{name}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
+    """The dead letter of a message, homeless as yet."""
+    return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
+
+
+@lru_cache(maxsize=1024)
+def topic_of(origin: str) -> str:
+    """The topic of ``topic/partition``; empty where the origin is a file, which tells none."""
+    topic, _, partition = origin.rpartition("/")
+    return topic if partition.isdecimal() else ""
+
+
+def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
+    """Those structures that read a bare Avro record, each once."""
+    return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
+
+
+def _reads(structure: Structure, datum: bytes) -> bool:
+    try:
+        structure.avro.read(datum)
+    except Refusal:
+        return False
+    return True

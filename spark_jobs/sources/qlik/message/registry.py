@@ -1,0 +1,140 @@
+"""The structures that are known, and which of them a data message follows (K-05, K-06, K-10, K-11).
+
+A structure is found by the topic of its announcement and its ``schemaId``, for ids are unique in a topic only (K-10);
+it may stand in another topic than the data (K-06). A JSON message without an id follows the newest structure of its
+table that has its columns.
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.qlik.masks import MaskOrder, readings, width
+from spark_jobs.sources.qlik.message.structures import BY_HAND, Structure, Unfit, known_structure
+
+
+class Structures:
+    """The structures that are known: those of earlier runs and what was found since.
+
+    Raises:
+        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+    """
+
+    def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
+        self._by_id: dict[str, list[Structure]] = defaultdict(list)
+        self._by_table: dict[str, list[Structure]] = defaultdict(list)
+        self._by_hand: dict[str, list[Structure]] = defaultdict(list)
+        self._unfit: dict[str, Unfit] = {}
+        for schema in schemas:
+            known = known_structure(schema)
+            if isinstance(known, Unfit):
+                self._unfit[schema.schema_id] = known
+            else:
+                self.add(known)
+
+    def copy(self) -> Structures:
+        """The same structures, to which others can be added."""
+        other = Structures()
+        for mine, theirs in (
+            (self._by_id, other._by_id),
+            (self._by_table, other._by_table),
+            (self._by_hand, other._by_hand),
+        ):
+            theirs.update({name: [*found] for name, found in mine.items()})
+        other._unfit.update(self._unfit)
+        return other
+
+    def add(self, structure: Structure) -> bool:
+        """Remember a structure; False when it is known already."""
+        if any(known.announced == structure.announced for known in self._by_id.get(structure.schema_id, ())):
+            return False
+        for index, name in (
+            (self._by_id, structure.schema_id),
+            (self._by_table, structure.table),
+            *([(self._by_hand, structure.table)] if structure.topic == BY_HAND and not structure.schema_id else ()),
+        ):
+            index[name].append(structure)
+            index[name].sort(key=lambda known: known.age, reverse=True)
+        return True
+
+    def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
+        """The newest structure with this id: of the topic, else of any; *table* tells apart what shares it.
+
+        Raises:
+            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*;
+                ``AVRO_SCHEMA_INVALID`` or ``MESSAGE_FORMAT_CUSTOM`` when a registry has none under it that messages of
+                changes are written by.
+        """
+        if schema_id in self._unfit:
+            raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
+        every = self._by_id.get(schema_id, ())
+        if len(every) == 1:
+            return every[0]
+        found = [known for known in every if known.topic == topic] or every
+        if len({known.table for known in found}) > 1 and any(known.table in mirrored for known in found):
+            found = [known for known in found if known.table == table]
+            if not found:
+                raise Refusal("SCHEMA_AMBIGUOUS", f"several tables have the schema {shown(schema_id)}")
+        return found[0] if found else None
+
+    def of_table(self, table: str) -> Sequence[Structure]:
+        """The structures of a table, newest first."""
+        return self._by_table.get(table, ())
+
+    def by_hand(self, table: str | None) -> Sequence[Structure]:
+        """The structures of a table that the mirror file gives for messages that name one nobody announced (K-61)."""
+        return self._by_hand.get(table, ()) if table else ()
+
+    def unfit(self, schema_id: str) -> Unfit | None:
+        """What a registry has under this id, where it is no schema of messages of changes (K-62)."""
+        return self._unfit.get(schema_id)
+
+
+def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
+    """The newest structure, given newest first, that has the columns of a JSON message.
+
+    Missing columns are forgiven only if the column mask of the message leaves out exactly these, and has the width
+    that the structure gives it: else the message follows another structure, which is not known yet.
+    """
+    names = _names(record)
+    if not names:
+        return known[0] if known else None
+    for structure in known:
+        if structure.by_name.keys() == names:
+            return structure
+    mask = _column_mask(record)
+    for structure in known if mask else ():
+        if structure.by_name.keys() > names and len(mask) == 2 * width(structure.bits):
+            named = sum(structure.by_name[name].bit for name in names)
+            try:
+                if named in readings(mask, order):
+                    return structure
+            except ValueError:
+                return structure  # whoever reads the message says what is wrong with its mask
+    return None
+
+
+def shape(record: Mapping[str, Any]) -> str:
+    """A short name for what :func:`fitting` looks at: messages of one shape follow one structure."""
+    parts = [*sorted(_names(record)), "", str(len(_column_mask(record)))]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _names(record: Mapping[str, Any]) -> set[str]:
+    for part in ("data", "beforeData"):
+        values = record.get(part)
+        if isinstance(values, Mapping) and values:
+            return set(values)
+    return set()
+
+
+def _column_mask(record: Mapping[str, Any]) -> str:
+    headers = record.get("headers")
+    mask = headers.get("columnMask") if isinstance(headers, Mapping) else None
+    return mask if isinstance(mask, str) else ""

@@ -1,0 +1,93 @@
+"""Avro schemas that a schema registry knows by number, for messages that carry only the number (K-04, K-06).
+
+The registry is asked by the driver, never by workers, and once for each number: what it told is kept in the ledger like
+any structure that the source announced.
+
+Public source: Confluent, *Schema Registry API*, ``GET /schemas/ids/{id}``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import httpx2  # what the client library talks with, and whose errors it passes on
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.errors import TerminalError, TransientError
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
+from spark_jobs.sources.qlik.message.avro import data_schema
+from spark_jobs.sources.qlik.message.decoder import registry_schema
+from spark_jobs.sources.qlik.message.envelope import registry_number
+from spark_jobs.sources.qlik.message.structures import unfit_schema
+
+log = logging.getLogger(__name__)
+
+_UNKNOWN = 404
+_DENIED = (401, 403)
+
+
+class SchemaRegistry:
+    """The registry behind a connection of type ``http``: *host* is its URL, *login* and *password* as it wants them.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        if connection.conn_type != "http" or not (connection.host or "").startswith(("http://", "https://")):
+            raise invalid(connection.name, "for a schema registry its conn_type is http, and its host a URL")
+        url = f"{connection.host}:{connection.port}" if connection.port else connection.host
+        settings = {"url": url, "timeout": 30, "max.retries": 2}
+        if connection.login is not None:
+            settings["basic.auth.user.info"] = f"{connection.login}:{connection.password or ''}"
+        if "ssl.ca.location" in connection.extra:
+            settings["ssl.ca.location"] = str(connection.extra["ssl.ca.location"])
+        self._client, self._name = SchemaRegistryClient(settings), connection.name
+
+    def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
+        """The schemas of those numbers that fragments wait for; what the registry does not know yet is left out.
+
+        One that is no schema of messages of changes concerns nobody but its own messages, and is kept like the others.
+
+        Raises:
+            TerminalError: ``REGISTRY_REFUSED`` when the registry refuses us.
+            TransientError: ``REGISTRY_UNREACHABLE``.
+        """
+        numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
+        found = (self._schema(number) for number in sorted(numbers))
+        return [schema for schema in found if schema is not None]
+
+    def _schema(self, number: int) -> SourceSchema | None:
+        where = f"connection {self._name}, schema {number}"
+        try:
+            found = self._client.get_schema(number)
+        except SchemaRegistryError as error:
+            if error.http_status_code == _UNKNOWN:
+                log.warning("the schema registry does not know the schema %d: its messages wait", number)
+                return None
+            if error.http_status_code in _DENIED:
+                raise self._refused(f"it answers {error.http_status_code}", where) from None
+            raise self._unreachable(f"it answers {error.http_status_code}", where) from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise self._unreachable(type(error).__name__, where) from None
+        kind, text = found.schema_type or "AVRO", found.schema_str or ""
+        try:
+            if kind == "AVRO":
+                return registry_schema(number, data_schema(text).table, number, text)
+            log.warning("the schema %d of the registry is of the type %s: its messages are dead letters", number, kind)
+        except Refusal as refusal:
+            log.warning("the schema %d of the registry: %s: its messages are dead letters", number, refusal.reason)
+        return unfit_schema(number, kind, text)
+
+    @staticmethod
+    def _refused(what: str, where: str) -> TerminalError:
+        way_out = "correct the connection's login, or have it granted the right to read schemas"
+        return TerminalError("REGISTRY_REFUSED", f"the schema registry: {what}", where=where, way_out=way_out)
+
+    @staticmethod
+    def _unreachable(what: str, where: str) -> TransientError:
+        way_out = "the next run asks again; if it stays so, look at the registry and at the network between"
+        return TransientError("REGISTRY_UNREACHABLE", f"the schema registry: {what}", where=where, way_out=way_out)

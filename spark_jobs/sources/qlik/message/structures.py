@@ -1,0 +1,336 @@
+"""The structure of a table as a metadata message announces it, or as an Avro schema alone tells it (K-10 to K-14).
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.qlik.message.avro import DataSchema, data_schema
+from spark_jobs.sources.qlik.message.envelope import JsonNumber, registry_id
+from spark_jobs.sources.qlik.message.tables import table_of_avro_name
+from spark_jobs.sources.qlik.types import LARGE_OBJECTS, log_type
+
+MAX_COLUMNS = 4096
+"""More than any source has in a table."""
+MAX_ID, MAX_NAME = 200, 300
+"""As much as the ledger keeps."""
+BY_HAND = "(given by hand)"
+"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+_REGISTERED, _TYPE = "registeredSchema", "schemaType"
+
+
+class Unfit(NamedTuple):
+    """What a schema registry has under a number, where it is no schema of messages of changes (K-62).
+
+    *table* is the one whose record it is, where a Qlik task named it; None else.
+    """
+
+    reason: str
+    table: str | None
+    code: str = "AVRO_SCHEMA_INVALID"
+
+
+class Column(NamedTuple):
+    """One column: its place in the record from 1, and its type as Qlik says it or, where it does not, as the log does.
+
+    ``key_position`` is its place in the primary key or unique index, 0 when it is not in it (K-12).
+    """
+
+    name: str
+    ordinal: int
+    type: str
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    key_position: int = 0
+    known_type: str | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether masks do not speak of it (K-22)."""
+        return self.type.upper() in LARGE_OBJECTS
+
+    @property
+    def bit(self) -> int:
+        """The mask that names this column alone (K-20)."""
+        return 1 << (self.ordinal - 1)
+
+    def log_type(self) -> str:
+        """The log's type text.
+
+        Raises:
+            TerminalError: ``TYPE_UNKNOWN``.
+        """
+        return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
+
+
+class Structure:
+    """One announced version of a table's structure.
+
+    Args:
+        topic: where it was announced; empty where origins tell no topic.
+        schema_id: its id, empty when it has none.
+        table: ``schema.table``.
+        version: the source's version of the table's structure (K-11).
+        columns: in the order of their ordinals.
+        avro: the writer schema of its data messages as JSON, if announced.
+        timestamp: of the announcement.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        schema_id: str,
+        table: str,
+        version: int,
+        columns: Sequence[Column],
+        avro: str | None,
+        timestamp: str = "",
+    ) -> None:
+        self.topic, self.schema_id, self.table, self.version = topic, schema_id, table, version
+        self.columns, self._avro, self._timestamp = tuple(columns), avro, timestamp
+        self.by_name = {column.name: column for column in self.columns}
+        self.bits = max(column.ordinal for column in self.columns)
+        self.key_names = frozenset(column.name for column in self.columns if column.key_position)
+
+    @cached_property
+    def avro(self) -> DataSchema:
+        """The writer schema of its data messages.
+
+        Raises:
+            Refusal: ``AVRO_SCHEMA_INVALID``, also when none was announced or it has other columns;
+                ``COLUMNS_INVALID`` for bytes in a column of no known type.
+        """
+        if self._avro is None:
+            raise Refusal("AVRO_SCHEMA_INVALID", f"the metadata of {shown(self.table)} has no dataSchema")
+        found = data_schema(self._avro)
+        unknown = [field.name for field in found.fields if field.name not in self.by_name]
+        if unknown:
+            raise Refusal("AVRO_SCHEMA_INVALID", f"dataSchema has {shown(unknown)}, which tableStructure has not")
+        for field in found.fields:
+            if field.log_type.startswith("varbinary") and not self._is_binary(field.name):
+                raise Refusal(
+                    "AVRO_SCHEMA_INVALID", f"dataSchema has bytes for {shown(field.name)}, tableStructure another type"
+                )
+        return found
+
+    def _is_binary(self, name: str) -> bool:
+        try:
+            return "binary" in self.by_name[name].log_type()
+        except TerminalError as error:
+            raise Refusal("COLUMNS_INVALID", error.what) from error
+
+    @property
+    def age(self) -> tuple[int, str, str]:
+        """Larger is newer: the version decides, then the time of the announcement."""
+        return (self.version, self._timestamp, self._document)
+
+    @property
+    def announced(self) -> SourceSchema:
+        """The structure as the ledger keeps it."""
+        return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
+
+    @cached_property
+    def _document(self) -> str:
+        schema, _, table = self.table.partition(".")
+        columns = {
+            column.name: {
+                "ordinal": column.ordinal,
+                "type": column.type,
+                "length": column.length,
+                "precision": column.precision,
+                "scale": column.scale,
+                "primaryKeyPosition": column.key_position,
+            }
+            for column in self.columns
+        }
+        whole = {
+            "schemaId": self.schema_id,
+            "lineage": {
+                "schema": schema,
+                "table": table,
+                "tableVersion": self.version,
+                "timestamp": self._timestamp,
+            },
+            "tableStructure": {"tableColumns": columns},
+            "dataSchema": self._avro,
+        }
+        return msgspec.json.encode(whole).decode()
+
+
+def read_announcement(record: Any, topic: str) -> Structure:
+    """The structure that a metadata message announces.
+
+    Raises:
+        Refusal: ``METADATA_INVALID``.
+    """
+    lineage, structure = _object(record, "lineage"), _object(record, "tableStructure")
+    described = _object(structure, "tableColumns")
+    if not 1 <= len(described) <= MAX_COLUMNS:
+        raise Refusal("METADATA_INVALID", f"tableColumns has {len(described)} columns")
+    columns = sorted((_column(name, described[name]) for name in described), key=lambda column: column.ordinal)
+    ordinals = [column.ordinal for column in columns]
+    if len(set(ordinals)) != len(ordinals) or not 1 <= ordinals[0] <= ordinals[-1] <= MAX_COLUMNS:
+        raise Refusal("METADATA_INVALID", f"the ordinals of tableColumns are {shown(ordinals)}")
+    schema, table = _text(lineage, "schema"), _text(lineage, "table")
+    if not table:
+        raise Refusal("METADATA_INVALID", "lineage names no table")
+    avro = record.get("dataSchema")
+    if isinstance(avro, dict):
+        avro = json.dumps(avro)
+    if avro is not None and (not isinstance(avro, str) or isinstance(avro, JsonNumber)):
+        raise Refusal("METADATA_INVALID", f"dataSchema is {shown(avro)}")
+    version, timestamp = _number(lineage, "tableVersion"), _text(lineage, "timestamp")
+    if len(_text(record, "schemaId")) > MAX_ID or len(schema) + len(table) >= MAX_NAME:
+        raise Refusal(
+            "METADATA_INVALID", f"schemaId or the table's name is longer than {MAX_ID} or {MAX_NAME} characters"
+        )
+    found = Structure(topic, _text(record, "schemaId"), f"{schema}.{table}", version, columns, avro or None, timestamp)
+    try:
+        found.announced.document.encode()
+    except UnicodeEncodeError as error:
+        raise Refusal("METADATA_INVALID", f"a name is no text: {error.reason}") from error
+    return found
+
+
+def announced_table(record: Any) -> str | None:
+    """The table that a metadata message names, whatever else is wrong with it; None where it names none.
+
+    A name with a period in one of its parts is no one table's for sure.
+    """
+    lineage = record.get("lineage") if isinstance(record, Mapping) else None
+    schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
+    if type(schema) is not str or type(table) is not str or not table or "." in schema + table:
+        return None
+    return f"{schema}.{table}"
+
+
+@lru_cache(maxsize=512)
+def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
+    """The structure that a writer schema alone tells: names, order and the types it has itself (K-14).
+
+    Raises:
+        Refusal: ``AVRO_SCHEMA_INVALID``.
+    """
+    fields = data_schema(avro).fields
+    columns = [Column(field.name, place, "", known_type=field.log_type) for place, field in enumerate(fields, 1)]
+    if not columns:
+        raise Refusal("AVRO_SCHEMA_INVALID", "the Avro schema has no columns")
+    return Structure(topic, schema_id, table, version, columns, avro)
+
+
+def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
+    """What a registry has under *number*, of the type *kind*, which wrote no messages of changes: kept as it is.
+
+    Whoever reads it judges it anew, by the decoder of that day.
+    """
+    return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
+
+
+def _judged(schema: SourceSchema, kind: str, text: str) -> Structure | Unfit:
+    number = f"the schema registry's {schema.schema_id}"
+    if kind != "AVRO":
+        return Unfit(f"{number} is a schema of the type {shown(kind)}, not Avro", None)
+    try:
+        found = data_schema(text)
+        return derived_structure("", schema.schema_id, found.table, schema.version, text)
+    except Refusal as refusal:
+        return Unfit(f"{number}: {refusal.reason}", _named_by_task(text), refusal.code)
+
+
+def _named_by_task(text: str) -> str | None:
+    try:
+        schema = json.loads(text)
+        name = str(schema["name"])
+        return table_of_avro_name(name if "." in name else f"{schema.get('namespace', '')}.{name}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def registry_schema(number: int, table: str, version: int, avro: str, topic: str = "") -> SourceSchema:
+    """A schema that a registry knows under *number*, as :class:`QlikMessageDecoder` takes it.
+
+    Args:
+        number: the registry's id.
+        table: ``schema.table``.
+        version: the subject's version.
+        avro: the schema as JSON.
+        topic: the only topic in which the id counts; empty for all.
+    """
+    return SourceSchema(topic, registry_id(number), table, version, avro)
+
+
+def known_structure(schema: SourceSchema) -> Structure | Unfit:
+    """Read back what :attr:`Structure.announced` gave, or a writer schema or metadata message given by hand.
+
+    What :func:`unfit_schema` kept is :class:`Unfit`, unless this decoder can read it.
+
+    Raises:
+        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+    """
+    try:
+        record = json.loads(schema.document)
+        if isinstance(record, dict) and _REGISTERED in record:
+            return _judged(schema, str(record.get(_TYPE)), str(record[_REGISTERED]))
+        if isinstance(record, dict) and "tableStructure" not in record:
+            return derived_structure(schema.topic, schema.schema_id, schema.table, schema.version, schema.document)
+        found = read_announcement(record, schema.topic)
+    except (Refusal, ValueError, RecursionError) as error:
+        said = error.reason if isinstance(error, Refusal) else str(error)
+        raise TerminalError(
+            "SOURCE_SCHEMA_INVALID",
+            f"the schema {schema.schema_id!r} of {schema.table} cannot be read: {said}",
+            where=f"topic {schema.topic or '(any)'}",
+            way_out="give a metadata message, or an Avro schema with data, beforeData and headers, as JSON",
+        ) from error
+    return Structure(
+        schema.topic, schema.schema_id, schema.table, schema.version, found.columns, found._avro, found._timestamp
+    )
+
+
+def _object(record: Any, name: str) -> Mapping[str, Any]:
+    value = record.get(name) if isinstance(record, Mapping) else None
+    if not isinstance(value, Mapping):
+        raise Refusal("METADATA_INVALID", f"{name} is no object but {shown(value)}")
+    return value
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or isinstance(value, JsonNumber):
+        raise Refusal("METADATA_INVALID", f"{name} is no text but {shown(value)}")
+    return value
+
+
+def _number(record: Mapping[str, Any], name: str) -> int:
+    value = record.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return value
+    raise Refusal("METADATA_INVALID", f"{name} is no whole number but {shown(value)}")
+
+
+def _column(name: str, described: Any) -> Column:
+    if not name or not isinstance(described, Mapping):
+        raise Refusal("METADATA_INVALID", f"the column {shown(name)} is {shown(described)}")
+    return Column(
+        name,
+        _number(described, "ordinal"),
+        _text(described, "type"),
+        _number(described, "length"),
+        _number(described, "precision"),
+        _number(described, "scale"),
+        _number(described, "primaryKeyPosition"),
+    )

@@ -1,0 +1,83 @@
+"""Whose change a message is, as far as its own key or what is left of it tells (K-15, K-60, K-63).
+
+A task can be set to write schema and table into the message's key: ``schema+table`` as text, or a record of both. A
+key of other things, such as the primary key's columns, tells nothing.
+
+Public source: Qlik Help, *Setting general connection properties* of the Kafka target, *Message key*.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+import msgspec
+
+from spark_jobs.sources.qlik.message.avro import UNREADABLE
+from spark_jobs.sources.qlik.message.envelope import registry_id
+
+_HEAD = 4096
+_JSON_ID = re.compile(rb'"messageSchemaId"\s*:\s*"([0-9A-Za-z_.-]{1,64})"')
+_AVRO_ID = re.compile(rb"atMSG\x04DT\x00\x02\x40([0-9A-Za-z]{32})")
+_NAMES = re.compile(r"[A-Za-z_][A-Za-z0-9_$#-]{0,60}\.[A-Za-z_][A-Za-z0-9_$#-]{0,60}")
+_AVRO_SPACE = "com.attunity.queue.msg."
+
+
+@lru_cache(maxsize=4096)
+def table_of_key(key: bytes) -> str | None:
+    """``schema.table`` as a message's key spells it; None where it tells none."""
+    if key.startswith(b"Obj\x01"):
+        return _table_of_record(key)
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return None
+    if text[:1] in ("{", '"'):
+        try:
+            said = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if isinstance(said, dict):
+            schema, table = said.get("schema"), said.get("table")
+            return f"{schema}.{table}" if isinstance(schema, str) and isinstance(table, str) and table else None
+        text = said if isinstance(said, str) else ""
+    schema, plus, table = text.partition("+")
+    return f"{schema}.{table}" if plus and schema and table and "+" not in table else None
+
+
+def named_by_key(key: bytes) -> str | None:
+    """The table that a key may name, though nobody has heard of it; None where it has not the form of such names."""
+    told = table_of_key(key)
+    return told if told is not None and _NAMES.fullmatch(told) else None
+
+
+def key_that_tells(name: str) -> bytes:
+    """A key that tells this table, for a message whose own key was not kept."""
+    schema, _, table = name.partition(".")
+    return msgspec.json.encode({"schema": schema, "table": table})
+
+
+def table_of_avro_name(full: str) -> str | None:
+    """``schema.table`` of a Qlik task's own Avro record, by its full name; None for a record of anybody else."""
+    parts = full.split(".")
+    return ".".join(parts[-3:-1]) if full.startswith(_AVRO_SPACE) and len(parts) >= 7 else None
+
+
+def schema_id_in(body: bytes) -> str | None:
+    """The id of its structure that a message gives which cannot be read; None where none is left."""
+    if body.startswith(b"\x00") and len(body) >= 5:
+        return registry_id(int.from_bytes(body[1:5], "big"))
+    found = _AVRO_ID.match(body) or (_JSON_ID.search(body, 0, _HEAD) if b"{" in body[:16] else None)
+    return None if found is None else found[1].decode()
+
+
+def _table_of_record(key: bytes) -> str | None:
+    try:
+        schema: Any = fastavro.reader(io.BytesIO(key)).writer_schema
+        name = str(schema["name"])
+        return table_of_avro_name(name if "." in name else f"{schema.get('namespace', '')}.{name}")
+    except (*UNREADABLE, AttributeError):
+        return None

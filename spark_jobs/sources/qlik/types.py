@@ -1,0 +1,108 @@
+"""Qlik's own data types, and what they are called in the change log (K-12, K-13, T-43).
+
+Qlik describes every source's columns by one list of types, with a length in bytes, a precision and a scale. The log
+speaks the types of :mod:`spark_jobs.sources.sql_server.type_text`; each Qlik type becomes one that holds all of its
+values exactly, so that nothing is rounded on the way.
+
+Public source: Qlik Help, *Replicate data types* and *Kafka data types*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from open_mirroring.errors import TerminalError
+
+LARGE_OBJECTS = frozenset({"BLOB", "CLOB", "NCLOB"})
+"""Types whose columns masks do not speak of (K-22)."""
+
+_LONGEST = 8000
+_MOST_DIGITS = 38
+
+
+def _digits(length: int, precision: int, scale: int) -> str | None:
+    # A scale below zero stands for zeros before the point, one above the precision for zeros behind it.
+    if precision < 1:
+        return None
+    whole, fraction = precision - scale, max(scale, 0)
+    most = max(whole, 0) + fraction
+    return f"decimal({most},{fraction})" if 1 <= most <= _MOST_DIGITS else None
+
+
+def _seconds(name: str) -> Callable[[int, int, int], str | None]:
+    # Real descriptions leave the scale of a time at 0 whatever its values have: 0 says nothing about them.
+    return lambda length, precision, scale: f"{name}({scale if 1 <= scale <= 7 else 7})"
+
+
+def _sized(name: str) -> Callable[[int, int, int], str | None]:
+    # An unsaid length is 0: any length then.
+    return lambda length, precision, scale: f"{name}({length if 1 <= length <= _LONGEST else 'max'})"
+
+
+def _always(text: str) -> Callable[[int, int, int], str | None]:
+    return lambda length, precision, scale: text
+
+
+_LOG_TYPES: dict[str, Callable[[int, int, int], str | None]] = {
+    "BOOLEAN": _always("bit"),
+    # One byte with a sign: tinyint has none.
+    "INT1": _always("smallint"),
+    "INT2": _always("smallint"),
+    "INT4": _always("int"),
+    "INT8": _always("bigint"),
+    "UINT1": _always("tinyint"),
+    "UINT2": _always("int"),
+    "UINT4": _always("bigint"),
+    "UINT8": _always("decimal(20,0)"),
+    "REAL4": _always("real"),
+    "REAL8": _always("float"),
+    "NUMERIC": _digits,
+    "DATE": _always("date"),
+    "TIME": _seconds("time"),
+    "DATETIME": _seconds("datetime2"),
+    "TIMESTAMP": _seconds("datetime2"),
+    "STRING": _sized("varchar"),
+    "WSTRING": _sized("varchar"),
+    "CLOB": _always("varchar(max)"),
+    "NCLOB": _always("varchar(max)"),
+    "BYTES": _sized("varbinary"),
+    "BLOB": _always("varbinary(max)"),
+}
+QLIK_TYPES = tuple(_LOG_TYPES)
+
+
+@lru_cache(maxsize=4096)
+def log_type(type: str, length: int, precision: int, scale: int) -> str:
+    """The log's type text for a column that Qlik describes; *length* in bytes, 0 where Qlik leaves a number unsaid.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that is none of Qlik's, or a NUMERIC that 38 digits cannot hold.
+    """
+    spell = _LOG_TYPES.get(type.upper())
+    text = spell(length, precision, scale) if spell else None
+    if text is None and type.upper() == "NUMERIC" and precision < 1:
+        raise TerminalError(
+            "TYPE_UNKNOWN",
+            f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
+            "precision: give the column digits by a transformation in the Qlik task, such as NUMERIC(38,10), "
+            "or leave it out with `columns`",
+            way_out="transform the column in the Qlik task, or leave it out with `columns`",
+        )
+    if text is None:
+        raise TerminalError(
+            "TYPE_UNKNOWN",
+            f"{type!r} with length {length}, precision {precision} and scale {scale} is no Qlik type that can be "
+            "mirrored",
+            way_out="leave the column out with `columns`, or transform it in the Qlik task",
+        )
+    return text
+
+
+def key_type(log_type: str) -> str:
+    """The log's type of a column as a key.
+
+    Qlik hardly ever tells how many digits of a second a value may have, so that the type alone proves nothing: the
+    target keeps six, and a value with a seventh that is not zero is none of this type (G-02).
+    """
+    return "datetime2(6)" if log_type == "datetime2(7)" else log_type

@@ -1,0 +1,1 @@
+"""SQL Server's values: how their text is read, typed and landed."""

@@ -1,0 +1,120 @@
+"""Whole columns of texts to typed ones by Arrow, each cast only where a pattern proves that it reads them right.
+
+Right is what the exact reader of one value says (:mod:`spark_jobs.sources.sql_server.types`): whatever a cast leaves
+alone goes there, value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
+
+Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
+"""From texts, their source type and the wanted type to a column; None where nothing proves that it is read right."""
+
+
+def cast_to(kind: pa.DataType) -> Cast | None:
+    """How a whole column of texts becomes one of this type; None where there is only the exact way."""
+    return _CASTS.get(str(kind).split("(")[0].split("[")[0])
+
+
+def matches(texts: pa.Array, pattern: str) -> bool:
+    """Whether every text that is there matches a regular expression."""
+    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
+
+
+def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    length = sql_type.partition("(")[2].rstrip(") ")
+    name = sql_type.partition("(")[0].strip().casefold()
+    if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
+        return None
+    if length in ("", "max"):
+        return texts if length == "max" else None
+    # As many UTF-8 bytes as the declared length are at most as many characters, in whichever unit they count.
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    return texts if longest is None or (length.isdigit() and longest <= int(length)) else None
+
+
+def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> Cast:
+    def cast(texts: pa.Array, _sql_type: str, kind: pa.DataType) -> pa.Array | None:
+        if not matches(texts, pattern):
+            return None
+        try:
+            return prepare(texts).cast(kind)
+        except pa.ArrowInvalid:
+            return None
+
+    return cast
+
+
+def _cast_bit(texts: pa.Array, _sql_type: str, _kind: pa.DataType) -> pa.Array | None:
+    return pc.equal(texts, "1") if matches(texts, "^[01]$") else None
+
+
+_WHOLE_NUMBER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
+_DECIMAL = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
+
+
+def _cast_integer(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    array = _WHOLE_NUMBER(texts, sql_type, kind)
+    # A tinyint lands in more bytes than it has: what fits those need not fit it.
+    _, low, high = INTEGERS[read_type(sql_type).name]
+    return array if array is not None and _within(array, low, high) else None
+
+
+def _cast_decimal(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    array = _DECIMAL(texts, sql_type, kind)
+    money = MONEY.get(read_type(sql_type).name)
+    return array if array is not None and (money is None or _within(array, 1 - money[2], money[2] - 1)) else None
+
+
+def _within(array: pa.Array, low: Any, high: Any) -> bool:
+    bounds = pc.min_max(array).as_py()
+    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
+
+
+def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    parsed = read_type(sql_type)
+    if parsed.name == "datetimeoffset":
+        return None
+    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
+    fraction = rf"[0-9]{{1,{digits}}}0{{0,{7 - digits}}}" if digits else "0{1,7}"
+    pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
+    return _guarded(pattern, _wall_clock)(texts, sql_type, kind)
+
+
+def _wall_clock(texts: pa.Array) -> pa.Array:
+    # Digits beyond the sixth are cut, never rounded (C-82); the wall clock is read as UTC.
+    return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
+
+
+_cast_double = _guarded(
+    r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
+)
+
+
+def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    # By way of eight bytes, as the exact reader does; what is too large for four is for that reader to refuse.
+    doubles = _cast_double(texts, sql_type, pa.float64())
+    singles = None if doubles is None else doubles.cast(kind)
+    return singles if singles is not None and pc.all(pc.is_finite(singles), min_count=0).as_py() is not False else None
+
+
+_CASTS: dict[str, Cast] = {
+    "string": _cast_text,
+    "bool": _cast_bit,
+    "int16": _cast_integer,
+    "int32": _cast_integer,
+    "int64": _cast_integer,
+    "float": _cast_single,
+    "double": _cast_double,
+    "decimal128": _cast_decimal,
+    "timestamp": _cast_timestamp,
+    "date32": _guarded(rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"),
+}

@@ -1,0 +1,219 @@
+"""From logged text to typed columns: the rows of one table as a data file holds them.
+
+The exact reading of one value by its source type (:mod:`spark_jobs.sources.sql_server.types`) is the definition. Whole
+columns are cast by Arrow where that is proved to read them alike (:mod:`spark_jobs.sources.sql_server.column_casts`);
+every other column goes value by value. A value that does not fit its type is a failure of its row, with column and
+reason, never a NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from open_mirroring.landing_zone.markers import RowMarker
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server.column_casts import cast_to, matches
+from spark_jobs.sources.sql_server.types import (
+    converter,
+    key_converter,
+    landing_type,
+    type_of_key_text,
+    type_of_landed_key,
+)
+
+_ROW_BY_ROW_BELOW = 250
+"""Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
+
+_READ_AT_ONCE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Row *index* of the input cannot be typed."""
+
+    index: int
+    code: str
+    reason: str
+
+
+class Typed(NamedTuple):
+    """The typable rows as a table of the file's schema (marker last), and the failures of the others.
+
+    *places* are the rows' indexes in the input: their order is not the input's.
+    """
+
+    rows: pa.Table
+    places: pa.Array
+    failures: list[Failure]
+
+
+def type_rows(
+    changes: pa.Table, columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]
+) -> Typed:
+    """Type the changes that a plan publishes.
+
+    Args:
+        changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
+        columns: the file's columns; a column that a row's list lacks becomes NULL.
+        keys: the key columns; a delete carries these only (F-55). Empty: the table takes inserts only, marker 0.
+        types: source type of every column that a logged row had, for deletes, which carry no list of their own.
+    """
+    schema = file_schema(columns, keys, marker=True)
+    failures: list[Failure] = []
+    pieces: list[_Piece] = []
+    index = pa.array(np.arange(changes.num_rows))
+    deletes = pc.is_in(changes["op"].combine_chunks(), pa.array([DELETE, KEY_LEFT]))
+    gone = index.filter(deletes)
+    if len(gone):
+        landed = {column.name: type_of_landed_key(column.type) for column in columns}
+        known = landed | {name: type_of_key_text(types[name]) for name in keys if name in types}
+        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
+    if len(gone) < len(index):
+        upserts = pc.invert(deletes)
+        index, texts = index.filter(upserts), changes["row"].filter(upserts).combine_chunks()
+        lists = changes["cols"].filter(upserts).unify_dictionaries().combine_chunks().dictionary_encode()
+        for code, text in enumerate(lists.dictionary.to_pylist()):
+            chosen = pc.equal(lists.indices, code)
+            rows = pc.sum(chosen).as_py()
+            if rows == 0:  # a dictionary may have values that no row has
+                continue
+            whole = rows == len(index)
+            some, places = (texts, index) if whole else (texts.filter(chosen), index.filter(chosen))
+            pieces.append(_upserts(some, places, text, schema, keys, failures))
+    rows = pa.concat_tables([schema.empty_table(), *(piece.rows for piece in pieces)])
+    places = pa.concat_arrays([pa.array([], pa.int64()), *(piece.places for piece in pieces)])
+    return Typed(rows, places, failures)
+
+
+class _Piece(NamedTuple):
+    rows: pa.Table
+    places: pa.Array
+
+
+def _upserts(
+    texts: pa.Array,
+    index: pa.Array,
+    cols: str,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    failures: list[Failure],
+) -> _Piece:
+    source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
+    wanted = [field.name for field in schema if field.name in source_types]
+    read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
+    values = read(texts, wanted)
+    bad: dict[int, Failure] = {}
+    arrays: list[pa.Array] = []
+    for field in list(schema)[:-1]:
+        if field.name not in source_types:
+            arrays.append(pa.nulls(len(texts), field.type))
+            continue
+        arrays.append(typed_column(values[field.name], source_types[field.name], field, index, bad))
+    marker = RowMarker.UPSERT if keys else RowMarker.INSERT
+    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(texts)))
+    return _without(arrays, schema, index, bad, failures)
+
+
+def _deletes(
+    texts: pa.ChunkedArray,
+    index: pa.Array,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    types: Mapping[str, str],
+    failures: list[Failure],
+) -> _Piece:
+    # A key's canonical text is written in its type's spelling, so the type known now reads it.
+    by_key = _key_columns(texts.combine_chunks(), keys)
+    bad: dict[int, Failure] = {}
+    arrays = [
+        typed_column(by_key[field.name], types[field.name], field, index, bad)
+        if field.name in by_key
+        else pa.nulls(len(index), field.type)
+        for field in list(schema)[:-1]
+    ]
+    arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
+    return _without(arrays, schema, index, bad, failures)
+
+
+def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+    """The columns that canonical key texts (JSON arrays of strings) stand for."""
+    if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
+        return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
+    values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
+    return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
+
+
+def _without(
+    arrays: list[pa.Array], schema: pa.Schema, index: pa.Array, bad: Mapping[int, Failure], failures: list[Failure]
+) -> _Piece:
+    if bad:
+        failures.extend(bad.values())
+        good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
+        arrays, index = [array.filter(good) for array in arrays], index.filter(good)
+    return _Piece(pa.Table.from_arrays(arrays, schema=schema), index)
+
+
+def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    rows = [msgspec.json.decode(text) for text in texts.to_pylist()]
+    return {name: pa.array([row.get(name) for row in rows], pa.string()) for name in wanted}
+
+
+def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    # The decoder wrote these texts: each is one object, so that they are read as they lie there, one behind the other.
+    # What Arrow reads at once it measures in 31 bits.
+    if texts.nbytes >= _READ_AT_ONCE and len(texts) > 1:
+        halves = [_read_together(half, wanted) for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :])]
+        return {name: pa.concat_arrays([half[name] for half in halves]) for name in wanted}
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    objects = texts.buffers()[2][int(bounds[0]) : int(bounds[-1])]
+    fields = pa.schema([pa.field(name, pa.string()) for name in wanted])
+    table = pj.read_json(
+        pa.BufferReader(objects),
+        read_options=pj.ReadOptions(use_threads=False, block_size=max(1, objects.size)),
+        parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(texts):
+        raise ValueError(f"{len(texts)} row texts were read as {table.num_rows} rows")
+    return {name: table[name].combine_chunks() for name in wanted}
+
+
+def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
+    cast = cast_to(field.type)
+    array = cast(texts, sql_type, field.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
+    if array is None:
+        array = _exactly(texts, sql_type, field, index, bad)
+    if not field.nullable and array.null_count:
+        for at in pc.indices_nonzero(array.is_null()).to_pylist():
+            row = index[at].as_py()
+            bad.setdefault(row, Failure(row, "KEY_NULL", f"the key column {field.name!r} is NULL"))
+    return array
+
+
+def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
+    is_key_text = not field.nullable and pa.types.is_string(field.type)
+    read = key_converter(sql_type) if is_key_text else converter(sql_type)
+    values: list[Any] = []
+    for at, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else read(text))
+        except ValueError as error:
+            values.append(None)
+            row = index[at].as_py()
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
+    return pa.array(values, field.type)
+
+
+def landing_columns(cols: str) -> list[LandingColumn]:
+    """The landing-zone columns that a column list of the log stands for."""
+    return [LandingColumn(name, landing_type(sql_type)) for name, sql_type, _ in msgspec.json.decode(cols)]

@@ -1,0 +1,306 @@
+"""SQL Server's values: how their text is read, and the one spelling that keys have.
+
+Values travel as text (C-43, C-49) and are typed by the SQL type text beside them. Reading is exact and strict: a
+text either is a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or turned
+into NULL (G-06). Two losses are stated rules: digits of a second beyond the sixth are cut, never rounded (C-82), and
+a ``datetimeoffset`` becomes its instant in UTC.
+
+Public source: Microsoft Learn, *Data types (Transact-SQL)*. How change event streaming renders ``decimal``, ``bit``,
+``float``, dates and binary is documented nowhere, so the usual spellings are read (C-84).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC
+from decimal import Context, Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Literal
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.decoded import shown
+from spark_jobs.sources.sql_server.times import parse_date, time_parser, time_text, timestamp_parser
+from spark_jobs.sources.sql_server.type_text import (
+    BINARY,
+    INTEGERS,
+    MONEY,
+    TIMESTAMPS,
+    SqlType,
+    is_large,
+    landing_type,
+    read_type,
+)
+
+__all__ = [
+    "BinaryText",
+    "canonical_text",
+    "converter",
+    "is_large",
+    "key_converter",
+    "landing_type",
+    "parse_value",
+    "type_of_key_text",
+    "type_of_landed_key",
+]
+
+BinaryText = Literal["hex", "base64"]
+"""How binary values are spelled: ``0x…`` or bare hexadecimal, or base64."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+_HEX = re.compile(r"(?:0[xX])?((?:[0-9A-Fa-f]{2})*)")
+_BITS = {"0": False, "1": True, "false": False, "true": True}
+_EXACT = Context(prec=100)
+
+
+def parse_value(sql_type: str, text: str, binary: BinaryText = "hex") -> Any:
+    """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        ValueError: the text is no value of this type; the message says why.
+    """
+    return converter(sql_type, binary)(text)
+
+
+def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
+    """Whether two texts, of which None is NULL, are one value of this type; what is no value of it, is its text."""
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    try:
+        return bool(parse_value(sql_type, one) == parse_value(sql_type, other))
+    except (TerminalError, ValueError):
+        return False
+
+
+@lru_cache(maxsize=4096)
+def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]:
+    """:func:`parse_value` compiled for one type; made once, because it runs for every cell.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+    """
+    parsed = read_type(sql_type)
+    name = parsed.name
+    if name in INTEGERS:
+        return _integer(name, *INTEGERS[name][1:])
+    if name == "decimal" or name in MONEY:
+        return _decimal(name, *parsed.digits)
+    if name in ("float", "real"):
+        return _float(parsed.single)
+    if name in TIMESTAMPS:
+        return timestamp_parser(parsed)
+    if name in BINARY:
+        return _bytes(parsed, binary)
+    if name == "time":
+        return time_parser(parsed)
+    if name in ("nvarchar", "nchar", "sysname"):
+        return _national(128 if name == "sysname" else parsed.length)
+    return {"bit": _bit, "date": parse_date, "uniqueidentifier": _guid}.get(name, str)
+
+
+def _integer(name: str, low: int, high: int) -> Callable[[str], int]:
+    # No range is wider than 19 digits: longer texts are refused before Python turns them into a number.
+    most = len(str(high))
+
+    def parse(text: str) -> int:
+        if len(text) < most and text.isdecimal() and text.isascii():
+            return int(text)
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(f"{shown(text)} is no whole number")
+        digits = text.lstrip("+-").lstrip("0")
+        if len(digits) > 19 or not low <= (value := int(text)) <= high:
+            raise ValueError(f"{shown(text)} is out of range for {name}")
+        return value
+
+    return parse
+
+
+def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
+    limit = MONEY[name][2] if name in MONEY else None
+
+    def parse(text: str) -> Decimal:
+        match = _DECIMAL.fullmatch(text)
+        if not match or not (match[2] or match[3]):
+            raise ValueError(f"{shown(text)} is no decimal number")
+        whole, fraction = match[2].lstrip("0"), match[3] or ""
+        if len(whole) > precision - scale:
+            raise ValueError(f"{shown(text)} has more than {precision - scale} digits before the point")
+        if fraction[scale:].strip("0"):
+            raise ValueError(f"{shown(text)} has more than {scale} digits after the point")
+        value = Decimal(f"{match[1]}{whole or '0'}.{fraction[:scale].ljust(scale, '0')}")
+        if limit is not None and not -limit <= value < limit:
+            raise ValueError(f"{shown(text)} is out of range for {name}")
+        return value if value else abs(value)
+
+    return parse
+
+
+def _float(single: bool) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        if not _FLOAT.fullmatch(text):
+            raise ValueError(f"{shown(text)} is no finite floating-point number")
+        value = float(text)
+        if single and math.isfinite(value):
+            try:
+                value = struct.unpack("<f", struct.pack("<f", value))[0]
+            except OverflowError:
+                value = math.inf
+        if not math.isfinite(value):
+            raise ValueError(f"{shown(text)} is too large for {'real' if single else 'float'}")
+        return value
+
+    return parse
+
+
+def _bit(text: str) -> bool:
+    value = _BITS.get(text.lower())
+    if value is None:
+        raise ValueError(f"{shown(text)} is no bit: 0, 1, true or false")
+    return value
+
+
+def _guid(text: str) -> str:
+    if not _GUID.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no uniqueidentifier")
+    return text.upper()
+
+
+def _national(length: int | None) -> Callable[[str], str]:
+    if length is None or length == -1:
+        return str
+
+    def parse(text: str) -> str:
+        # The length counts UTF-16 units. Lengths of varchar count bytes of a code page nobody tells: not checked.
+        if len(text) > length or (len(text) * 2 > length and len(text.encode("utf-16-le")) > 2 * length):
+            raise ValueError(f"{shown(text)} is longer than {length} UTF-16 units")
+        return text
+
+    return parse
+
+
+def _bytes(parsed: SqlType, binary: BinaryText) -> Callable[[str], bytes]:
+    def parse(text: str) -> bytes:
+        if binary == "base64":
+            try:
+                value = base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                raise ValueError(f"{shown(text)} is no base64") from None
+        else:
+            match = _HEX.fullmatch(text)
+            if not match:
+                raise ValueError(f"{shown(text)} is no hexadecimal number of whole bytes")
+            value = bytes.fromhex(match[1])
+        if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
+            raise ValueError(f"{len(value)} bytes are more than {parsed.length}")
+        if parsed.name == "binary" and len(value) < (parsed.length or 1):
+            # The source fills them up to their length, so fewer are not the value that it holds.
+            raise ValueError(f"{len(value)} bytes are less than {parsed.length or 1}")
+        return value
+
+    return parse
+
+
+def canonical_text(sql_type: str, value: Any) -> str:
+    """The one spelling of a typed key value (G-02): equal values have equal texts, whoever printed them.
+
+    Integers plain; decimals with exactly their scale; guids in capitals; dates and timestamps in ISO form, the latter
+    with six digits of a second and in UTC; times with the digits of their type; bits ``0`` and ``1``; floats as
+    Python prints them; binary as capital hexadecimal; text as it is.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second,
+            so that two keys of the source could become one in the target.
+    """
+    return _spelling(sql_type)(value)
+
+
+@lru_cache(maxsize=4096)
+def key_converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], str]:
+    """From the text of a key value to its :func:`canonical_text`, compiled for one type.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        ValueError: this type loses digits as a key; the returned function raises it for a text that does not parse.
+    """
+    parse, spell = converter(sql_type, binary), _spelling(sql_type)
+    if spell is str and landing_type(sql_type) == "string":
+        return parse  # already text
+    return lambda text: spell(parse(text))
+
+
+@lru_cache(maxsize=4096)
+def _spelling(sql_type: str) -> Callable[[Any], str]:
+    parsed = read_type(sql_type)
+    name = parsed.name
+    if name == "decimal" or name in MONEY:
+        return lambda value: _decimal_text(value, *parsed.digits)
+    if name in ("float", "real"):
+        # Adding zero makes -0.0 and 0.0 one key, as they are for the source; nine digits tell all four-byte floats.
+        return (lambda value: format(value + 0.0, ".9g")) if parsed.single else (lambda value: repr(value + 0.0))
+    if name in TIMESTAMPS:
+        if parsed.second_digits > 6:
+            raise ValueError(
+                f"{sql_type} keeps {parsed.second_digits} digits of a second and the target 6: as a key it loses "
+                "digits and must be mapped to string"
+            )
+        return lambda value: value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+    if name == "time":
+        return lambda value: time_text(value, parsed.second_digits)
+    if name in BINARY:
+        return lambda value: value.hex().upper()
+    spellings: dict[str, Callable[[Any], str]] = {
+        "bit": lambda value: "1" if value else "0",
+        "date": lambda value: value.isoformat(),
+        "uniqueidentifier": lambda value: value.upper(),
+    }
+    return spellings.get(name, str)
+
+
+def type_of_key_text(sql_type: str) -> str:
+    """The type as whose value a :func:`canonical_text` reads back; only that of an instant has lost its offset.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+    """
+    parsed = read_type(sql_type)
+    return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
+
+
+def type_of_landed_key(landing: str) -> str:
+    """The same told by what a key column lands as, for a table of which only deletes were read since its load."""
+    return _LANDED.get(landing, landing)
+
+
+_LANDED = {
+    "bool": "bit",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "real",
+    "float64": "float",
+    "string": "nvarchar(max)",
+    "binary": "varbinary(max)",
+    "timestamp": "datetime2(6)",
+}
+"""Dates and decimals are called alike."""
+
+
+def _decimal_text(value: Decimal | int, precision: int, scale: int) -> str:
+    try:
+        exact = Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    except InvalidOperation:
+        exact = Decimal("NaN")
+    if exact != value or len(exact.as_tuple().digits) > precision:
+        raise ValueError(f"{value} does not fit decimal({precision},{scale})")
+    return format(exact if exact else abs(exact), "f")

@@ -1,0 +1,1 @@
+"""Files of messages: which there are, and the bytes of a bound range."""

@@ -1,0 +1,95 @@
+"""Event Hubs Capture: Avro container files, one record per message (C-93).
+
+A transport knows ranges and bytes only: which files there are, and the messages in the first bytes of one of them.
+
+Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*; Apache
+Avro specification, *Object container files*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import fastavro
+
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+
+__all__ = ["Damage", "list_capture", "read_capture"]
+
+SUFFIXES = (".avro",)
+
+# What reading a damaged container raises, from the container's own checks to those of its compression.
+UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
+
+
+def list_capture(root: Path) -> Listing:
+    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``.
+    """
+    return list_source_files(root, SUFFIXES)
+
+
+def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Damage]:
+    """The messages in the first *size* bytes of a capture file, each at its sequence number.
+
+    Where the container is damaged or ends too early, all messages before that place are given and then, last, one
+    :class:`Damage` of code ``CAPTURE_DAMAGED``; what follows the place cannot be told apart any more.
+
+    Args:
+        root: the source's folder.
+        name: the file below it, as listed; the origin of its messages.
+        size: how many bytes were bound; a file that grows meanwhile is read up to here.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    with open_source(root / name) as file:
+        prefix = _Prefix(file, size)
+        good = 0
+        try:
+            blocks: Any = fastavro.block_reader(cast(IO[bytes], prefix))
+            good = prefix.tell()
+            for block in blocks:
+                for record in block:
+                    yield _message(record, name)
+                if block.bytes_.read(1):
+                    raise ValueError(f"a block of {block.num_records} records holds more than these")
+                good = prefix.tell()
+            if good != size:
+                raise ValueError(f"the file ends at byte {good}, but {size} bytes were bound")
+        except UNREADABLE as error:
+            file.seek(good)
+            yield Damage(name, good, "CAPTURE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
+
+
+def _message(record: Any, origin: str) -> RawMessage:
+    number, body = record["SequenceNumber"], record["Body"]
+    if not isinstance(number, int) or not (body is None or isinstance(body, bytes)):
+        raise TypeError("a record without a whole SequenceNumber and bytes as Body is no captured event")
+    return RawMessage(origin, number, body)
+
+
+class _Prefix:
+    """The first bytes of a file, as the Avro reader wants them."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._size, self._at = file, size, 0
+
+    def read(self, count: int = -1) -> bytes:
+        left = self._size - self._at
+        content = self._file.read(left if count < 0 else min(count, left))
+        self._at += len(content)
+        return content
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -1,0 +1,189 @@
+"""Holes in captured streams: the sequence numbers of a partition follow each other from file to file (C-93).
+
+Event Hubs numbers the events of a partition without a gap, and Capture writes all of them, each partition below a
+folder of its own, a file for each window. So a file that does not begin where the one before it ended shows that one
+between them is missing: late, not copied, or deleted. Files behind a hole are held back; so those that were bound
+follow each other, and only new files and their neighbours have to be looked into.
+
+Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import fastavro
+
+from spark_jobs.sources.transports.capture import UNREADABLE
+from spark_jobs.sources.transports.source_files import SourceFile, open_source
+
+_CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
+_SYNC_BYTES = 16
+
+
+class Span(NamedTuple):
+    """The sequence numbers of a file, and whether all between them are there."""
+
+    first: int
+    last: int
+    is_whole: bool
+
+
+class Hole(NamedTuple):
+    """Numbers of a partition that are missing, and the files that wait for them."""
+
+    partition: str
+    what: str
+    files: tuple[str, ...]
+
+
+class _Run(NamedTuple):
+    """Files whose numbers follow each other; *broken* says what is missing before it, or in it."""
+
+    files: list[str]
+    broken: str
+    is_whole: bool
+
+
+_Found = Span | Literal["empty", "damaged"]
+
+
+def holes(root: Path, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
+    """The holes before new files: what does not follow what was bound or, where nothing was, the partition's first.
+
+    Looked at are files below ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro``, the documented names; others say nothing about
+    their order. Empty files and numbers that come twice are no holes. A damaged file hides its numbers: what comes
+    behind it is taken to follow.
+
+    Args:
+        root: the source's folder.
+        files: all its files.
+        bound: up to which size each was bound, from the ledger.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    partitions: dict[str, list[SourceFile]] = defaultdict(list)
+    for file in sorted(files):
+        partition = partition_of(file.name)
+        if partition != file.name:
+            partitions[partition].append(file)
+    found = []
+    for partition, its in partitions.items():
+        new = {file.name for file in its if file.size > bound.get(file.name, 0)}
+        if new:
+            found += _holes_of(partition, _runs(root, its, new), new)
+    return found
+
+
+def partition_of(origin: str) -> str:
+    """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
+    match = _CAPTURED.fullmatch(origin)
+    return match[1] if match else origin
+
+
+def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:
+    begun = [run for run in runs if not new.issuperset(run.files)] or runs[:1]
+    found = []
+    for at, run in enumerate(runs):
+        names = tuple(name for name in run.files if name in new)
+        if names and (run not in begun or not run.is_whole):
+            # What comes before all that was read misses the numbers behind it.
+            missing = run.broken or runs[at + 1].broken
+            found.append(Hole(partition, missing, names))
+    return found
+
+
+def _runs(root: Path, files: Sequence[SourceFile], new: set[str]) -> list[_Run]:
+    """A partition's files, in order, cut where a new one does not follow, or is not followed."""
+
+    @cache
+    def numbers(at: int) -> _Found:
+        return _numbers(root / files[at].name, files[at].size)
+
+    runs: list[_Run] = []
+    must_look = False
+    for at, file in enumerate(files):
+        is_new = file.name in new
+        if not is_new and not must_look:
+            runs = runs or [_Run([], "", True)]
+            runs[-1].files.append(file.name)
+            continue
+        found = numbers(at)
+        if found == "empty":
+            continue
+        before = next((one for one in map(numbers, range(at - 1, -1, -1)) if one != "empty"), None)
+        broken = _broken(before, found)
+        is_whole = not isinstance(found, Span) or found.is_whole or not is_new
+        if runs and not broken and is_whole:
+            runs[-1].files.append(file.name)
+        else:
+            runs.append(_Run([file.name], broken or ("" if is_whole else f"numbers in {file.name}"), is_whole))
+        must_look = is_new
+    return runs
+
+
+def _broken(before: _Found | None, found: _Found) -> str:
+    """What is missing between two files; empty where the second may follow."""
+    if not isinstance(before, Span) or not isinstance(found, Span):
+        return ""
+    if found.first > before.last + 1:
+        return f"numbers {before.last + 1} to {found.first - 1}"
+    if found.first < before.first:
+        return f"number {found.first} comes again behind {before.last}: the hub was made anew"
+    return ""
+
+
+def _numbers(path: Path, size: int) -> _Found:
+    try:
+        return _span(path, size) or "empty"
+    except UNREADABLE:
+        return "damaged"
+
+
+def _span(path: Path, size: int) -> Span | None:
+    """The first and last number of a container, from its first and last block alone; None without any record."""
+    with open_source(path) as file:
+        fastavro.block_reader(file)
+        header_end = file.tell()
+        records, blocks = 0, []
+        while (start := file.tell()) < size:
+            count, length = _read_long(file), _read_long(file)
+            file.seek(length + _SYNC_BYTES, io.SEEK_CUR)
+            if count < 0 or length < 0 or file.tell() > size:
+                raise ValueError(f"the block at byte {start} is none")
+            if count:
+                records += count
+                blocks.append((start, file.tell()))
+        if not blocks:
+            return None
+        file.seek(0)
+        header = file.read(header_end)
+        ends = [_records(file, header, *block) for block in (blocks[0], blocks[-1])]
+    first, last = ends[0][0]["SequenceNumber"], ends[1][-1]["SequenceNumber"]
+    return Span(first, last, last - first + 1 == records)
+
+
+def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
+    """The records of one block, read as a container of its own."""
+    file.seek(start)
+    return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
+
+
+def _read_long(file: IO[bytes]) -> int:
+    """A number as Avro writes it: seven bits a byte, the lowest first, zigzag."""
+    value, shift = 0, 0
+    while True:
+        byte = file.read(1)
+        if not byte or shift > 63:
+            raise EOFError("no whole number")
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7

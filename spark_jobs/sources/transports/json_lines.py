@@ -1,0 +1,236 @@
+"""Messages as lines of text files, plain or gzip: *bare*, a message per line, or *wrapped* in its coordinates.
+
+A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each
+line is read exactly once; a last line without its line end waits for it. A gzip file is read whole.
+
+A byte order mark at the beginning of a file is no part of its first message (RFC 8259, section 8.1, lets a reader
+ignore it).
+
+A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
+``value`` (text or null); ``key``, the message's own key, is base64, text, or the key's members. Further members are
+allowed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import os
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+
+Layout = Literal["bare", "wrapped"]
+
+SUFFIXES = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+RANGE_BYTES = 64 * 2**20
+"""Larger files are cut into ranges of this size, each ending with a line."""
+
+_CHUNK = 1 << 16
+_GZIP_DAMAGE = (EOFError, OSError, zlib.error)
+
+
+class _Wrapper(msgspec.Struct, gc=False):
+    topic: str
+    partition: int
+    offset: int
+    value: str | None
+    encoding: Literal["utf8", "base64"] = "utf8"
+    key: Any = None
+
+
+_decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
+
+
+def list_files(root: Path) -> Listing:
+    """All files of lines below a folder, except hidden ones.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``.
+    """
+    return list_source_files(root, SUFFIXES)
+
+
+def ranges(root: Path, name: str, start: int, size: int) -> list[BoundRange]:
+    """The complete lines that a file has beyond byte *start*, in ranges of about 64 MB for as many workers.
+
+    A gzip file is one range, and all of it again should it have changed its size: what was read before is found to be
+    there twice. *size* is the file's size as listed.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    if is_gzip(name):
+        return [BoundRange(name, 0, size)] if size > start else []
+    found = []
+    end = last_line_end(root / name, start, size=size)
+    with open_source(root / name) as file:
+        while start < end:
+            cut = end
+            if end - start > RANGE_BYTES:
+                file.seek(start + RANGE_BYTES)
+                file.readline()
+                cut = min(end, file.tell())
+            found.append(BoundRange(name, start, cut))
+            start = cut
+    return found
+
+
+def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
+    """Where the last complete line ends: a range from *start* to here holds whole lines only.
+
+    A last line without its line end is complete if it is a whole JSON object: nothing can follow one on its line.
+    Half a line waits until the file has grown.
+
+    Args:
+        path: a plain file.
+        start: where the previous range ended.
+        size: look at the first bytes only; None for the file as it is now.
+
+    Returns:
+        The byte offset behind the last complete line; *start* when no line is complete.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    with open_source(path) as file:
+        end = file.seek(0, os.SEEK_END)
+        if size is not None:
+            end = min(end, size)
+        line_end = _last_newline(file, start, end)
+        file.seek(line_end)
+        return end if _is_object(body_of(file.read(end - line_end), line_end)) else line_end
+
+
+def _last_newline(file: IO[bytes], start: int, end: int) -> int:
+    while end > start:
+        begin = max(start, end - _CHUNK)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return start
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
+    """The messages in the lines from byte *start* to byte *end*; blank lines hold none.
+
+    Bare messages are placed at the byte offset of their line in *name* (of the unpacked text for gzip), wrapped ones
+    at their offset in ``topic/partition``. A wrapper that cannot be read is a :class:`Damage` of code
+    ``WRAPPER_MALFORMED``; a file that ends too early, or whose compression is damaged, gives the lines before that
+    place and then one of code ``LINES_DAMAGED``.
+
+    Args:
+        root: the source's folder.
+        name: the file below it, plain or ``.gz``, as listed.
+        start: a line's beginning; without meaning for gzip, as *end* is.
+        end: a line's end, as :func:`ranges` gave it.
+        layout: whether lines are messages or wrap them.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    lines = _unpacked_lines(root / name, name) if is_gzip(name) else _plain_lines(root / name, start, end, name)
+    for line in lines:
+        if isinstance(line, RawMessage) and line.body is not None:
+            if not line.body.strip():
+                continue
+            yield line if layout == "bare" else _unwrapped(line, line.body)
+        else:
+            yield line
+
+
+def is_gzip(name: str) -> bool:
+    """Whether a file is packed, as its name says: it can be read as a whole only."""
+    return name.casefold().endswith(".gz")
+
+
+def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
+    with open_source(path) as file:
+        file.seek(start)
+        at = start
+        while at < end:
+            line = file.readline(end - at)
+            if not line:
+                yield Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
+                return
+            yield RawMessage(origin, at, body_of(line, at))
+            at += len(line)
+
+
+def _unpacked_lines(path: Path, origin: str) -> Iterator[RawMessage | Damage]:
+    with open_source(path) as packed, gzip.GzipFile(fileobj=packed) as file:
+        at = 0
+        while True:
+            try:
+                line = file.readline()
+            except _GZIP_DAMAGE as error:
+                reason = f"the compressed file is damaged: {error}"
+                yield Damage(origin, at, "LINES_DAMAGED", reason, _packed_tail(packed))
+                return
+            if not line:
+                return
+            yield RawMessage(origin, at, body_of(line, at))
+            at += len(line)
+
+
+def _packed_tail(packed: IO[bytes]) -> bytes:
+    size = packed.seek(0, os.SEEK_END)
+    packed.seek(max(0, size - MAX_RAW))
+    return packed.read()
+
+
+def body_of(line: bytes, at: int) -> bytes:
+    """What the line at byte *at* of a file holds, its end left out."""
+    body = line.removesuffix(b"\n").removesuffix(b"\r")
+    return body if at else body.removeprefix(BOM_UTF8)
+
+
+def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
+    try:
+        text.decode()
+        wrapper = _decode_wrapper(text)
+        value = wrapper.value
+        if value is None:
+            body = None
+        elif wrapper.encoding == "base64":
+            body = base64.b64decode(value, validate=True)
+        else:
+            body = value.encode()
+    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, RecursionError) as error:
+        return Damage(line.origin, line.place, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", line.body)
+    return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
+
+
+def _key(key: Any) -> bytes | None:
+    """A message's key. Text is base64 where that gives text, an Avro record or a number; else it stands for itself."""
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        return msgspec.json.encode(key)
+    try:
+        found = base64.b64decode(key, validate=True)
+        if not found.startswith((b"Obj\x01", b"\x00")):
+            found.decode()
+    except (binascii.Error, ValueError):
+        return key.encode("utf-8", "surrogatepass")
+    return found

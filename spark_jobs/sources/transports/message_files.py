@@ -1,0 +1,110 @@
+"""Files of messages: Event Hubs Capture and JSON lines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.found import Found
+from spark_jobs.sources.transports import capture, capture_gaps, json_lines
+from spark_jobs.sources.transports.capture import Damage
+from spark_jobs.sources.transports.source_files import Listing, SourceFile, bound_so_far
+
+log = logging.getLogger(__name__)
+
+
+class SourcePlace(NamedTuple):
+    """Files of messages as a worker needs them: a folder, or one file.
+
+    Args:
+        transport: what the files are.
+        path: the folder or file.
+        layout: matters to JSON lines only.
+        gap_timeout_minutes: how long the files behind a hole wait; matters to Capture only (C-93).
+    """
+
+    transport: Literal["capture", "files"]
+    path: Path
+    layout: Literal["wrapped", "bare"]
+    gap_timeout_minutes: int = 60
+
+    @property
+    def folder(self) -> Path:
+        """Where the names of source files start."""
+        return self.path.parent if self.path.is_file() else self.path
+
+
+def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
+    """Everything at the source beyond what is bound.
+
+    A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
+    A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
+    drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
+    its complete new lines.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
+            file is shorter than what was bound of it, ``CAPTURE_GAP`` when a hole did not close in time (C-93).
+    """
+    listed = _listed(source)
+    held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
+    ranges: list[BoundRange] = []
+    for name, size in listed.files:
+        start = bound_so_far(source.path, name, size, bound)
+        if source.transport == "files":
+            ranges.extend(json_lines.ranges(source.folder, name, start, size))
+        elif size > start and name not in held_back:
+            ranges.append(BoundRange(name, 0, size))
+    ranges += [BoundRange(name, 0, size) for name, size in listed.unknown if size and name not in bound]
+    return Found(ranges, sorted([*listed.waiting, *held_back]), tuple(listed.waiting))
+
+
+def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:
+    """The Capture files that wait for numbers before them; one that waits too long stops the mirror."""
+    held: set[str] = set()
+    for hole in capture_gaps.holes(source.folder, listed.files, bound):
+        minutes = (time.time() - min((source.folder / name).stat().st_mtime for name in hole.files)) / 60
+        if minutes > source.gap_timeout_minutes:
+            raise TerminalError(
+                "CAPTURE_GAP",
+                f"{hole.what} of partition {hole.partition!r} are missing, and {hole.files[0]!r} waits for them since "
+                f"{minutes:.0f} minutes",
+                where=str(source.path),
+                way_out="copy the missing files to their places; if they are lost, so are changes: load the tables "
+                "anew, with a new ledger and change log (runbook, *Starting over*)",
+            )
+        log.warning("partition %r: %s are missing; %d files wait for them", hole.partition, hole.what, len(hole.files))
+        held.update(hole.files)
+    return held
+
+
+def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
+    """The messages of one bound range in the order in which they stand there."""
+    if not is_known(source, bound.name):
+        reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
+        return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
+    if source.transport == "capture":
+        return capture.read_capture(source.folder, bound.name, bound.end)
+    return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
+
+
+def is_known(source: SourcePlace, name: str) -> bool:
+    """Whether the ending of a file's name says how it is read; a single file that the mirror file names is read."""
+    return source.path.is_file() or name.casefold().endswith(_suffixes(source))
+
+
+def _suffixes(source: SourcePlace) -> tuple[str, ...]:
+    return capture.SUFFIXES if source.transport == "capture" else json_lines.SUFFIXES
+
+
+def _listed(source: SourcePlace) -> Listing:
+    if source.path.is_file():
+        size = source.path.stat().st_size
+        return Listing([SourceFile(source.path.name, size)], []) if size else Listing([], [source.path.name])
+    return capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)
