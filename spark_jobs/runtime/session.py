@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
 
-_JARS = Path(__file__).resolve().parents[1] / "jars"
+_JARS = Path(__file__).resolve().parents[2] / "jars"
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
 # Workers go through blocks of some 20 MB: memory that is given back after each is paid for again, page by page.
