@@ -10,14 +10,10 @@ Inside an epoch a position is written ``major:minor:sub``. Arrival, file order a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from open_mirroring.errors import TerminalError
-
-KEY_BUCKETS = 64
-"""Changes are spread over this many buckets by key, so that a large table can be published side by side."""
 
 _ORDINAL_DIGITS = 6
 _LOAD_EPOCH = "(initial load "
@@ -111,20 +107,6 @@ def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
     """Per incarnation the text up to which its changes are at or below a place over all of them; None: all are."""
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else None for epoch, at in ordinals.items() if at <= ordinal}
-
-
-def encode_key(values: Sequence[str]) -> str:
-    """The canonical encoding of a key: the canonical texts of its typed values as a compact JSON array (G-02).
-
-    *values* stand in the order of the mirror's ``key``; each is the canonical text of the typed value, so that
-    ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
-    """
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-
-
-def decode_key(key: str) -> tuple[str, ...]:
-    """The canonical texts that :func:`encode_key` joined."""
-    return tuple(json.loads(key))
 
 
 def above(highest: str | None) -> str:

@@ -35,7 +35,7 @@ def class_path() -> list[str]:
 
 def logging_option() -> str:
     """The JVM option that keeps Spark's own chatter out of the task's log."""
-    return f"-Dlog4j2.configurationFile={(_jobs_folder() / 'log4j2.properties').as_uri()}"
+    return f"-Dlog4j2.configurationFile={(_jobs_folder() / 'runtime' / 'log4j2.properties').as_uri()}"
 
 
 def job_environment(connections: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import KEY_BUCKETS
 
 CHANGE, FRAGMENT, REJECTED = "change", "fragment", "rejected"
 
@@ -36,7 +36,7 @@ LOG_SCHEMA = pa.schema(
         pa.field("epoch", pa.string()),
         pa.field("pos", pa.string()),
         pa.field("op", pa.string()),
-        # Canonical key text (open_mirroring.changes.log_position.encode_key); null for a table without key.
+        # Canonical key text (open_mirroring.changes.row_key.encode_key); null for a table without key.
         pa.field("key", pa.string()),
         # The columns the message carries, as compact JSON [[name, source type, index], ...] in source order.
         pa.field("cols", pa.string()),

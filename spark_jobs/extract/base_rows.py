@@ -7,14 +7,14 @@ twice with two contents is a conflict of one identity (G-02), and a chunk that i
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key, load_epoch, position_text
+from open_mirroring.changes.log_position import load_epoch, position_text
+from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
@@ -86,7 +86,7 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
             target.origin,
             above + at,
             target.source,
-            zlib.crc32(key.encode()) % KEY_BUCKETS,
+            key_bucket(key),
             epoch,
             BASE_POSITION,
             INSERT,

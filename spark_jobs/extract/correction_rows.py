@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.bound_ranges import CorrectionRange
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.schema import LandingColumn
@@ -147,7 +146,7 @@ class _Write:
             self.wanted.name,
             at,
             self.wanted.source,
-            zlib.crc32(key.encode()) % KEY_BUCKETS,
+            key_bucket(key),
             epoch,
             position,
             DELETE if row is None else UPDATE,

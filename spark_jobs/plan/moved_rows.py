@@ -7,14 +7,13 @@ it: every key is still published by the one worker that plans it.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow.compute as pc
 from pyarrow import Table
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
 from spark_jobs.plan.partial_rows import carries_all
 
@@ -71,7 +70,7 @@ class MovedRows:
             frontier = moved - found
             found |= moved
         low, high = buckets
-        return {key for key in found if low <= zlib.crc32(key.encode()) % KEY_BUCKETS < high}
+        return {key for key in found if low <= key_bucket(key) < high}
 
     def _is_partial(self, line: Line) -> bool:
         return line["op"] == UPDATE and not carries_all(line["cols"], self._types)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from open_mirroring.changes.log_position import encode_key
+from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.digest import row_hashes, value_hashes
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key
+from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import CHANGE, LogRow
 
 TABLE = "dbo.stock"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import KEY_BUCKETS
 from spark_jobs.changelog import writing as log_writing
 from spark_jobs.changelog.reading import Wanted, read_changes
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, bucket_ranges

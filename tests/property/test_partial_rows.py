@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.bound_ranges import LoadChunk
-from open_mirroring.changes.log_position import KEY_BUCKETS, LOAD_ORDINAL, LogPosition, encode_key, load_epoch
+from open_mirroring.changes.log_position import LOAD_ORDINAL, LogPosition, load_epoch
+from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn

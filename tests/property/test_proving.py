@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from open_mirroring.changes.log_position import decode_key
+from open_mirroring.changes.row_key import decode_key
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
 from open_mirroring.protocols.proving import CellSum, add_sums, differing_cells
 from spark_jobs.proof.rows import HashKeys, Shape, SumCells

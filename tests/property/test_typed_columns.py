@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.changes.log_position import encode_key
+from open_mirroring.changes.row_key import encode_key
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table

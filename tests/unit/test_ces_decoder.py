@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.log_position import KEY_BUCKETS, encode_key
+from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
 from spark_jobs.sources.contract.decoded import Damage

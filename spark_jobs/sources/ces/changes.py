@@ -7,13 +7,12 @@ changes at one place: the old key leaves (sub 0), the new one is set (sub 1) (G-
 from __future__ import annotations
 
 import json
-import zlib
 from typing import NamedTuple
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import encode_key, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
-from spark_jobs.sources.ces.rows import CUT_LENGTH, ColumnList, Image, key_json
+from spark_jobs.sources.ces.rows import CUT_LENGTH, ColumnList, Image
 from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal
 from spark_jobs.sources.sql_server.types import BinaryText
 
@@ -81,7 +80,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
     cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
     texts = columns.key_texts(image)
-    key = key_json(texts) if texts else None
+    key = encode_key(texts) if texts else None
     at = (origin, place, table.source)
     if event.operation == "INS":
         if not _is_empty(images.old):
@@ -101,7 +100,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     if old_texts == texts:
         return Outcome((row_set,), _noticed(cut, mismatch))
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
-    left_key = key_json(old_texts)
+    left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
     return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
 
@@ -118,7 +117,7 @@ def _row(
     before: str | None = None,
 ) -> LogRow:
     pos = event.position(sub)
-    return LogRow(CHANGE, *at, bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
+    return LogRow(CHANGE, *at, key_bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
 
 
 def _noticed(cut: int, mismatch: int) -> Notices:
@@ -137,7 +136,7 @@ def _delete(
     if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
         raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
     texts = columns.key_texts(image if known else announced)
-    key = key_json(texts) if texts else None
+    key = encode_key(texts) if texts else None
     mismatch = _differs(data, table, columns, image, texts) if known else 0
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
     return Outcome((row_gone,), _noticed(cut, mismatch))
@@ -287,7 +286,7 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
         raise Refusal("ROW_MALFORMED", "the key of a row is not told once, by plain values")
     if not values:
         return None
-    return key_json(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
+    return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
@@ -300,12 +299,7 @@ def _announced_key(data: Data, table: SourceTable) -> str | None:
         texts = columns.key_texts(_announced(data, columns))
     except Refusal:
         return None
-    return key_json(texts) if texts else None
-
-
-def bucket(key: str | None) -> int:
-    """The bucket of a key in the log; -1 without one."""
-    return -1 if key is None else zlib.crc32(key.encode()) % KEY_BUCKETS
+    return encode_key(texts) if texts else None
 
 
 def _is_empty(image: str | None) -> bool:

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, bucket, change, stale_key
+from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data_leniently, read_event
 from spark_jobs.sources.ces.told_tables import Told, told_by_data, told_by_line, told_table
 from spark_jobs.sources.contract.decoded import (
@@ -147,7 +148,7 @@ class CesDecoder:
             if table and data:
                 # A key that is not told is no reason to take another one.
                 key = None if refusal.code == "OLD_KEY_MISSING" else stale_key(event, data, table, refusal.key)
-                row = row._replace(tbl=table.source, key=key, bucket=bucket(key))
+                row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
             told = told_by_data(event.data) if source is None else Told(source.db, source.schema, source.tbl)

@@ -36,14 +36,6 @@ _BLANKS = b" \t\r\n"
 _MAX_INDEX = 2**31 - 1
 
 
-class Column(msgspec.Struct, gc=False):
-    """One entry of ``cols``; *index* is the place in the table, not in the list (C-43)."""
-
-    name: str
-    type: str
-    index: int
-
-
 class KeyPart(msgspec.Struct, gc=False):
     """One entry of ``pkkey``; a value may be any scalar (C-45), but no fraction, which could lose digits."""
 

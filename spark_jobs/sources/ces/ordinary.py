@@ -12,19 +12,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import bucket_of_bytes, encode_key
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.ces.patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
-from spark_jobs.sources.ces.rows import CUT_LENGTH, key_json
+from spark_jobs.sources.ces.rows import CUT_LENGTH
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block, are_text
 from spark_jobs.sources.contract.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table, texts
@@ -201,8 +200,8 @@ def _row(
             texts = [convert(value.decode()) for convert, value in zip(known.convert, key, strict=True)]
         except ValueError:
             return None
-        canonical = key_json(texts).encode()
-    bucket = crc32(canonical) % KEY_BUCKETS
+        canonical = encode_key(texts).encode()
+    bucket = bucket_of_bytes(canonical)
     if op == DELETE:
         return line, known.number, position + b":0", op, canonical, bucket, whole, None, image
     return line, known.number, position + b":1", op, canonical, bucket, whole, image, None

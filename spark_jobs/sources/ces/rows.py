@@ -10,20 +10,16 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from json.encoder import encode_basestring
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.ces.envelope import Column
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.type_text import BINARY, read_type
-from spark_jobs.sources.sql_server.types import BinaryText, is_large, key_converter
-
-MAX_COLUMNS = 1024
-"""SQL Server's limit for a table."""
+from spark_jobs.sources.sql_server.types import BinaryText, is_large
 
 CUT_LENGTH = 2**20
 """Longer values are silently cut to this length at the source (C-50)."""
@@ -37,8 +33,8 @@ _encode = msgspec.json.encode
 _NAME = re.compile(r'"[ \t\r\n]*:')
 
 
-class ColumnList:
-    """The columns one event announces, and how rows of them are written for one table.
+class ColumnList(RowColumns):
+    """The columns one event announces, and how images of them are read and written for one table.
 
     Args:
         raw: the JSON text of ``cols``.
@@ -52,25 +48,11 @@ class ColumnList:
 
     def __init__(self, raw: bytes, key: tuple[str, ...], allowed: frozenset[str] | None, binary: BinaryText) -> None:
         columns = _read_columns(raw)
+        super().__init__(columns, key, allowed)
         self._columns = columns
-        self.types = {column.name: column.type for column in columns}
-        self.names = tuple(self.types)
-        kept = [c for c in columns if allowed is None or c.name in allowed or c.name in key]
-        self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
-        self.kept = tuple(c.name for c in kept)
-        self._all_kept = len(kept) == len(columns)
+        self._all_kept = len(self.kept) == len(columns)
         self.large = frozenset(c.name for c in columns if is_large(c.type))
         self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
-        self._key = [(name, self._converter(name, binary)) for name in key]
-
-    def _converter(self, name: str, binary: BinaryText) -> Callable[[str], str] | str:
-        """How the text of a key column becomes canonical, or the reason why it cannot."""
-        if name not in self.types:
-            return f"the key column {shown(name)} is not in cols"
-        try:
-            return key_converter(self.types[name])  # images are in hexadecimal by then
-        except (TerminalError, ValueError) as error:
-            return f"the key column {shown(name)}: {error}"
 
     def read(self, text: str) -> tuple[Image, str | None]:
         """An image and, where the text can stand in the log as it is, its compact JSON.
@@ -147,27 +129,6 @@ class ColumnList:
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
 
-    def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical texts of the key columns.
-
-        Raises:
-            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
-        """
-        texts = []
-        for name, convert in self._key:
-            if isinstance(convert, str):
-                raise Refusal("KEY_INVALID" if name in self.types else "KEY_MISSING", convert)
-            if name not in values:
-                raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
-            value = values[name]
-            if value is None:
-                raise Refusal("KEY_INVALID", f"the key column {shown(name)} is NULL")
-            try:
-                texts.append(convert(value))
-            except ValueError as error:
-                raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
-        return texts
-
     def cut_values(self, image: Image) -> int:
         """How many values have exactly the length at which the source cuts."""
         return sum(
@@ -175,32 +136,11 @@ class ColumnList:
         )
 
 
-def key_json(texts: list[str]) -> str:
-    """``open_mirroring.changes.log_position.encode_key``, without the cost of a general JSON writer."""
-    return "[" + ",".join([encode_basestring(text) for text in texts]) + "]"
-
-
 def _read_columns(raw: bytes) -> list[Column]:
     try:
-        columns = _decode_columns(raw)
+        return _decode_columns(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
-    if not columns:
-        raise Refusal("COLUMNS_INVALID", "cols is empty")
-    if len(columns) > MAX_COLUMNS:
-        raise Refusal("TOO_LARGE", f"cols has {len(columns)} columns, a table has {MAX_COLUMNS} at most")
-    names: set[str] = set()
-    indexes: set[int] = set()
-    for column in columns:
-        if not column.name or column.name in names:
-            raise Refusal("COLUMNS_INVALID", f"cols names {shown(column.name)} twice, or nothing")
-        if column.index < 0 or column.index in indexes:
-            raise Refusal(
-                "COLUMNS_INVALID", f"cols gives {shown(column.name)} the index {column.index}, which is taken"
-            )
-        names.add(column.name)
-        indexes.add(column.index)
-    return columns
 
 
 def _is_binary(sql_type: str) -> bool:

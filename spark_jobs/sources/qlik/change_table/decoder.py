@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from open_mirroring.changes.row_key import NO_BUCKET, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
-from spark_jobs.sources.ces.changes import bucket
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -264,7 +264,7 @@ class QlikChangeTableDecoder:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
             if together.tell_another_key(entry, letter.key):
-                letter = letter._replace(key=None, bucket=bucket(None))
+                letter = letter._replace(key=None, bucket=NO_BUCKET)
             return (letter,)
 
     def _update(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
@@ -336,7 +336,7 @@ class QlikChangeTableDecoder:
     ) -> LogRow:
         origin, place, _, _ = entry.row
         pos = qlik_position(entry.sequence, sub)
-        at = (origin, place, entry.layout.source, bucket(key), self.settings.load, pos)
+        at = (origin, place, entry.layout.source, key_bucket(key), self.settings.load, pos)
         return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
 
     def _fragment(self, entry: ReadRow, piece: int) -> LogRow:

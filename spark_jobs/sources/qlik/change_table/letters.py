@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from open_mirroring.changes.row_key import NO_BUCKET, key_bucket
 from spark_jobs.changelog.schema import REJECTED, LogRow
-from spark_jobs.sources.ces.changes import bucket
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.qlik.change_table.rows import ChangeRow, RowLayout, read_row, row_bytes
 
@@ -35,13 +35,13 @@ def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
     """The dead letter of a row, with its table, and its key where that can be told and no other row is concerned."""
     if refusal.code in _OF_OTHER_ROWS:
-        return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=bucket(None))
+        return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=NO_BUCKET)
     key = refusal.key
     try:
         key = key or layout.key(row.values)
     except Refusal:
         key = None
-    return rejected_row(row, refusal)._replace(tbl=layout.source, key=key, bucket=bucket(key))
+    return rejected_row(row, refusal)._replace(tbl=layout.source, key=key, bucket=key_bucket(key))
 
 
 def restored(piece: LogRow) -> ChangeRow:

@@ -9,14 +9,13 @@ matters only to UPDATEs that come without theirs: where one of these would be le
 from __future__ import annotations
 
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.log_position import KEY_BUCKETS
+from open_mirroring.changes.row_key import bucket_of_bytes
 from spark_jobs.changelog.schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
@@ -257,7 +256,7 @@ class _Look:
                 says_more |= column.is_valid().to_numpy(zero_copy_only=False)
         nothing = pa.scalar(None, pa.string())
         if self._layout.key_places:
-            buckets = [crc32(key) % KEY_BUCKETS for key in keys.cast(pa.binary()).to_pylist()]
+            buckets = [bucket_of_bytes(key) for key in keys.cast(pa.binary()).to_pylist()]
         else:
             buckets = [-1] * size
 

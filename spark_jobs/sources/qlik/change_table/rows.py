@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError
-from spark_jobs.sources.ces.rows import ColumnList, key_json
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.types import key_type, log_type
+from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 
 _encode = msgspec.json.encode
 
@@ -129,8 +130,7 @@ class RowLayout:
         self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
         allowed = None if table.columns is None else frozenset(table.columns)
-        described = [{"name": name, "type": type_, "index": index} for name, type_, index in named]
-        self._list = ColumnList(_encode(described), table.key, allowed, "hex")
+        self._list = RowColumns([Column(*one) for one in named], table.key, allowed)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
         self._names = tuple(name for _, name, _, _ in self._kept)
@@ -162,7 +162,7 @@ class RowLayout:
             Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
         """
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
-        return key_json(texts) if texts else None
+        return encode_key(texts) if texts else None
 
     def same_key(self, one: Values, other: Values) -> bool:
         """Whether two rows spell the key alike; keys that they spell in two ways may be equal all the same."""

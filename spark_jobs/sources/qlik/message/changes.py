@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from open_mirroring.changes.row_key import encode_key, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
-from spark_jobs.sources.ces.changes import bucket
-from spark_jobs.sources.ces.rows import key_json
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.masks import MaskOrder, readings
 from spark_jobs.sources.qlik.message.headers import Headers, Mask, read_headers
@@ -72,7 +71,7 @@ def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | Non
             image = read({column: values[column] for column in images.key if column in values}, name)
             if image is not None and images.holds_key(image):
                 texts = images.key_texts(image)
-                keys |= {key_json(texts)} if texts else set()
+                keys |= {encode_key(texts)} if texts else set()
         except Refusal:
             return None
     return keys.pop() if len(keys) == 1 else None
@@ -242,13 +241,13 @@ def _refuse_another_row(before: Image | None, texts: list[str], images: TableIma
 
 
 def _row(headers: Headers, at: Place, sub: int, op: str, texts: list[str], row: Row, *, is_set: bool) -> LogRow:
-    key = key_json(texts) if texts else None
+    key = encode_key(texts) if texts else None
     return LogRow(
         CHANGE,
         at.origin,
         at.place,
         at.table,
-        bucket(key),
+        key_bucket(key),
         at.load,
         headers.position(at.place, sub),
         op,

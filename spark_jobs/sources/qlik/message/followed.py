@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
-from spark_jobs.sources.ces.changes import bucket
-from spark_jobs.sources.ces.rows import key_json
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.contract.ordinary_rows import RowFields
 from spark_jobs.sources.qlik.masks import MaskOrder
@@ -128,10 +127,10 @@ class Followed:
             texts = [convert(text) for convert, text in zip(self._convert, key, strict=True)]
         except ValueError:
             return None
-        canonical = key_json(texts)
+        canonical = encode_key(texts)
         position = headers.position(place, int(is_set)).encode()
         row, before = (image, None) if is_set else (None, image)
-        return number, self._number, position, op, canonical.encode(), bucket(canonical), True, row, before
+        return number, self._number, position, op, canonical.encode(), key_bucket(canonical), True, row, before
 
     @cached_property
     def writer(self) -> DataSchema | None:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces.changes import bucket
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -180,7 +180,7 @@ class Reading:
             if position is not None:
                 row = row._replace(epoch=self._settings.load, pos=position)
             if seen.table is not None:
-                row = row._replace(tbl=seen.table.source, key=refusal.key, bucket=bucket(refusal.key))
+                row = row._replace(tbl=seen.table.source, key=refusal.key, bucket=key_bucket(refusal.key))
             return [row], None
         except _StructureUnknown as unknown:
             table = None

@@ -1,0 +1,45 @@
+"""The key of a row as everything compares it: one text, and the bucket that it lies in.
+
+Whoever writes a key writes it here, so that two spellings of one key never become two rows of the target.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from json.encoder import encode_basestring
+
+KEY_BUCKETS = 64
+"""Changes are spread over this many buckets by key, so that a large table can be published side by side.
+
+The change log holds the bucket of every change and is read by it: with another number or another formula, a change is
+looked for in a bucket where it does not lie. A log that is there would have to be written anew.
+"""
+
+NO_BUCKET = -1
+"""The bucket of rows without a key."""
+
+
+def encode_key(values: Iterable[str]) -> str:
+    """The canonical encoding of a key: the canonical texts of its typed values as a compact JSON array (G-02).
+
+    *values* stand in the order of the mirror's ``key``; each is the canonical text of the typed value, so that
+    ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
+    """
+    return "[" + ",".join([encode_basestring(value) for value in values]) + "]"
+
+
+def decode_key(key: str) -> tuple[str, ...]:
+    """The canonical texts that :func:`encode_key` joined."""
+    return tuple(json.loads(key))
+
+
+def key_bucket(key: str | None) -> int:
+    """The bucket of an encoded key in the change log; :data:`NO_BUCKET` without one."""
+    return NO_BUCKET if key is None else bucket_of_bytes(key.encode())
+
+
+def bucket_of_bytes(key: bytes) -> int:
+    """The bucket of an encoded key that is at hand as UTF-8 bytes."""
+    return zlib.crc32(key) % KEY_BUCKETS

@@ -1,0 +1,102 @@
+"""The columns of a row as its source announces them: checked, and how the key is taken from a row (C-43, C-49, T-02).
+
+A change without a sound list of columns is refused: its values would be written under names that nobody proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.sql_server.types import key_converter
+
+MAX_COLUMNS = 1024
+"""SQL Server's limit for a table."""
+
+_encode = msgspec.json.encode
+
+
+class Column(msgspec.Struct, gc=False):
+    """A column of a row; *index* is the place in the table, not in the list (C-43)."""
+
+    name: str
+    type: str
+    index: int
+
+
+class RowColumns:
+    """The columns that rows of one table have, which of them leave, and the key in them.
+
+    Args:
+        columns: as the source announces them.
+        key: key columns of the table.
+        allowed: the only columns that may leave, besides the key; None for all.
+
+    Attributes:
+        types: type by name.
+        text: the columns that leave as the change log keeps them.
+        kept: their names.
+
+    Raises:
+        Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
+    """
+
+    def __init__(self, columns: Sequence[Column], key: tuple[str, ...], allowed: frozenset[str] | None) -> None:
+        _check(columns)
+        self.types = {column.name: column.type for column in columns}
+        self.names = tuple(self.types)
+        kept = [c for c in columns if allowed is None or c.name in allowed or c.name in key]
+        self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
+        self.kept = tuple(c.name for c in kept)
+        self._key = [(name, self._converter(name)) for name in key]
+
+    def _converter(self, name: str) -> Callable[[str], str] | str:
+        """How the text of a key column becomes canonical, or the reason why it cannot."""
+        if name not in self.types:
+            return f"the key column {shown(name)} is not in cols"
+        try:
+            return key_converter(self.types[name])  # binary values are in hexadecimal by then
+        except (TerminalError, ValueError) as error:
+            return f"the key column {shown(name)}: {error}"
+
+    def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
+        """The canonical texts of the key columns.
+
+        Raises:
+            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+        """
+        texts = []
+        for name, convert in self._key:
+            if isinstance(convert, str):
+                raise Refusal("KEY_INVALID" if name in self.types else "KEY_MISSING", convert)
+            if name not in values:
+                raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
+            value = values[name]
+            if value is None:
+                raise Refusal("KEY_INVALID", f"the key column {shown(name)} is NULL")
+            try:
+                texts.append(convert(value))
+            except ValueError as error:
+                raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
+        return texts
+
+
+def _check(columns: Sequence[Column]) -> None:
+    if not columns:
+        raise Refusal("COLUMNS_INVALID", "cols is empty")
+    if len(columns) > MAX_COLUMNS:
+        raise Refusal("TOO_LARGE", f"cols has {len(columns)} columns, a table has {MAX_COLUMNS} at most")
+    names: set[str] = set()
+    indexes: set[int] = set()
+    for column in columns:
+        if not column.name or column.name in names:
+            raise Refusal("COLUMNS_INVALID", f"cols names {shown(column.name)} twice, or nothing")
+        if column.index < 0 or column.index in indexes:
+            raise Refusal(
+                "COLUMNS_INVALID", f"cols gives {shown(column.name)} the index {column.index}, which is taken"
+            )
+        names.add(column.name)
+        indexes.add(column.index)
