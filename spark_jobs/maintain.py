@@ -23,9 +23,8 @@ from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import mirror_horizon, move_horizon
+from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.retention import forget
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
 from spark_jobs.changelog.retention import drop_blocks, vacuum
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK

@@ -30,9 +30,9 @@ from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.unverified_columns import verify_columns
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.proving import (
     SHOWN_KEYS,

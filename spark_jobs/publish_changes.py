@@ -20,10 +20,9 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.columns import note_columns
 from open_mirroring.ledger.publish_ledger import StagedDetails
-from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.unpublished import next_changes
-from open_mirroring.ledger.unverified_columns import note_columns
+from open_mirroring.ledger.reading import LedgerReader, TableState, next_changes
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address

@@ -27,11 +27,10 @@ from pydantic_core import InitErrorDetails
 
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import resolve as resolve_connection
-from open_mirroring.config.dead_letters import DeadLetters
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
-from open_mirroring.config.section import ConnectionName, PathText, Positive, Section
+from open_mirroring.config.section import ConnectionName, DeadLetters, PathText, Positive, Section
 from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import Collision, Table, change_table_collisions, table_collisions

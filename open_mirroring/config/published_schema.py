@@ -1,4 +1,4 @@
-"""The JSON Schema of mirror files, for editors and reviewers; ``python -m open_mirroring.config`` prints it."""
+"""The JSON Schema of mirror files, for editors and reviewers; ``open-mirroring schema`` prints it."""
 
 from __future__ import annotations
 

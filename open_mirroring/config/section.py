@@ -1,4 +1,4 @@
-"""What the parts of a mirror file have in common, and the kinds of values in them."""
+"""What the parts of a mirror file have in common, the kinds of values in them, and the part about dead letters."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ class Section(BaseModel):
     """A part of a mirror file: frozen, unknown settings refused, values never shown in errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
+
+
+class DeadLetters(Section):
+    """How many open dead letters are no loss."""
+
+    tolerate: Annotated[StrictInt, Field(ge=0)] = Field(
+        default=0,
+        description="Up to so many open dead letters are told and nothing more: a run that leaves them is done like "
+        "any other. The rows that they leave out of date differ from the source all the same.",
+    )

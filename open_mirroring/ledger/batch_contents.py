@@ -16,12 +16,11 @@ from open_mirroring.changes.dead_letters import HEALED_BY_COPY
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
 from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, SettledLetter
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_lists import list_digest
+from open_mirroring.ledger.columns import list_digest
 from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.foreign_tables import record_foreign
-from open_mirroring.ledger.letter_counts import enter_letters
-from open_mirroring.ledger.letters import CHANGES_RECOVERED, mark_healed, settle_letters
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
+from open_mirroring.ledger.tables import upsert
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:

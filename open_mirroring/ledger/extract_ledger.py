@@ -24,9 +24,9 @@ from open_mirroring.changes.manifest import (
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.declaring import is_dropping
 from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.ledger.reset_record import is_dropping
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
 
 __all__ = [

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.tables import upsert
 
 NAMES_KEPT = 1_000
 """Of so many tables of a mirror the names are kept; the others are counted together, under the empty name."""

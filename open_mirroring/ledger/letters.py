@@ -1,21 +1,27 @@
-"""Dead letters in the ledger: which of those in the log wait for nobody any more, and why."""
+"""Dead letters in the ledger: entered with their batch, settled later, counted alike for everybody who asks.
+
+Two kinds are open: messages of the log that could not be read (``open_letter``), and changes whose values do not fit
+their columns (``rejected_change``). Letters about tables that are not mirrored are of no concern to any that is.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.manifest import LetterPlace, SettledLetter
+from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
-from open_mirroring.ledger.letter_counts import take_out
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
+from open_mirroring.ledger.tables import upsert
 
 Outdated = Literal["healed", "reloaded"]
 HIDDEN_CHANGES = ("KEY_UNKNOWN", "CHANGES_MISSING")
@@ -116,3 +122,194 @@ def _settle(
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
         take_out(db, mirror, fresh)
     return fresh
+
+
+_COUNTS = ("rejected", "refused", "expired")
+"""Of a batch's counts those that tell of dead letters."""
+
+
+class LetterExample(NamedTuple):
+    """The oldest of some dead letters."""
+
+    batch: int
+    origin: str
+    place: int
+    code: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.code} at {self.origin}:{self.place} in batch {self.batch}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class OpenLetters:
+    """The open dead letters of a table, or those that tell none.
+
+    Attributes:
+        by_code: how many there are.
+        example: the oldest of which the coordinates are known.
+        keys: how many rows they are known to leave out of date.
+    """
+
+    by_code: Mapping[str, int] = field(default_factory=dict)
+    example: LetterExample | None = None
+    keys: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.by_code.values())
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        example = None if self.example is None else self.example._asdict()
+        return {"open": self.count, "by_code": dict(self.by_code), "keys": self.keys, "example": example}
+
+
+NO_LETTERS = OpenLetters()
+
+
+@dataclass(frozen=True)
+class LetterCounts:
+    """The open dead letters of a mirror.
+
+    Attributes:
+        known: False when the ledger was made by an earlier version and nobody has counted since: there may be more.
+        tables: by source table, only those that have any.
+        homeless: those whose table is not told: any table may lack a change.
+        foreign: how many are about tables that are not mirrored.
+    """
+
+    known: bool
+    tables: Mapping[str, OpenLetters]
+    homeless: OpenLetters
+    foreign: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many are of concern to the mirror."""
+        return self.homeless.count + sum(letters.count for letters in self.tables.values())
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "known": self.known,
+            "open": self.count,
+            "tables": {source: letters.document() for source, letters in self.tables.items()},
+            "homeless": self.homeless.document(),
+            "foreign": self.foreign,
+        }
+
+
+def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
+    """Count the open dead letters of a mirror; it costs what is open, not what was read."""
+    o, m = t.open_letter.c, t.mirrored_table.c
+    of_mirror = o.mirror == mirror
+    unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)
+    untyped = _untyped(mirror)
+    by_code = sa.select(untyped.c.source, untyped.c.code, sa.func.count()).group_by(untyped.c.source, untyped.c.code)
+    with ledger.connect() as db:
+        known = db.scalar(sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
+        is_new = db.scalar(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror)) is None
+        mirrored = set(db.scalars(sa.select(m.source).where(m.mirror == mirror)))
+        counts: dict[str | None, Counter[str]] = {}
+        for query in (unreadable, by_code):
+            for source, code, letters in db.execute(query).tuples():
+                counts.setdefault(source, Counter())[code] += int(letters)
+        found = {
+            source: OpenLetters(
+                dict(sorted(codes.items())), _example(db, mirror, source, untyped), _stale(db, mirror, source, untyped)
+            )
+            for source, codes in sorted(counts.items(), key=lambda item: item[0] or "")
+            if source is None or source in mirrored
+        }
+    homeless = found.pop(None, NO_LETTERS)
+    foreign = sum(codes.total() for source, codes in counts.items() if source is not None and source not in mirrored)
+    return LetterCounts(bool(known) or is_new, {s: x for s, x in found.items() if s is not None}, homeless, foreign)
+
+
+def _untyped(mirror: str) -> sa.Subquery:
+    """The changes that could not be typed and are not settled: once each, whatever rows their message has."""
+    r, m, s = t.rejected_change.c, t.mirrored_table.c, t.settled_letter.c
+    settled = sa.exists().where(s.mirror == mirror, s.batch == r.batch, s.origin == r.origin, s.place == r.place)
+    at = (m.source, r.batch, r.origin, r.place)
+    code, reason, key = (sa.func.min(column).label(column.name) for column in (r.code, r.reason, r.key))
+    query = sa.select(*at, code, reason, key).join(t.mirrored_table, r.table_id == m.id)
+    return query.where(m.mirror == mirror, ~settled).group_by(*at).subquery()
+
+
+def _example(db: Connection, mirror: str, source: str | None, untyped: sa.Subquery) -> LetterExample | None:
+    o, u = t.open_letter.c, untyped.c
+    first = sa.select(o.batch, o.origin, o.place, o.code, o.reason)
+    first = first.where(o.mirror == mirror, o.source == source, o.place >= 0)
+    second = sa.select(u.batch, u.origin, u.place, u.code, u.reason).where(u.source == source)
+    queries = [first.order_by(o.batch, o.origin, o.place), second.order_by(u.batch, u.origin, u.place)]
+    found = [LetterExample(*row) for query in queries if (row := db.execute(query.limit(1)).one_or_none())]
+    return min(found, default=None)
+
+
+def _stale(db: Connection, mirror: str, source: str | None, untyped: sa.Subquery) -> int:
+    if source is None:
+        return 0
+    o, u = t.open_letter.c, untyped.c
+    unreadable = sa.select(o.key).where(o.mirror == mirror, o.source == source, o.key.is_not(None))
+    both = unreadable.union(sa.select(u.key).where(u.source == source, u.key.is_not(None))).subquery()
+    return db.scalar(sa.select(sa.func.count()).select_from(both)) or 0
+
+
+def enter_letters(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+    """Enter the dead letters of batch *number*, inside the transaction that completes it."""
+    letters = [SeenLetter(*entry) for entry in manifest.letters]
+    _insert(db, mirror, number, letters)
+    if not letters and any(manifest.counts.get(name, 0) for name in _COUNTS):
+        # Sealed by a version that did not tell them one by one.
+        forget_counts(db, mirror)
+
+
+def forget_counts(db: Connection, mirror: str) -> None:
+    """The next run counts the dead letters of the log anew."""
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(letters_counted=None))
+
+
+def take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> None:
+    """Take settled letters out, inside the transaction that settles them."""
+    c = t.open_letter.c
+    for place in places:
+        this = (c.mirror == mirror) & (c.batch == place.batch)
+        gone = t.open_letter.delete().where(this, c.origin == place.origin, c.place == place.place)
+        if db.execute(gone).rowcount:
+            continue
+        # One of those that an entry stands for.
+        if db.scalar(sa.select(c.batch).where(this, c.place < 0).limit(1)) is not None:
+            forget_counts(db, mirror)
+
+
+def is_counted(ledger: Engine, mirror: str) -> bool:
+    """Whether every open dead letter of the log is in the ledger; so it is before the first run."""
+    c = t.mirror.c
+    with ledger.connect() as db:
+        row = db.execute(sa.select(c.letters_counted, c.committed).where(c.name == mirror)).one_or_none()
+    return row is None or bool(row.letters_counted)
+
+
+def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
+    """Enter what the log holds, by batch, as it was after batch *committed*; what is settled stays so.
+
+    Nothing is entered when a batch was completed meanwhile: whoever counts looks again.
+    """
+    m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
+    with ledger.begin() as db:
+        now = db.execute(sa.select(m.committed).where(m.name == mirror).with_for_update()).one_or_none()
+        if now is None or now.committed != committed:
+            return
+        query = sa.select(s.batch, s.origin, s.place).where(s.mirror == mirror)
+        settled = {LetterPlace(*row) for row in db.execute(query)}
+        db.execute(t.open_letter.delete().where(o.mirror == mirror))
+        for batch, seen in letters.items():
+            _insert(db, mirror, batch, [x for x in seen if LetterPlace(batch, x.origin, x.place) not in settled])
+        db.execute(t.mirror.update().where(m.name == mirror).values(letters_counted=True))
+
+
+def _insert(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
+    rows = [{"mirror": mirror, "batch": batch, "looked_to": 0, **letter._asdict()} for letter in letters]
+    upsert(db, t.open_letter, rows, keys=["mirror", "batch", "origin", "place"], update=[])

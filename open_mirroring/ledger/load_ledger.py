@@ -18,7 +18,7 @@ from open_mirroring.changes.log_position import above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_lists import keep_column_lists
+from open_mirroring.ledger.columns import keep_column_lists
 from open_mirroring.ledger.horizon import newest_dropped
 
 

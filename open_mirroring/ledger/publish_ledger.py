@@ -17,9 +17,8 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.reset_record import ResetRecord
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
 from open_mirroring.protocols.resetting import Stage
 

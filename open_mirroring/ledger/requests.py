@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.tables import upsert
 
 RELOAD, DROP, REPAIR = "reload", "drop", "repair"
 RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (

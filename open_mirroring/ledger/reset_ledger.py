@@ -24,10 +24,15 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table, unknown_epochs
-from open_mirroring.ledger.declaring import TableDeclaration, newest_batch, newest_epoch, refuse_taken_folder
+from open_mirroring.ledger.declaring import (
+    ResetRecord,
+    TableDeclaration,
+    newest_batch,
+    newest_epoch,
+    refuse_taken_folder,
+)
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
-from open_mirroring.ledger.reset_record import ResetRecord
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, Stage
 from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
 

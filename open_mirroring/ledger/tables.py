@@ -1,7 +1,11 @@
-"""The ledger's tables. Documents are JSON text; positions are the text of a log position inside its epoch."""
+"""The ledger's tables, and how a row is put where one may be.
+
+Documents are JSON text; positions are the text of a log position inside its epoch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     DateTime,
     Dialect,
     Integer,
@@ -19,6 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 
 class WholeNumber(TypeDecorator[int]):
@@ -429,3 +435,20 @@ decision_request = Table(
     Column("finished_at", Moment),
     Column("outcome", Text),
 )
+
+
+def upsert(
+    db: Connection, table: Table, rows: Sequence[dict[str, Any]], *, keys: Sequence[str], update: Sequence[str]
+) -> None:
+    """Insert rows; where *keys* are taken, overwrite the columns *update* (none: leave the row as it is)."""
+    if not rows:
+        return
+    dialect = postgresql if db.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    if update:
+        statement = statement.on_conflict_do_update(
+            index_elements=list(keys), set_={column: statement.excluded[column] for column in update}
+        )
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=list(keys))
+    db.execute(statement, list(rows))

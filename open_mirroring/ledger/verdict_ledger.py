@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
-from open_mirroring.ledger.upsert import upsert
+from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import TableRow
 from open_mirroring.protocols.verdicts import Finding
 

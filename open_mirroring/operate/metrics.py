@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.letter_counts import letter_counts
+from open_mirroring.ledger.letters import letter_counts
 from open_mirroring.ledger.reading import LedgerReader
 
 _COUNTED = ("superseded", "duplicates", "compacted", "rejected")

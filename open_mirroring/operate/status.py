@@ -64,7 +64,7 @@ class TableStatus:
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: rows that open dead letters are known to leave out of date.
-        letters: its open dead letters, as :meth:`~open_mirroring.ledger.letter_counts.OpenLetters.document` tells them.
+        letters: its open dead letters, as :meth:`~open_mirroring.ledger.letters.OpenLetters.document` tells them.
         losses: what it lacks, or may, each as ``CODE: what``, whatever the verdict.
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan: done is
             published, or in the change log where the load goes through it.
@@ -116,7 +116,7 @@ class MirrorStatus:
         horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
         dropped_batch: the change log's rows of batches up to this one may be gone.
         homeless_rejects: dead letters that tell no table, as *letters* counts them.
-        letters: every open dead letter, as :meth:`~open_mirroring.ledger.letter_counts.LetterCounts.document` tells.
+        letters: every open dead letter, as :meth:`~open_mirroring.ledger.letters.LetterCounts.document` tells.
         losses: what the mirror's tables lack, or may, by table.
         ignored: tables that are not mirrored, with the messages that were ignored of each.
         at_risk: dead letters whose table is unknown exist, so any table may lack a change.

@@ -12,7 +12,7 @@ from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letter_counts import NO_LETTERS
+from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof

@@ -20,7 +20,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
-from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, letter_counts
+from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     CHANGES_IGNORED,

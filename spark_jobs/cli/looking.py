@@ -19,8 +19,7 @@ from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
-from open_mirroring.ledger.letter_counts import NO_LETTERS, LetterCounts, letter_counts
-from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report

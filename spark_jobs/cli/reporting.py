@@ -11,7 +11,7 @@ from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatu
 from open_mirroring.protocols.proving import Kind
 
 if TYPE_CHECKING:
-    from open_mirroring.ledger.letter_counts import LetterCounts
+    from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
     from spark_jobs.letters.dead_letters import Listed
 

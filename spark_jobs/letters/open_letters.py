@@ -18,8 +18,7 @@ from open_mirroring.changes.manifest import SeenLetter
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.letter_counts import count_anew, is_counted
-from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import REJECTED

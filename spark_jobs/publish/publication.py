@@ -21,8 +21,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.reading import ColumnList, LedgerReader, TableState
-from open_mirroring.ledger.unpublished import Unpublished, unpublished
+from open_mirroring.ledger.reading import ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan

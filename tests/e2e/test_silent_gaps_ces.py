@@ -18,7 +18,7 @@ import fastavro
 import msgspec
 import pytest
 
-from open_mirroring.ledger.unverified_columns import verify_columns
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.extract import batch_writing

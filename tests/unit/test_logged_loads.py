@@ -18,7 +18,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
-from open_mirroring.ledger.unpublished import LOADED, next_changes
+from open_mirroring.ledger.reading import LOADED, next_changes
 from spark_jobs.extract.base_rows import BASE_POSITION
 from spark_jobs.extract.logged_loads import LoggedLoads, chunks_to_log
 from tests.hand_made_mirror import GUID, HandMadeMirror

@@ -18,8 +18,14 @@ from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
-from open_mirroring.ledger.letter_counts import LetterCounts, OpenLetters, is_counted, letter_counts
-from open_mirroring.ledger.letters import accept_letters, settled_letters
+from open_mirroring.ledger.letters import (
+    LetterCounts,
+    OpenLetters,
+    accept_letters,
+    is_counted,
+    letter_counts,
+    settled_letters,
+)
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.table_losses import ANY_TABLE
 from open_mirroring.protocols.verdicts import Verdict

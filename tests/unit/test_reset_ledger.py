@@ -19,8 +19,8 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
+from open_mirroring.ledger.reading import NOTHING, published_position
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
-from open_mirroring.ledger.unpublished import NOTHING, published_position
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
 from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, Stage
