@@ -119,6 +119,8 @@ WAYS_OUT = {
     "SEQUENCE_INVALID": "see that only the task writes into the change table or topic: without its sequence a change "
     f"has no place in the order; {_LATER_ROW}; if messages have another number of digits throughout, set "
     "`sequence_digits`",
+    "PKKEY_CONTRADICTED": "find out what altered the message, or writes to this stream: pkkey and row name two "
+    "rows, and either may be out of date; deliver a sound copy and resume the table, or reload it",
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; if NULLs in updates of "

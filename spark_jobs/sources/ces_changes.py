@@ -14,8 +14,8 @@ from open_mirroring.log_position import KEY_BUCKETS
 from spark_jobs.change_log_schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces_envelope import Data, Event, KeyPart
 from spark_jobs.sources.ces_rows import CUT_LENGTH, ColumnList, Image, key_json
-from spark_jobs.sources.decoded import MirroredTable, Notices, Refusal
-from spark_jobs.sources.sql_server_types import BinaryText
+from spark_jobs.sources.decoded import MirroredTable, Notices, Refusal, shown
+from spark_jobs.sources.sql_server_types import BinaryText, is_another_row
 
 _COLUMN_LISTS_KEPT = 1000
 """Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
@@ -60,8 +60,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     """The rows of one whole event, at its coordinates.
 
     Raises:
-        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING`` or
-            ``KEY_INVALID``.
+        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING``,
+            ``KEY_INVALID``, ``OLD_KEY_MISSING`` or ``PKKEY_CONTRADICTED``.
     """
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
@@ -86,10 +86,12 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     if event.operation == "INS":
         if not _is_empty(images.old):
             raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
+        _refuse_another_row(data, columns, image)
         mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
         return Outcome((row_set,), _noticed(cut, mismatch))
     old = _old_image(columns, images.old, key)
+    _refuse_another_row(data, columns, image, old)
     whole = _is_whole(data, table, columns, old, image)
     untold = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
@@ -133,6 +135,8 @@ def _delete(
     cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
     # A source may leave old values out; the primary key is always announced (C-71).
     known = table.key_names <= image.keys()
+    if known:
+        _refuse_another_row(data, columns, image)
     announced = {} if known else _announced(data, columns)
     if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
         raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
@@ -239,6 +243,28 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
         return int(columns.key_texts(announced) != texts)
     except Refusal:
         return 1
+
+
+def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:
+    """Refuse an event whose ``pkkey`` is certainly that of another row than each of its images (C-45).
+
+    Raises:
+        Refusal: ``PKKEY_CONTRADICTED``.
+    """
+    parts = data.eventsource.pkkey
+    if not parts or all(part.value == images[0].get(part.columnname) for part in parts):
+        return
+    try:
+        announced = _announced(data, columns)
+    except Refusal:
+        return
+    named = {name: value for name, value in announced.items() if name in columns.types}
+    other: list[str] = []
+    for image in images:
+        other = [n for n, v in named.items() if n in image and is_another_row(columns.types[n], v, image[n])]
+        if not other or not named.keys() <= image.keys():
+            return
+    raise Refusal("PKKEY_CONTRADICTED", f"pkkey says another {shown(other[0])} than the row: which of two is meant?")
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:

@@ -61,7 +61,7 @@ class Notices(NamedTuple):
 
     Args:
         suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
-        key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        key_mismatch: changes whose announced primary key is spelled otherwise than the key columns of their row (C-45).
         tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
         data_base64: events whose payload came as ``data_base64`` (C-97).
         prose_names: events whose members are spelled as the prose of the specification has them (C-97).

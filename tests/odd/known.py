@@ -16,7 +16,7 @@ SILENT = {
         q_insert_lacks_column_full_rows
     """,
     "key, row and operation contradict each other": """
-        r_delete_contradicts_pkkey r_insert_contradicts_pkkey r_update_contradicts_pkkey r_same_id_two_events
+        r_same_id_two_events
         r_same_position_other_operation
     """,
     "a key changed and nothing tells it": """

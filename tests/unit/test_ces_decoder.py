@@ -184,8 +184,52 @@ def test_an_update_that_lacks_announced_columns_does_not_call_them_null_c96(
 
 
 def test_a_key_change_may_announce_either_key_c73() -> None:
-    messages = [event("UPD", {**ROW, "id": "8"}, ROW, pkkey={"id": key}) for key in ("7", "8", "9")]
-    assert decode(*messages).notices == Notices(key_mismatch=1)
+    decoded = decode(*(event("UPD", {**ROW, "id": "8"}, ROW, pkkey={"id": key}) for key in ("7", "8", "9")))
+    assert decoded.notices == Notices()
+    assert [(row.place, row.code) for row in decoded.rows if row.code] == [(2, "PKKEY_CONTRADICTED")]
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "in_row", "in_pkkey", "is_another"),
+    [
+        ("int", "7", "8", True),
+        ("int", "7", "+07", False),
+        ("int", "7", "seven", False),
+        ("decimal(8,2)", "1.50", "1.5", False),
+        ("decimal(8,2)", "1.50", "1.51", True),
+        ("char(5)", "ab   ", "ab", False),
+        ("nvarchar(9)", "Ab", "aB", False),
+        ("nvarchar(9)", "\u00e9", "e\u0301", False),
+        ("nvarchar(9)", "ab", "ac", True),
+        ("uniqueidentifier", "0e984725-c51c-4bf4-9960-e1c80e27aba0", "0E984725-C51C-4BF4-9960-E1C80E27ABA0", False),
+        ("binary(2)", "0x0aFF", "0AFF", False),
+        ("binary(2)", "0x0aFF", "0x0aFE", True),
+        ("float", "0.1", "0.100000001", False),
+        ("float", "0.1", "0.2", True),
+        ("datetime", "2025-03-14 16:45:01.003", "2025-03-14T16:45:01", False),
+        ("datetime", "2025-03-14 16:45:01.003", "2025-03-14T16:45:02.003", True),
+        ("time(3)", "16:45:01.003", "16:45:01", False),
+        ("time(3)", "16:45:01.003", "16:45:02", True),
+        ("date", "2025-03-14", "2025-03-15", True),
+        ("int", "7", None, False),
+    ],
+)
+@pytest.mark.parametrize("operation", ["INS", "UPD", "DEL"])
+def test_a_primary_key_of_another_row_is_a_dead_letter_without_key_c45(
+    sql_type: str, in_row: str, in_pkkey: str | None, is_another: bool, operation: str
+) -> None:
+    """What may be another spelling of the same key is none, and counted."""
+    row = {"id": in_row, "v": "x"}
+    images = {"INS": (row, None), "UPD": (row, {**row, "v": "y"}), "DEL": (None, row)}[operation]
+    decoded = decode(event(operation, *images, cols=[("id", sql_type), ("v", "varchar(1)")], pkkey={"id": in_pkkey}))
+    (found,) = decoded.rows
+    assert (found.code, found.key is None) == (("PKKEY_CONTRADICTED", True) if is_another else (None, False))
+
+
+def test_a_primary_key_outside_the_mirrored_key_is_compared_as_well_c45() -> None:
+    table = MirroredTable("dbo.orders", ("name",))
+    decoded = decode(*(event("INS", ROW, pkkey={"id": key}) for key in ("7", "8")), tables=[table])
+    assert [row.code for row in decoded.rows] == [None, "PKKEY_CONTRADICTED"]
 
 
 @pytest.mark.parametrize(

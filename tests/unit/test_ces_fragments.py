@@ -241,7 +241,7 @@ def avro_pieces(message: bytes, cuts: list[int]) -> list[bytes]:
 def test_what_is_noticed_of_a_joined_event_is_told_c50() -> None:
     """Values of 1 MB come split always, so that a suspected cut of one is seen only here."""
     whole = event("INS", {"id": "7", "name": "x" * 2**20}, cols=[("id", "int"), ("name", "nvarchar(max)")],
-                  pkkey={"id": "8"})  # fmt: skip
+                  pkkey={"id": "x"})  # fmt: skip
     pieces = pieces_of(split(whole, [100, 2**19]))
     found = decoder_of(Reading("sqlserver-ces"), {"dbo.orders": ORDERS}).join(pieces)
     assert isinstance(found, Decoded)
