@@ -12,12 +12,10 @@ SILENT = {
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
     "a row that partial changes do not tell whole": """
-        r_partial_is_the_first_completed r_partial_then_whole_completed q_insert_lacks_column_completed
         q_insert_lacks_column_full_rows
     """,
     "key, row and operation contradict each other": """
         r_same_id_two_events
-        r_same_position_other_operation
     """,
     "a key changed and nothing tells it": """
         k_changed_untold ct_key_change_mask_zero ct_key_text_case_untold
