@@ -17,7 +17,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik_message_envelope import JsonNumber
 from spark_jobs.sources.qlik_message_structures import Column, Structure
-from spark_jobs.sources.qlik_types import key_type
+from spark_jobs.sources.qlik_types import RANGES, key_type
 from spark_jobs.sources.sql_server_type_text import is_large
 from spark_jobs.sources.sql_server_types import BinaryText, key_converter
 
@@ -70,6 +70,9 @@ class TableImages:
         }
         self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
+        self._texts = frozenset(column.name for column in self._kept if _is_text(column))
+        self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
+        """The columns whose values may be none of theirs though the log's type holds them."""
         self._written: dict[tuple[str, ...], _Written] = {}
         self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
@@ -98,6 +101,10 @@ class TableImages:
         except KeyError:
             odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
             raise Refusal("ROW_MALFORMED", f"the value of {shown(odd)} in {name} is no plain value") from None
+        if bool in map(type, values.values()):
+            for column, value in values.items():
+                if type(value) is bool and column in self._texts:
+                    raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no text")
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:
@@ -199,8 +206,11 @@ class TableImages:
         """An image that sets a row.
 
         Raises:
-            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text.
+            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text or out of its range.
         """
+        for column, (low, high) in self.ranges.items():
+            if is_out_of_range(image.get(column), low, high):
+                raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} is not from {low} to {high}")
         return self._row(image)
 
     def before(self, image: Image) -> Row:
@@ -261,6 +271,21 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
 }
 """How the plain values of JSON besides texts and null are spelled."""
+
+
+def is_out_of_range(value: str | None, low: int, high: int) -> bool:
+    """Whether a text is a whole number outside these bounds; of any other text its type judges."""
+    try:
+        return value is not None and not low <= int(value) <= high
+    except ValueError:
+        return False
+
+
+def _is_text(column: Column) -> bool:
+    try:
+        return column.log_type().startswith(("varchar", "nvarchar", "char", "nchar"))
+    except TerminalError:
+        return False
 
 
 def _is_told(column: Column) -> bool:
