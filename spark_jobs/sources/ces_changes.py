@@ -96,6 +96,9 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     untold = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
     if untold:
+        if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
+            # Something changed, so it is one of these; and only NULL can be left out.
+            raise Refusal("ROW_MALFORMED", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)

@@ -8,7 +8,7 @@ SILENT = {
         v_one_megabyte v_one_megabyte_of_utf16 v_one_megabyte_in_pieces
     """,
     "NULL or absent, and the event contradicts itself": """
-        r_partial_completed_name_null q_update_mask_left_out q_update_mask_null_column_null
+        q_update_mask_left_out q_update_mask_null_column_null
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
     "a row that partial changes do not tell whole": """

@@ -183,6 +183,27 @@ def test_an_update_that_lacks_announced_columns_does_not_call_them_null_c96(
     assert places == [(name, at + shift) for at, (name, _) in enumerate(COLS_4) if name in names]
 
 
+@pytest.mark.parametrize(
+    ("current", "cols", "is_told"),
+    [
+        ({"id": "7"}, COLS_4[:2], False),
+        ({"id": "7", "price": "2"}, COLS_4, True),
+        ({"id": "7", "price": "1"}, COLS, False),
+        ({"id": "8"}, COLS_4[:2], True),
+        ({"id": "7"}, [*COLS_4[:2], ("large", "nvarchar(max)")], True),
+    ],
+)
+def test_an_update_that_tells_no_change_left_out_what_changed_c96(
+    current: dict[str, str], cols: list[tuple[str, str]], is_told: bool
+) -> None:
+    """A column set to NULL by leaving it out must not be completed by the value that it had; what is large may miss."""
+    old = {"id": "7", "name": "Ada", "price": "1"}
+    old = {name: value for name, value in old.items() if name in dict(cols)}
+    rows = decode(event("UPD", current, old, cols=cols, pkkey={"id": "7"})).rows
+    assert [row.code for row in rows if row.code] == ([] if is_told else ["ROW_MALFORMED"])
+    assert is_told or rows[0].key == '["7"]'
+
+
 def test_a_key_change_may_announce_either_key_c73() -> None:
     decoded = decode(*(event("UPD", {**ROW, "id": "8"}, ROW, pkkey={"id": key}) for key in ("7", "8", "9")))
     assert decoded.notices == Notices()
