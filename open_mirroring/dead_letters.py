@@ -141,6 +141,8 @@ WAYS_OUT = {
     # Its values do not fit when they are typed.
     "VALUE_INVALID": f"compare the value with its column's type at the source; {_LATER_ROW}; touching the row at the "
     "source sends such a change, or list `columns` without this one and reset the table",
+    "VALUE_CUT": "the source cuts values at 1 MB: list `columns` without this one and reset the table, or have a proof "
+    "correct the row from the source, and accept the letter",
     "KEY_NULL": f"give the table a `key` of columns that are never NULL; {_LATER_ROW}",
 }
 """What to do, by code; the reason beside the code says what exactly was found."""

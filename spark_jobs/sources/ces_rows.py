@@ -168,11 +168,10 @@ class ColumnList:
                 raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
         return texts
 
-    def cut_values(self, image: Image) -> int:
-        """How many values have exactly the length at which the source cuts."""
-        return sum(
-            value is not None and CUT_LENGTH in _lengths(self.types[name], value) for name, value in image.items()
-        )
+    def cut_values(self, image: Image) -> list[str]:
+        """The columns whose value has exactly the length at which the source cuts."""
+        told = [(name, image.get(name)) for name in self.kept]
+        return [n for n, value in told if value is not None and CUT_LENGTH in _lengths(self.types[n], value)]
 
 
 def key_json(texts: list[str]) -> str:

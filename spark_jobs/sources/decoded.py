@@ -60,7 +60,6 @@ class Notices(NamedTuple):
     """What was read without complaint and still deserves a look (G-11).
 
     Args:
-        suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
         key_mismatch: changes whose announced primary key is spelled otherwise than the key columns of their row (C-45).
         tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
         data_base64: events whose payload came as ``data_base64`` (C-97).
@@ -68,7 +67,6 @@ class Notices(NamedTuple):
         avro_containers: events that came as an Avro container file of their own (C-63).
     """
 
-    suspected_cut: int = 0
     key_mismatch: int = 0
     tombstones: int = 0
     data_base64: int = 0

@@ -103,6 +103,17 @@ def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
     return _folded(left) != _folded(right) if isinstance(left, str) else bool(left != right)
 
 
+def is_unfilled(sql_type: str, text: str | None) -> bool:
+    """Whether a text lacks the blanks with which the source fills up its ``char(n)`` or ``nchar(n)``."""
+    try:
+        parsed = read_type(sql_type)
+    except TerminalError:
+        return False
+    if text is None or parsed.name not in ("char", "nchar"):
+        return False
+    return max(len(text.encode()), len(text.encode("utf-16-le")) // 2) < (parsed.length or 1)
+
+
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", text.rstrip(" ")).casefold()
 

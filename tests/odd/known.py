@@ -4,9 +4,6 @@ SILENT = {
     "a number of JSON goes by way of a double": """
         v_decimal_json_float ct_v_numeric_json_number
     """,
-    "a value of 1 MB may be cut, which is counted only": """
-        v_one_megabyte v_one_megabyte_of_utf16 v_one_megabyte_in_pieces
-    """,
     "NULL or absent, and the event contradicts itself": """
         q_update_mask_left_out q_update_mask_null_column_null
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
@@ -21,7 +18,7 @@ SILENT = {
         k_changed_untold ct_key_change_mask_zero ct_key_text_case_untold
     """,
     "char(n) without its blanks is another key": """
-        k_char_pkkey_trimmed l_key_char_trimmed
+        l_key_char_trimmed
     """,
     "rows that were there have a default, or what became of them, and no change says so": """
         c_added_with_default c_added_with_default_same_tick c_dropped_and_added_with_other_meaning

@@ -402,19 +402,46 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "suspected"),
+    ("kind", "value", "is_cut"),
     [
-        ("varchar(max)", "x" * 2**20, 1),
-        ("varchar(max)", "x" * (2**20 - 1), 0),
-        ("varchar(max)", "x" * (2**20 + 1), 0),
-        ("nvarchar(max)", "é" * 2**19, 1),
-        ("varbinary(max)", "0x" + "00" * 2**20, 1),
+        ("varchar(max)", "x" * 2**20, True),
+        ("varchar(max)", "x" * (2**20 - 1), False),
+        ("varchar(max)", "x" * (2**20 + 1), False),
+        ("nvarchar(max)", "é" * 2**19, True),
+        ("varbinary(max)", "0x" + "00" * 2**20, True),
     ],
 )
-def test_a_value_of_exactly_one_megabyte_is_suspected_to_be_cut_c50(kind: str, value: str, suspected: int) -> None:
-    decoded = decode(event("INS", {"id": "7", "name": value}, cols=[("id", "int"), ("name", kind)]))
-    assert decoded.counts.changes == 1
-    assert decoded.notices == Notices(suspected_cut=suspected)
+def test_a_value_of_exactly_one_megabyte_is_taken_for_cut_c50(kind: str, value: str, is_cut: bool) -> None:
+    """G-06: a row that is not the source's is not mirrored as if it were; nor does it matter where it leaves."""
+    cols, row = [("id", "int"), ("name", kind)], {"id": "7", "name": value}
+    images: list[tuple[str, Any, Any]] = [("INS", row, None), ("UPD", row, {**row, "name": "x"}), ("DEL", None, row)]
+    found = decode(*(event(operation, current, old, cols=cols) for operation, current, old in images)).rows
+    assert [(row.code, row.key) for row in found] == [("VALUE_CUT" if is_cut else None, '["7"]')] * 2 + [
+        (None, '["7"]')
+    ]
+    unread = MirroredTable("dbo.orders", ("id",), ("id",))
+    assert only(decode(event("INS", row, cols=cols), tables=[unread])).code is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_known"),
+    [
+        ("char(5)", "ab", False),
+        ("char(5)", "ab   ", True),
+        ("nchar(2)", "a", False),
+        ("nchar(2)", "😀", True),
+        ("char(2)", "é", True),
+        ("char", "x", True),
+        ("varchar(5)", "ab", True),
+    ],
+)
+def test_only_a_filled_up_key_of_pkkey_alone_is_that_of_the_row_c71(kind: str, value: str, is_known: bool) -> None:
+    cols, row = [("id", kind), ("v", "int")], {"id": value, "v": "1"}
+    by_pkkey, by_row = decode(
+        event("DEL", None, {}, cols=cols, pkkey={"id": value}), event("DEL", None, row, cols=cols)
+    ).rows
+    assert by_row.key == json.dumps([value], ensure_ascii=False)
+    assert (by_pkkey.code, by_pkkey.key) == ((None, by_row.key) if is_known else ("OLD_KEY_MISSING", None))
 
 
 def test_decoding_is_a_pure_function_of_the_message() -> None:
