@@ -21,12 +21,16 @@ class MirroredTable(NamedTuple):
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
         keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
+        full_rows: the mirror file promises that changes carry whole rows (G-04).
+        complete_rows: what changes do not tell of a row is told by the changes before them (G-04).
     """
 
     source: str
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     keys_never_change: bool = False
+    full_rows: bool = False
+    complete_rows: bool = False
 
 
 class Damage(NamedTuple):

@@ -60,7 +60,9 @@ class TableImages:
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
-        self.source, self.key, self.keys_never_change = table.source, table.key, table.keys_never_change
+        self.source, self.key = table.source, table.key
+        self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
+        self._fills = table.complete_rows
         allowed = None if table.columns is None else {*table.columns, *table.key}
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
         self._mend = {
@@ -152,6 +154,10 @@ class TableImages:
     def tells_all(self, image: Image) -> bool:
         """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
         return all(column.name in image for column in self._kept if not column.is_large)
+
+    def filled(self, image: Image) -> Image:
+        """A new row that tells all that masks speak of: where rows are completed, it proves which columns there are."""
+        return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
     def same_key(self, one: Image, other: Image) -> bool:
         """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""

@@ -8,9 +8,6 @@ SILENT = {
         q_update_mask_left_out q_update_mask_null_column_null
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
-    "a row that partial changes do not tell whole": """
-        q_insert_lacks_column_full_rows
-    """,
     "key, row and operation contradict each other": """
         r_same_id_two_events
     """,
