@@ -119,6 +119,8 @@ WAYS_OUT = {
     "SEQUENCE_INVALID": "see that only the task writes into the change table or topic: without its sequence a change "
     f"has no place in the order; {_LATER_ROW}; if messages have another number of digits throughout, set "
     "`sequence_digits`",
+    "PKKEY_CONTRADICTED": "find out what altered the message, or writes to this stream: pkkey and row name two "
+    "rows, and either may be out of date; deliver a sound copy and resume the table, or reload it",
     "MASK_INVALID": f"set `mask_order` to how the source orders the bytes of its masks; else see whether the "
     f"metadata of the table is up to date; {_LATER_ROW}",
     "MASK_CONTRADICTED": f"set `mask_order` to how the source orders the bytes of its masks; if NULLs in updates of "
@@ -139,6 +141,8 @@ WAYS_OUT = {
     # Its values do not fit when they are typed.
     "VALUE_INVALID": f"compare the value with its column's type at the source; {_LATER_ROW}; touching the row at the "
     "source sends such a change, or list `columns` without this one and reset the table",
+    "VALUE_CUT": "the source cuts values at 1 MB: list `columns` without this one and reset the table, or have a proof "
+    "correct the row from the source, and accept the letter",
     "KEY_NULL": f"give the table a `key` of columns that are never NULL; {_LATER_ROW}",
 }
 """What to do, by code; the reason beside the code says what exactly was found."""

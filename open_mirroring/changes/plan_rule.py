@@ -170,6 +170,9 @@ def _distinct(changes: Sequence[Logged]) -> _Distinct:
                 return _Distinct(unique, repetitions, (change, unique[-1]))
             repetitions.append(unique[-1])
             unique[-1] = change  # the earlier batch, for the sort put it after
+        elif unique and unique[-1].position[:3] == change.position[:3]:
+            # No change both sets a row and removes it: the halves of a key change are of two keys.
+            return _Distinct(unique, repetitions, (change, unique[-1]))
         else:
             unique.append(change)
     return _Distinct(unique, repetitions)

@@ -42,6 +42,7 @@ from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.message_transports import Place, counts_as_bound, pinned
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+from spark_jobs.sources.qlik.message.structures import BY_HAND
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,10 @@ class BatchWriting:
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
             return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.reading.partitions)
-        known = [*self.given, *(SourceSchema(*schema) for schema in self.ledger.schemas())]
+        kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
+        # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
+        known = [*self.given, *(schema for schema in kept if schema.topic != BY_HAND)]
+        untried = sorted(set(self.given) - set(kept))
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
             parts, used = self._replay(batch, attempt, scope, known)
@@ -98,8 +102,8 @@ class BatchWriting:
             parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
         schemas = [*known, *announced]
-        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or self.given))
-        manifest = self._judging_loads(batch, merge(parts, announced, self.reading.partitions))
+        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
+        manifest = self._judging_loads(batch, merge(parts, [*announced, *untried], self.reading.partitions))
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)

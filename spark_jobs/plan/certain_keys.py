@@ -2,7 +2,8 @@
 
 :func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if a Boolean proves that the
 definition would say "publish the newest": all its changes lie above everything published, none is the DELETE half of a
-key change, and none shares a position with another, unless it is the same one to the letter in the same batch.
+key change, none shares a position with another, unless it is the same one to the letter in the same batch, and at no
+position its row is both set and removed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.changelog.schema import KEY_LEFT
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 
 _CONTENT = ("batch", "op", "cols", "row", "before")
 
@@ -59,6 +60,8 @@ def certain_keys(changes: pa.Table, floor: str, rejected: Collection[str]) -> Ce
     doubtful = np.zeros(len(keys.dictionary), np.bool_)
     doubtful[codes[_truths(pc.equal(changes["op"], KEY_LEFT))]] = True
     if floor:
+        # What sets a row at the very place where another change removed it is above the floor, and has to be compared.
+        floor = floor[:-1] + "1" if floor.endswith(":0") else floor
         doubtful[codes[_truths(pc.less_equal(order, floor))]] = True
     if rejected:
         doubtful |= _truths(pc.is_in(keys.dictionary, pa.array(sorted(rejected), pa.string())))
@@ -67,6 +70,7 @@ def certain_keys(changes: pa.Table, floor: str, rejected: Collection[str]) -> Ce
     if len(one):
         np.add.at(repeated, codes[one], 1)
         doubtful[codes[one[~_alike(changes, one, other)]]] = True
+    doubtful[_set_and_removed(codes, order, _truths(pc.equal(changes["op"], DELETE)), len(doubtful))] = True
     newest = np.full(len(doubtful), np.iinfo(np.int64).min)
     np.maximum.at(newest, codes, numbers)
     deciding = np.flatnonzero(numbers == newest[codes])
@@ -108,6 +112,21 @@ def _repetitions(codes: _Integers, numbers: _Integers) -> tuple[_Integers, _Inte
     one, other = suspects[:-1], suspects[1:]
     pairs = (codes[one] == codes[other]) & (numbers[one] == numbers[other])
     return one[pairs], other[pairs]
+
+
+def _set_and_removed(codes: _Integers, order: pa.Array, removing: _Truths, keys: int) -> _Integers:
+    """The keys of which changes at one place both set the row and remove it."""
+    gone, there = np.zeros(keys, np.bool_), np.zeros(keys, np.bool_)
+    gone[codes[removing]] = there[codes[~removing]] = True
+    both = np.flatnonzero((gone & there)[codes])
+    if not len(both):
+        return both
+    places = ordinals(pc.utf8_slice_codeunits(order.take(pa.array(both)), 0, stop=-2))
+    in_order = np.lexsort((removing[both], places, codes[both]))
+    both, places = both[in_order], places[in_order]
+    same = (codes[both][1:] == codes[both][:-1]) & (places[1:] == places[:-1])
+    found: _Integers = codes[both][1:][same & (removing[both][1:] != removing[both][:-1])]
+    return found
 
 
 def _alike(changes: pa.Table, one: _Integers, other: _Integers) -> _Truths:

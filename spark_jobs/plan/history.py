@@ -84,10 +84,11 @@ def plan_history(plan: TablePlan, late_up_to: str, new: pa.Table, read_history: 
 
 
 def _doubtful(changes: pa.Table, published_position: str) -> set[str]:
-    """The keys with a half of a key change, with an identity that is there twice, or with one the target may have."""
+    """The keys with a half of a key change, with two changes at one place, or with one the target may have."""
     suspect = pc.or_(pc.equal(changes["op"], KEY_LEFT), pc.less_equal(changes["order"], published_position))
-    identities = changes.select(["order", "key"]).group_by(["order", "key"]).aggregate([([], "count_all")])
-    repeated = identities.filter(pc.greater(identities["count_all"], 1))
+    places = pa.table({"place": pc.utf8_slice_codeunits(changes["order"], 0, stop=-1), "key": changes["key"]})
+    counted = places.group_by(["place", "key"]).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
     return {*changes["key"].filter(suspect).to_pylist(), *repeated["key"].to_pylist()}
 
 

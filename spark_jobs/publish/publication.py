@@ -100,7 +100,7 @@ class Preparation:
         Raises:
             PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``,
                 ``COLUMN_RESERVED``, ``COLUMN_CASE``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``.
+                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``.
         """
         schema, types = state.columns, dict[str, str]()
         declared = self._declared[state.source]
@@ -112,7 +112,9 @@ class Preparation:
                 types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
         except TerminalError as error:
             raise PlanStop(error.code, error.what) from error
-        if not (declared.full_rows or declared.complete_rows):
+        if declared.complete_rows:
+            _refuse_unknown_columns(lists)
+        elif not declared.full_rows:
             _refuse_partial_rows(lists, schema, wanted)
         _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows), loaded=_loaded(state))
         if self._requires_reload(declared):
@@ -316,6 +318,12 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wante
                 f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                 "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
             )
+
+
+def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
+    """Stop at updates of a table of which no row proved which columns it has: they may all lack one (G-04)."""
+    if lists and not any(found.whole for found in lists):
+        raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
 
 
 def _refuse_dropped_columns(

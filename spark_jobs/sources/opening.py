@@ -58,7 +58,8 @@ def source_of(mirror: Mirror) -> MirrorSource:
 
 
 def _mirrored(table: Table) -> MirroredTable:
-    return MirroredTable(table.source, tuple(table.key), table.columns, bool(table.keys_never_change))
+    promised = bool(table.keys_never_change), bool(table.full_rows), bool(table.complete_rows)
+    return MirroredTable(table.source, tuple(table.key), table.columns, *promised)
 
 
 def _reading(mirror: Mirror) -> Reading:

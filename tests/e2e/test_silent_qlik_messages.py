@@ -19,6 +19,7 @@ import pytest
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
+from spark_jobs.extract.fragment_joining import FragmentJoining
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
@@ -123,6 +124,34 @@ def test_a_structure_given_by_hand_reads_what_nothing_announced_k61(tmp_path: Pa
     lines.send(of(A, 3, number=3, **named))
     assert lines.tick() == Exit.DONE
     assert lines.rows("a") == landed(1, 3)
+
+
+def test_what_waits_is_tried_again_only_when_the_given_structures_change_k61(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+    join = FragmentJoining.join
+
+    def joining(*args: Any, announced: bool) -> list[dict[str, Any]]:
+        tried.append(announced)
+        return join(*args, announced=announced)
+
+    monkeypatch.setattr(FragmentJoining, "join", joining)
+    lines = Lines(tmp_path, spark)
+    before = lines.pipeline.file.read_text()
+
+    def give(table: str) -> None:
+        columns = {"id": "INT4", "name": "WSTRING(100)", "price": "NUMERIC(8,2)", "note": "NCLOB"}
+        given = json.dumps([{"table": table, "key": ["id"], "columns": columns}])
+        lines.pipeline.file.write_text(f"{before}\nstructures: {given}\n")
+
+    for number, table in enumerate((None, "dbo.b", "dbo.b", "dbo.a", "dbo.a"), 1):
+        if table:
+            give(table)
+        lines.send(of(A, number, number=number, schema="dbo", table="a"))
+        lines.tick()
+    assert tried == [False, True, False, True, False]
+    assert lines.rows("a") == landed(1, 2, 3, 4, 5)
 
 
 class Registry(BaseHTTPRequestHandler):

@@ -131,6 +131,16 @@ def test_a_change_below_the_horizon_stops_the_table() -> None:
         target.publish(2, (0, 6))
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_a_row_that_is_set_and_removed_at_one_place_is_a_conflict(cut: int) -> None:
+    """G-02: neither order of the two would be the source's."""
+    row = (("id", "1"), ("v", "10"))
+    both = [Change((0, 1, 1, 1), "I", "1", row), Change((0, 1, 1, 0), "D", "1", None, row)]
+    target = HistoryTarget(Story([[(change,) for change in part] for part in (both[:cut], both[cut:])], [1, 2], {}))
+    with pytest.raises(PlanStop, match="IDENTITY_CONFLICT"):
+        target.publish(2, EVERYTHING)
+
+
 def test_a_key_change_is_a_delete_and_an_upsert_side_by_side() -> None:
     """I14, F-55, F-56: in this order, whatever else the transaction wrote; swapped keys leave both rows (G-03)."""
 

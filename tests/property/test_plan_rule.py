@@ -273,6 +273,29 @@ def test_a_dead_letter_that_comes_again_with_another_content_is_a_conflict() -> 
         target.publish(2)
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("also", [None, 1, 3])
+def test_a_row_that_is_set_and_removed_at_one_place_is_a_conflict(cut: int, first: int, also: int | None) -> None:
+    """G-02: two operations under one position; in one batch or in two, in any order, other changes beside them."""
+    both = [wrote(2, "20"), Change((0, 1, 2, 0), "D", "1", None, (("id", "1"), ("v", "20")))]
+    changes = [both[first], both[1 - first]]
+    others = [] if also is None else [wrote(also, "10")]
+    target = told([*others, *changes[:cut]], changes[cut:])
+    with pytest.raises(PlanStop, match="IDENTITY_CONFLICT"):
+        target.publish(1)
+        target.publish(2)
+
+
+def test_a_row_that_is_set_and_removed_at_two_places_is_no_conflict() -> None:
+    """G-02: nor are two keys at one place, one of which is removed."""
+    gone = Change((0, 1, 1, 0), "D", "1", None, (("id", "1"), ("v", "1")))
+    other = Change((0, 1, 1, 1), "U", "2", (("id", "2"), ("v", "20")))
+    target = told([gone, other, wrote(2, "20"), Change((0, 1, 3, 0), "D", "1", None, (("id", "1"), ("v", "20")))])
+    target.publish(1)
+    assert target.rows == {"2": "20"}
+
+
 def test_a_dead_letter_that_comes_again_is_a_duplicate() -> None:
     """I1: one dead letter, however often it is delivered in one batch and in later ones."""
     target = told([wrote(1, "bad"), wrote(1, "bad")], [wrote(1, "bad")])

@@ -262,6 +262,34 @@ def test_a_delete_is_taken_with_its_row_in_either_image_k30() -> None:
     assert both.taken == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "is_one"),
+    [("UINT4", 2**32 - 1, True), ("UINT4", 2**32, False), ("UINT4", -1, False), ("UINT4", None, True),
+     ("UINT2", 65535, True), ("UINT2", 65536, False), ("INT1", -128, True), ("INT1", 128, False),
+     ("INT1", -129, False)],
+)  # fmt: skip
+def test_a_whole_number_beyond_its_own_type_is_a_dead_letter_k35(kind: str, value: int | None, is_one: bool) -> None:
+    """The log's type holds more than Qlik's; what leaves a row is not judged."""
+    columns = [("id", "INT4", 10, 0, 0, 1), ("v", kind, 0, 0, 0, 0)]
+    row, schema = {"id": 7, "v": value}, avro_schema({"id": "int", "v": "long"})
+    wanted = ["change" if is_one else "rejected", "change", "change"]
+    text, avro = Pair(), Pair()
+    text.read(messages(md(columns)))
+    bodies = [compact(dt("INSERT", row)), compact(dt("UPDATE", {"id": 7, "v": 1}, row)), compact(dt("DELETE", row))]
+    assert text.read(messages(*bodies)) == wanted and text.taken == 2 + is_one
+    avro.read(messages(avro_md(schema, columns)))
+    records = [avro_dt("INSERT", row, schema=schema), avro_dt("UPDATE", {"id": 7, "v": 1}, row, schema=schema),
+               avro_dt("DELETE", row, schema=schema)]  # fmt: skip
+    assert avro.read(messages(*records)) == wanted and avro.taken == 2 + is_one
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_truth_value_is_no_text_k35(value: bool) -> None:
+    both = Pair()
+    both.read(messages(md()))
+    assert both.read(messages(compact(dt("INSERT", {**ROW, "name": value})))) == ["rejected"]
+
+
 def test_nothing_behind_a_message_that_may_announce_is_taken_k05_k11() -> None:
     """The same id names another structure from there on: the new order of columns is the one that counts."""
     both = Pair()

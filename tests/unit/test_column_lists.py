@@ -125,3 +125,21 @@ def test_a_list_is_as_old_as_its_oldest_row_however_late_that_comes_g07(made: Ha
     found = made.reader.column_lists([made.ids["dbo.orders"]])[made.ids["dbo.orders"]]
     assert [(one.cols, one.whole) for one in found] == [(older, True), (newer, True)]
     assert columns_of(prepared(made)) == ["order_id", "name", "price"]
+
+
+@pytest.mark.parametrize(
+    ("lists", "is_known"),
+    [
+        ([([ALL[0], ALL[2]], False)], False),
+        ([(ALL[:2], False), ([ALL[0], ALL[2]], False)], False),
+        ([(ALL[:2], False), (ALL, True)], True),
+        ([], True),
+    ],
+)
+def test_rows_are_completed_once_a_row_proved_which_columns_there_are_g04(
+    made: HandMadeMirror, lists: list[tuple[list[list[Any]], bool]], is_known: bool
+) -> None:
+    """A column that every update so far leaves out is no column that is NULL."""
+    found = prepared(made, *lists, complete_rows=True)
+    assert isinstance(found, PlanStop) is not is_known
+    assert is_known or found.code == "ROW_INCOMPLETE"  # type: ignore[union-attr]

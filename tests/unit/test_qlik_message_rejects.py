@@ -353,8 +353,13 @@ def test_a_new_row_that_does_not_tell_all_columns_has_to_be_completed_k23_k68(op
     for body in (absent, masked):
         row = only(decode(md(), body))
         assert (row.op, row.whole, json.loads(row.row or "")) == ("U", False, {"id": "7", "price": "1.50"})
-    large = only(decode(md(), dt(operation, {**ROW, "note": None}, columnMask="07")))
-    assert large.op == "I", "masks do not speak of large objects"
+        promised = only(decode(md(), body, tables=[ORDERS._replace(full_rows=True)]))
+        assert (promised.code, promised.key) == ("ROW_MALFORMED", PLACED)
+    unsaid = dt(operation, {**ROW, "note": None}, columnMask="07")
+    large = only(decode(md(), unsaid))
+    assert (large.op, large.whole) == ("I", False), "masks do not speak of large objects"
+    filled = only(decode(md(), unsaid, tables=[ORDERS._replace(complete_rows=True)]))
+    assert (filled.op, filled.whole, json.loads(filled.row or "")["note"]) == ("I", True, None), "it proves the columns"
 
 
 def test_a_key_that_is_another_one_now_stops_the_table_k12_k68() -> None:

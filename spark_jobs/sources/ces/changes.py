@@ -13,8 +13,8 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.ces.rows import CUT_LENGTH, ColumnList, Image
-from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal
-from spark_jobs.sources.sql_server.types import BinaryText
+from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
+from spark_jobs.sources.sql_server.types import BinaryText, is_another_row, is_unfilled
 
 _COLUMN_LISTS_KEPT = 1000
 """Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
@@ -59,8 +59,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     """The rows of one whole event, at its coordinates.
 
     Raises:
-        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING`` or
-            ``KEY_INVALID``.
+        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING``,
+            ``KEY_INVALID``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
     """
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
@@ -78,31 +78,37 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     image, text = columns.read(images.current)
     row = text or columns.write(image)
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
-    cut = columns.cut_values(image) if len(row) >= CUT_LENGTH // 4 else 0
     texts = columns.key_texts(image)
     key = encode_key(texts) if texts else None
+    if len(row) >= CUT_LENGTH // 4 and (cut := columns.cut_values(image)):
+        raise Refusal("VALUE_CUT", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
     at = (origin, place, table.source)
     if event.operation == "INS":
         if not _is_empty(images.old):
             raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
+        _refuse_another_row(data, columns, image)
         mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
-        return Outcome((row_set,), _noticed(cut, mismatch))
+        return Outcome((row_set,), _noticed(mismatch))
     old = _old_image(columns, images.old, key)
+    _refuse_another_row(data, columns, image, old)
     whole = _is_whole(data, table, columns, old, image)
     untold = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
     if untold:
+        if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
+            # Something changed, so it is one of these; and only NULL can be left out.
+            raise Refusal("ROW_MALFORMED", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
-        return Outcome((row_set,), _noticed(cut, mismatch))
+        return Outcome((row_set,), _noticed(mismatch))
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
-    return Outcome((left, row_set), _noticed(cut, mismatch and _differs(data, table, columns, old, old_texts)))
+    return Outcome((left, row_set), _noticed(mismatch and _differs(data, table, columns, old, old_texts)))
 
 
 def _row(
@@ -120,8 +126,8 @@ def _row(
     return LogRow(CHANGE, *at, key_bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
 
 
-def _noticed(cut: int, mismatch: int) -> Notices:
-    return Notices(cut, mismatch) if cut or mismatch else NOTHING_NOTICED
+def _noticed(mismatch: int) -> Notices:
+    return Notices(mismatch) if mismatch else NOTHING_NOTICED
 
 
 def _delete(
@@ -129,17 +135,23 @@ def _delete(
 ) -> Outcome:
     image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
     before = (text or columns.write_old(image)) if image else None
-    cut = columns.cut_values(image) if before and len(before) >= CUT_LENGTH // 4 else 0
     # A source may leave old values out; the primary key is always announced (C-71).
     known = table.key_names <= image.keys()
+    if known:
+        _refuse_another_row(data, columns, image)
     announced = {} if known else _announced(data, columns)
     if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
         raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
+    short = (
+        [] if known else [name for name in table.key if is_unfilled(columns.types.get(name, ""), announced.get(name))]
+    )
+    if short:
+        raise Refusal("OLD_KEY_MISSING", f"only pkkey tells {shown(short[0])}, without the blanks that fill it up")
     texts = columns.key_texts(image if known else announced)
     key = encode_key(texts) if texts else None
     mismatch = _differs(data, table, columns, image, texts) if known else 0
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
-    return Outcome((row_gone,), _noticed(cut, mismatch))
+    return Outcome((row_gone,), _noticed(mismatch))
 
 
 def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
@@ -238,6 +250,28 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
         return int(columns.key_texts(announced) != texts)
     except Refusal:
         return 1
+
+
+def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:
+    """Refuse an event whose ``pkkey`` is certainly that of another row than each of its images (C-45).
+
+    Raises:
+        Refusal: ``PKKEY_CONTRADICTED``.
+    """
+    parts = data.eventsource.pkkey
+    if not parts or all(part.value == images[0].get(part.columnname) for part in parts):
+        return
+    try:
+        announced = _announced(data, columns)
+    except Refusal:
+        return
+    named = {name: value for name, value in announced.items() if name in columns.types}
+    other: list[str] = []
+    for image in images:
+        other = [n for n, v in named.items() if n in image and is_another_row(columns.types[n], v, image[n])]
+        if not other or not named.keys() <= image.keys():
+            return
+    raise Refusal("PKKEY_CONTRADICTED", f"pkkey says another {shown(other[0])} than the row: which of two is meant?")
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:

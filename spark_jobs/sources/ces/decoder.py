@@ -146,8 +146,9 @@ class CesDecoder:
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
-                # A key that is not told is no reason to take another one.
-                key = None if refusal.code == "OLD_KEY_MISSING" else stale_key(event, data, table, refusal.key)
+                # A key that is not told, or told twice, is no reason to take one.
+                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED")
+                key = stale_key(event, data, table, refusal.key) if is_told else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource

@@ -129,11 +129,10 @@ class ColumnList(RowColumns):
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
 
-    def cut_values(self, image: Image) -> int:
-        """How many values have exactly the length at which the source cuts."""
-        return sum(
-            value is not None and CUT_LENGTH in _lengths(self.types[name], value) for name, value in image.items()
-        )
+    def cut_values(self, image: Image) -> list[str]:
+        """The columns whose value has exactly the length at which the source cuts."""
+        told = [(name, image.get(name)) for name in self.kept]
+        return [n for n, value in told if value is not None and CUT_LENGTH in _lengths(self.types[n], value)]
 
 
 def _read_columns(raw: bytes) -> list[Column]:

@@ -21,12 +21,16 @@ class MirroredTable(NamedTuple):
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
         keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
+        full_rows: the mirror file promises that changes carry whole rows (G-04).
+        complete_rows: what changes do not tell of a row is told by the changes before them (G-04).
     """
 
     source: str
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     keys_never_change: bool = False
+    full_rows: bool = False
+    complete_rows: bool = False
 
 
 class Damage(NamedTuple):
@@ -60,15 +64,13 @@ class Notices(NamedTuple):
     """What was read without complaint and still deserves a look (G-11).
 
     Args:
-        suspected_cut: values of exactly 1 MB, the length at which the source cuts silently (C-50).
-        key_mismatch: changes whose announced primary key differs from the key columns of their row (C-73).
+        key_mismatch: changes whose announced primary key is spelled otherwise than the key columns of their row (C-45).
         tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
         data_base64: events whose payload came as ``data_base64`` (C-97).
         prose_names: events whose members are spelled as the prose of the specification has them (C-97).
         avro_containers: events that came as an Avro container file of their own (C-63).
     """
 
-    suspected_cut: int = 0
     key_mismatch: int = 0
     tombstones: int = 0
     data_base64: int = 0

@@ -70,6 +70,13 @@ _LOG_TYPES: dict[str, Callable[[int, int, int], str | None]] = {
     "BLOB": _always("varbinary(max)"),
 }
 QLIK_TYPES = tuple(_LOG_TYPES)
+RANGES = {
+    "INT1": (-(2**7), 2**7 - 1),
+    "UINT2": (0, 2**16 - 1),
+    "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+}
+"""Of whole numbers whose type in the log holds more than theirs."""
 
 
 @lru_cache(maxsize=4096)

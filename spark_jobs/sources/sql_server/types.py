@@ -16,8 +16,9 @@ import binascii
 import math
 import re
 import struct
+import unicodedata
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal
@@ -80,6 +81,41 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
         return bool(parse_value(sql_type, one) == parse_value(sql_type, other))
     except (TerminalError, ValueError):
         return False
+
+
+def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
+    """Whether two texts of a key column are certainly those of two rows at the source.
+
+    Case, trailing blanks and normal forms may be nothing to its collation, and one text may have fewer digits.
+    """
+    if one is None or other is None or one == other:
+        return False
+    try:
+        left, right = parse_value(sql_type, one), parse_value(sql_type, other)
+    except (TerminalError, ValueError):
+        return False
+    if isinstance(left, float):
+        return not math.isclose(left, right, rel_tol=1e-4)
+    if isinstance(left, datetime):
+        return bool(abs(left - right) >= timedelta(seconds=1))
+    if read_type(sql_type).name == "time":
+        return bool(left.partition(".")[0] != right.partition(".")[0])
+    return _folded(left) != _folded(right) if isinstance(left, str) else bool(left != right)
+
+
+def is_unfilled(sql_type: str, text: str | None) -> bool:
+    """Whether a text lacks the blanks with which the source fills up its ``char(n)`` or ``nchar(n)``."""
+    try:
+        parsed = read_type(sql_type)
+    except TerminalError:
+        return False
+    if text is None or parsed.name not in ("char", "nchar"):
+        return False
+    return max(len(text.encode()), len(text.encode("utf-16-le")) // 2) < (parsed.length or 1)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text.rstrip(" ")).casefold()
 
 
 @lru_cache(maxsize=4096)

@@ -91,6 +91,9 @@ def _rows(
         _refuse_another_row(before, texts, images, headers.operation)
         # A column that is not told is no NULL, of a new row either: like an update's it has to be completed (K-23).
         op = INSERT if images.tells_all(image) else UPDATE
+        if op == UPDATE and images.full_rows:
+            raise Refusal("ROW_MALFORMED", f"{headers.operation} without all columns, and `full_rows` promises them")
+        image = images.filled(image) if op == INSERT else image
         return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
     _refuse_denied_change(image, before, masks, images)
     row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)

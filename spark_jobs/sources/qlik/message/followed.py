@@ -20,7 +20,7 @@ from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import DataSchema
 from spark_jobs.sources.qlik.message.changes import possible_masks
 from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
-from spark_jobs.sources.qlik.message.images import TableImages, most_characters
+from spark_jobs.sources.qlik.message.images import TableImages, is_out_of_range, most_characters
 from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
 from spark_jobs.sources.qlik.message.structures import Column, Structure
 
@@ -54,6 +54,7 @@ class Followed:
         self._bits = sum(column.bit for column in structure.columns)
         self._judged = images.judged if images else ()
         self._denied: dict[int, tuple[str, ...]] = {}
+        self._ranges = tuple(images.ranges.items()) if images else ()
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
@@ -123,6 +124,10 @@ class Followed:
         """The row of a change that is sure, with the texts of its key; None if these are no key."""
         op = _OPERATIONS[headers.operation]
         is_set = op != DELETE
+        if self._ranges and is_set:
+            values = _chosen(tuple(name for name, _ in self._ranges))(image)
+            if any(is_out_of_range(v, *bounds) for v, (_, bounds) in zip(values, self._ranges, strict=True)):
+                return None
         try:
             texts = [convert(text) for convert, text in zip(self._convert, key, strict=True)]
         except ValueError:
@@ -181,6 +186,15 @@ def _json_column(column: Column) -> JsonColumn:
     """
     log_type = column.log_type()
     return JsonColumn(column.name, log_type not in _UNQUOTED, most_characters(log_type))
+
+
+@lru_cache(maxsize=_MASKS_KEPT)
+def _chosen(names: tuple[str, ...]) -> Callable[[bytes], Iterable[str | None]]:
+    """What reads the values of these columns in an image as the log has it."""
+    fields = [(f"column{number}", str | None) for number in range(len(names))]
+    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    read = msgspec.json.Decoder(msgspec.defstruct("Chosen", fields, rename=renamed, gc=False)).decode
+    return lambda image: msgspec.structs.astuple(read(image))
 
 
 @lru_cache(maxsize=_MASKS_KEPT)

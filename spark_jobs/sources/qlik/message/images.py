@@ -17,7 +17,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.message.envelope import JsonNumber
 from spark_jobs.sources.qlik.message.structures import Column, Structure
-from spark_jobs.sources.qlik.types import key_type
+from spark_jobs.sources.qlik.types import RANGES, key_type
 from spark_jobs.sources.sql_server.type_text import is_large
 from spark_jobs.sources.sql_server.types import BinaryText, key_converter
 
@@ -60,7 +60,9 @@ class TableImages:
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
-        self.source, self.key, self.keys_never_change = table.source, table.key, table.keys_never_change
+        self.source, self.key = table.source, table.key
+        self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
+        self._fills = table.complete_rows
         allowed = None if table.columns is None else {*table.columns, *table.key}
         self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
         self._mend = {
@@ -70,6 +72,9 @@ class TableImages:
         }
         self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
+        self._texts = frozenset(column.name for column in self._kept if _is_text(column))
+        self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
+        """The columns whose values may be none of theirs though the log's type holds them."""
         self._written: dict[tuple[str, ...], _Written] = {}
         self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
@@ -98,6 +103,10 @@ class TableImages:
         except KeyError:
             odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
             raise Refusal("ROW_MALFORMED", f"the value of {shown(odd)} in {name} is no plain value") from None
+        if bool in map(type, values.values()):
+            for column, value in values.items():
+                if type(value) is bool and column in self._texts:
+                    raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no text")
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:
@@ -145,6 +154,10 @@ class TableImages:
     def tells_all(self, image: Image) -> bool:
         """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
         return all(column.name in image for column in self._kept if not column.is_large)
+
+    def filled(self, image: Image) -> Image:
+        """A new row that tells all that masks speak of: where rows are completed, it proves which columns there are."""
+        return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
     def same_key(self, one: Image, other: Image) -> bool:
         """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
@@ -199,8 +212,11 @@ class TableImages:
         """An image that sets a row.
 
         Raises:
-            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text.
+            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text or out of its range.
         """
+        for column, (low, high) in self.ranges.items():
+            if is_out_of_range(image.get(column), low, high):
+                raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} is not from {low} to {high}")
         return self._row(image)
 
     def before(self, image: Image) -> Row:
@@ -261,6 +277,21 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
 }
 """How the plain values of JSON besides texts and null are spelled."""
+
+
+def is_out_of_range(value: str | None, low: int, high: int) -> bool:
+    """Whether a text is a whole number outside these bounds; of any other text its type judges."""
+    try:
+        return value is not None and not low <= int(value) <= high
+    except ValueError:
+        return False
+
+
+def _is_text(column: Column) -> bool:
+    try:
+        return column.log_type().startswith(("varchar", "nvarchar", "char", "nchar"))
+    except TerminalError:
+        return False
 
 
 def _is_told(column: Column) -> bool:
