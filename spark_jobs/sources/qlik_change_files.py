@@ -12,8 +12,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.sources.decoded import Damage, Refusal, shown
+from spark_jobs.sources.found import Found
 from spark_jobs.sources.qlik_change_table_rows import (
     MASK,
     ChangeColumn,
@@ -25,43 +26,56 @@ from spark_jobs.sources.qlik_change_table_rows import (
 )
 from spark_jobs.sources.qlik_data_files import has_binary, read_texts
 from spark_jobs.sources.qlik_dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
-from spark_jobs.sources.source_files import MAX_RAW, bound_so_far, list_source_files, open_source
+from spark_jobs.sources.source_files import (
+    MAX_RAW,
+    bound_so_far,
+    is_rewritten,
+    list_source_files,
+    open_source,
+    versions_of,
+)
 from spark_jobs.sources.table_names import TableNames
 
 
-def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tuple[list[BoundRange], list[str]]:
+def find_files(
+    root: Path, bound: Mapping[str, int], suffix: str = "__ct", seen: Mapping[str, FileVersion] | None = None
+) -> Found:
     """Finished data files of change tables that were never bound, and files that are waited for.
 
     A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
     file is waited for too. A file whose ending tells nothing is a damage of its table: it may hold changes. A file that
-    has grown since it was bound is bound again as a whole: the plan drops what it holds twice.
+    has grown since it was bound, or was written anew (G-32), is bound again as a whole: the plan drops what it holds
+    twice.
 
     Args:
         root: the folder of the file target.
         bound: file name below *root* to the size up to which it was bound.
         suffix: what the folders of change tables end with, in any case of letters (T-62).
+        seen: how bound files were when they were seen last; None where it does not matter.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
     """
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
-    sizes = {file.name: file.size for file in listed.files if change_folder(root, file.name, suffix) is not None}
+    sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
     waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
-    data = {name: size for name, size in sizes.items() if not name.lower().endswith(SUFFIX)}
+    data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
     ranges: list[BoundRange] = []
-    for name, size in data.items():
-        start = bound_so_far(root, name, size, bound)
-        if size == start:
+    for name, file in data.items():
+        start = bound_so_far(root, name, file.size, bound)
+        if file.size == start and not is_rewritten(root, file, start, seen):
             continue
         if stem(name) in described and _is_whole(root / described[stem(name)]):
-            ranges.append(BoundRange(name, 0, size))
+            ranges.append(BoundRange(name, 0, file.size))
         else:
             waiting.append(name)
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
-    ranges += [BoundRange(name, 0, size) for name, size in unread if size and name not in bound]
+    # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
+    versions = versions_of(root, (data[name] for name in data.keys() - {*waiting}), bound, ranges, seen)
+    ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
-    return ranges, sorted(waiting)
+    return Found(ranges, sorted(waiting), versions=versions)
 
 
 def read_file(
