@@ -39,6 +39,7 @@ from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.replay_task import ReplayTask, replay
 from spark_jobs.sources.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.kafka_place import KafkaPlace
 from spark_jobs.sources.qlik_change_jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik_change_jdbc_read import read_batch
 from spark_jobs.sources.schema_registry import SchemaRegistry
@@ -137,7 +138,9 @@ class BatchWriting:
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
     ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
         """The parts of reading, the structures announced in them, and the first task number that is not used."""
-        full = [bound for bound in scope.ranges if bound.end > bound.start]
+        # An empty range of a file says that something is missing; of a partition or a table, where reading begins.
+        are_files = not isinstance(self.source, KafkaPlace | ChangeTablePlace)
+        full = [bound for bound in scope.ranges if are_files or bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
         announced = self._new_schemas(parts, known)

@@ -14,7 +14,7 @@ from spark_jobs.change_log_schema import RawMessage
 from spark_jobs.sources import capture, capture_gaps, json_lines
 from spark_jobs.sources.capture import Damage
 from spark_jobs.sources.found import Found
-from spark_jobs.sources.source_files import Listing, SourceFile, bound_so_far, is_rewritten, versions_of
+from spark_jobs.sources.source_files import Listing, SourceFile, bound_so_far, gone_unread, is_rewritten, versions_of
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,8 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int], seen: Mapping[str
     A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
     drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
     its complete new lines. One that was read as a whole and is written anew is read again; of lines that were bound
-    and changed nobody knows what else there was (G-32).
+    and changed nobody knows what else there was (G-32). One that is gone before it was read to its end is an empty
+    range, and becomes a dead letter. Half a line at the end of a file waits for its other half.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
@@ -57,6 +58,7 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int], seen: Mapping[str
     listed = _listed(source)
     held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
     ranges: list[BoundRange] = []
+    half: list[str] = []
     for file in listed.files:
         name, size, _ = file
         start = bound_so_far(source.path, name, size, bound)
@@ -71,12 +73,20 @@ def find_ranges(source: SourcePlace, bound: Mapping[str, int], seen: Mapping[str
                 )
             start = 0
         if source.transport == "files":
-            ranges.extend(json_lines.ranges(source.folder, name, start, size))
+            found = json_lines.ranges(source.folder, name, start, size)
+            ranges.extend(found)
+            if not json_lines.is_gzip(name) and not json_lines.is_blank(source.folder / name, _end(found, start), size):
+                half.append(name)
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
     versions = versions_of(source.folder, listed.files, bound, ranges, seen)
+    ranges += gone_unread(listed.files, bound, seen)
     ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
-    return Found(ranges, sorted([*listed.waiting, *held_back]), tuple(listed.waiting), versions)
+    return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)
+
+
+def _end(ranges: list[BoundRange], start: int) -> int:
+    return ranges[-1].end if ranges else start
 
 
 def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:
@@ -103,6 +113,9 @@ def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | 
     if not is_known(source, bound.name):
         reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
         return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
+    if bound.start == bound.end:
+        reason = "the file is gone, and held more behind this place when it was seen last"
+        return iter([Damage(bound.name, bound.start, "LINES_DAMAGED", reason, None)])
     if source.transport == "capture":
         return capture.read_capture(source.folder, bound.name, bound.end)
     return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)

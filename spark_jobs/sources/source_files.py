@@ -132,8 +132,23 @@ def versions_of(
     if seen is None:
         return {}
     new = {one.name: one.end for one in ranges}
+    ends = {**bound, **new}
     changed = (f for f in files if f.name in new or (f.name in bound and seen.get(f.name, ("",))[0] != f.version))
-    return {f.name: FileVersion(f.version, _digest(root / f.name, new.get(f.name) or bound[f.name])) for f in changed}
+    return {f.name: FileVersion(f.version, _digest(root / f.name, ends[f.name])) for f in changed}
+
+
+def gone_unread(
+    files: Iterable[SourceFile], bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None
+) -> list[BoundRange]:
+    """Of files that are gone and held more when they were seen last than was bound of them, an empty range each."""
+    there = {file.name for file in files}
+    gone = (name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name])
+    return [BoundRange(name, bound[name], bound[name]) for name in sorted(gone)]
+
+
+def size_of(seen: FileVersion) -> int:
+    """The bytes of a file when it was seen."""
+    return int(seen.version.partition(":")[0])
 
 
 def _digest(path: Path, size: int) -> str:

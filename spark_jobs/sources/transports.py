@@ -35,12 +35,16 @@ _WORTH_MESSAGES = 1_000
 
 
 class ChangeFilesPlace(NamedTuple):
-    """The folder of a file target, how its change tables and header columns are told (T-01, T-02), what is mirrored."""
+    """The folder of a file target, how its change tables and header columns are told (T-01, T-02), what is mirrored.
+
+    A file may wait for its other half for *timeout_hours* (T-42).
+    """
 
     path: Path
     suffix: str = "__ct"
     prefix: str = "header__"
     tables: tuple[str, ...] = ()
+    timeout_hours: float = 24
 
 
 Place = SourcePlace | ChangeFilesPlace | KafkaPlace
@@ -60,7 +64,7 @@ def find_ranges(source: Place, bound: Mapping[str, int], seen: Mapping[str, File
         case KafkaPlace():
             return kafka_ranges.find_ranges(source, bound)
         case ChangeFilesPlace():
-            return qlik_change_files.find_files(source.path, bound, source.suffix, seen)
+            return qlik_change_files.find_files(source.path, bound, source.suffix, seen, source.timeout_hours)
         case _:
             return message_files.find_ranges(source, bound, seen)
 

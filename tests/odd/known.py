@@ -39,17 +39,11 @@ SILENT = {
     "a file that is not read": """
         f_hidden
     """,
-    "a file that was read is gone": """
-        w_file_gone_before_it_grew
-    """,
     "a value that its type does not allow": """
         q_v_text_true_0 q_v_uint_negative_0 ct_v_text_too_long_0 l_value_nan l_value_guid_lower
     """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
-    """,
-    "a data file waits for ever for its .dfm or its content": """
-        ct_dfm_missing ct_dfm_missing_behind_good_one ct_zero_bytes ct_zero_bytes_of_json
     """,
     "stream_from is behind the whole stream": """
         l_stream_from_behind_the_stream

@@ -307,7 +307,7 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
     bound: dict[str, int] = {}
     seen: dict[str, FileVersion] = {}
     assert len(seen_now(bound, seen).versions) == 2
-    assert seen_now(bound, seen) == Found([], [])
+    assert seen_now(bound, seen) == Found([], ["a.jsonl"])
     os.utime(file, ns=(0, 0))
     assert seen_now(bound, seen).versions.keys() == {"a.jsonl"}
     file.write_bytes(b'{"a":1}\n{"a":2}\n')
@@ -319,3 +319,22 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
         seen_now(bound, seen)
     file.unlink()
     assert seen_now(bound, seen) == Found([], []), "what was read may go"
+
+
+def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
+    place = SourcePlace("files", tmp_path, "bare")
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b'{"a":1}\n{"h')
+    (tmp_path / "blank.jsonl").write_bytes(b'{"a":1}\n  ')
+    found = find_ranges(place, {}, {})
+    assert found.waiting == ["half.jsonl"] and found.empty == (), "what is behind the line is awaited"
+    bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
+    half.unlink()
+    (gone,) = find_ranges(place, bound, seen).ranges
+    assert gone == BoundRange("half.jsonl", 8, 8)
+    (damage,) = read_range(place, gone)
+    assert isinstance(damage, Damage) and damage.code == "LINES_DAMAGED"
+    del seen["half.jsonl"]  # as binding the range does
+    assert find_ranges(place, bound, seen).ranges == []
+    half.write_bytes(b'{"a":1}\n{"h":1}\n')
+    assert find_ranges(place, bound, seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"

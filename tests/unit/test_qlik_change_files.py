@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -99,6 +100,25 @@ def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: P
     bound = BoundRange(name, 0, len(content))
     assert find_files(tmp_path, {}) == Found([bound], [])
     assert find_files(tmp_path, {name: len(content)}) == Found([], [])
+
+
+def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    name = put(tmp_path, GOOD, None)
+    empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    nothing = put(tmp_path, b"", None, "3.csv")
+    assert find_files(tmp_path, {}) == Found([], [name, empty, f"{FOLDER}/2.dfm", nothing])
+    for path in tmp_path.rglob("*.*"):
+        os.utime(path, (0, 0))
+    overdue = [BoundRange(name, 0, 0), BoundRange(empty, 0, 0)]
+    assert sorted(find_files(tmp_path, {}).ranges) == overdue
+    assert find_files(tmp_path, {}, timeout_hours=1_000_000).ranges == []
+    for bound in overdue:
+        (damage,) = read_file(tmp_path, bound)
+        assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_INCOMPLETE")
+    told = {one.name: one.end for one in overdue}
+    assert find_files(tmp_path, told).ranges == [], "it is told once"
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, told).ranges == [BoundRange(name, 0, len(GOOD))]
 
 
 def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
@@ -330,7 +350,7 @@ def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
 )
 def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
     _, last = damage_of(tmp_path, content, dfm(name), name)
-    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS")
+    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS", "FILE_INCOMPLETE")
     assert last.damage.origin == f"{FOLDER}/{name}"
 
 
