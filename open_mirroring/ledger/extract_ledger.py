@@ -232,18 +232,22 @@ class ExtractLedger:
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
 
-    def open_damage(self, names: Collection[str]) -> list[LetterPlace]:
-        """The open dead letters that say of one of these files that it is damaged, and hide no known table's changes.
+    def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
+        """The open dead letters that reading one of these files settles, each with whether it tells no table.
 
-        Those that do stop their table: whoever lifts the stop decides about them as well.
+        They say that it is damaged, and hide no known table's changes. Those that do stop their table: whoever lifts
+        the stop decides about them as well, but for a file of which only a part was there (T-42).
         """
         c = t.open_letter.c
-        query = sa.select(c.batch, c.origin, c.place).where(
-            c.mirror == self._mirror, c.code.in_(NO_MESSAGE), c.place >= 0, c.source.is_(None)
+        query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
+            c.mirror == self._mirror,
+            c.code.in_(NO_MESSAGE),
+            c.place >= 0,
+            sa.or_(c.source.is_(None), c.code == "FILE_INCOMPLETE"),
         )
         with self._engine.begin() as db:
-            found = [LetterPlace(*row) for row in db.execute(query).tuples()]
-        return [at for at in found if at.origin in names]
+            found = [(LetterPlace(*at), bool(homeless)) for *at, homeless in db.execute(query).tuples()]
+        return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
         """The log files of some committed batches."""
