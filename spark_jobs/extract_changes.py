@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.bound_ranges import is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import Scope
+from open_mirroring.ledger.extract_ledger import BoundRange, Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -114,7 +114,7 @@ class _Points:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges and self._driver.has_overdue:
             return Scope("overdue")
-        return Scope("new", sorted(found.ranges))
+        return _of(found, found.ranges)
 
     def _new_within(self, backfill: Backfill) -> Scope:
         place = self._driver.source.place
@@ -123,8 +123,9 @@ class _Points:
         if isinstance(place, KafkaPlace):
             # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
             place = place._replace(max_messages_per_run=sys.maxsize)
-        found = find_ranges(place, self._driver.ledger.bound())
-        return Scope("new", sorted(intervals.within(place, found.ranges, backfill.interval)))
+        ledger = self._driver.ledger
+        found = find_ranges(place, ledger.bound(), ledger.seen_versions())
+        return _of(found, intervals.within(place, found.ranges, backfill.interval))
 
     def _batch_below(self, backfill: Backfill) -> int:
         """The batch above which everything may be read again."""
@@ -145,11 +146,22 @@ class _Points:
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
         if not isinstance(source.place, ChangeTablePlace):
-            return find_ranges(source.place, ledger.bound())
+            bound = ledger.bound()
+            found = find_ranges(source.place, bound, ledger.seen_versions())
+            read = {one.name for one in found.ranges}
+            ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
+            return found
         tables = qlik_change_jdbc.find_ranges(self._driver.spark, source.place, ledger.bound())
         for name, refused in tables.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
         return Found(tables.ranges, tables.waiting)
+
+
+def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
+    """A batch of ranges that a look at the source has found."""
+    chosen = sorted(ranges)
+    versions = {one.name: found.versions[one.name] for one in chosen if one.name in found.versions}
+    return Scope("new", chosen, versions=versions)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,7 +26,7 @@ HEALED_BY_COPY = frozenset(
         *("OPERATION_UNKNOWN", "POSITION_MISMATCH", "TABLE_CASE", "TOO_LARGE"),
         *("FRAGMENT_CONFLICT", "FRAGMENTS_INCOMPLETE", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
-        *("NULL_AMBIGUOUS", "FILE_UNKNOWN"),
+        *("NULL_AMBIGUOUS", "FILE_UNKNOWN", "FILE_INCOMPLETE"),
     }
 )
 """Dead letters that hide whole changes of a table, and that a sound copy heals, should it be delivered later, or a
@@ -36,7 +36,7 @@ NO_MESSAGE = frozenset(
     {
         *("CAPTURE_DAMAGED", "FILE_UNKNOWN", "LINES_DAMAGED", "WRAPPER_MALFORMED"),
         *("DFM_INVALID", "DFM_CONTRADICTS", "DFM_COUNT_DIFFERS", "FILE_DAMAGED", "FORMAT_UNSUPPORTED"),
-        "NULL_AMBIGUOUS",
+        *("NULL_AMBIGUOUS", "FILE_INCOMPLETE"),
     }
 )
 """Dead letters of files, not of messages: no decoder can make anything of their bytes, only reading the file again."""
@@ -92,6 +92,8 @@ WAYS_OUT = {
     "table anew: which rows are missing is not known",
     "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
+    "FILE_INCOMPLETE": "look whether the task or the copying has failed; copy the data file or its metadata file, "
+    "whichever is missing or empty, to its place, and resume the table: the file is read once it is whole",
     "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
     "NULL_AMBIGUOUS": "set a quote character, or a text of its own for NULL, at the file target: an empty field may be "
     f"NULL or an empty text; {_FILES}",

@@ -20,6 +20,16 @@ class BoundRange(NamedTuple):
     end: int
 
 
+class FileVersion(NamedTuple):
+    """What is remembered of a source file, so that one that was written anew is noticed (G-32).
+
+    *version* is another text whenever the file may have been written to; *digest* is of what was bound of it.
+    """
+
+    version: str
+    digest: str
+
+
 class LetterPlace(NamedTuple):
     """A dead letter of the log: the batch that holds it, and the coordinates of its message."""
 
@@ -69,6 +79,7 @@ class Scope:
     purpose: Purpose = "new"
     ranges: Sequence[BoundRange] = ()
     letters: Sequence[LetterPlace] = ()
+    versions: Mapping[str, FileVersion] = field(default_factory=dict)
 
     @property
     def new(self) -> Sequence[BoundRange]:
@@ -81,10 +92,11 @@ class Scope:
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
-        """The scope as the ledger stores it: of new ranges they alone, as ever."""
-        if self.purpose == "new":
+        """The scope as the ledger stores it: of new ranges they alone, as ever, where no file's version is known."""
+        if self.purpose == "new" and not self.versions:
             return json.dumps(self.ranges)
-        return json.dumps({"purpose": self.purpose, "ranges": self.ranges, "letters": self.letters})
+        versions = {"versions": self.versions} if self.versions else {}
+        return json.dumps({"purpose": self.purpose, "ranges": self.ranges, "letters": self.letters, **versions})
 
     @classmethod
     def from_json(cls, text: str) -> Scope:
@@ -93,7 +105,8 @@ class Scope:
         if isinstance(document, list):
             document = {"purpose": "new", "ranges": document, "letters": []}
         ranges = [BoundRange(*entry) for entry in document["ranges"]]
-        return cls(document["purpose"], ranges, [LetterPlace(*entry) for entry in document["letters"]])
+        versions = {name: FileVersion(*entry) for name, entry in document.get("versions", {}).items()}
+        return cls(document["purpose"], ranges, [LetterPlace(*entry) for entry in document["letters"]], versions)
 
 
 class OpenFragment(NamedTuple):

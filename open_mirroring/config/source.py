@@ -164,7 +164,8 @@ class Source(Section):
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
-        "description of a structure) are dead letters.",
+        "description of a structure) are dead letters, and after which a data file of change tables without its "
+        "metadata file stops its table.",
     )
 
     @property

@@ -15,6 +15,7 @@ from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
     AnnouncedSchema,
     BoundRange,
+    FileVersion,
     LetterPlace,
     Manifest,
     OpenFragment,
@@ -33,6 +34,7 @@ __all__ = [
     "AnnouncedSchema",
     "BoundRange",
     "ExtractLedger",
+    "FileVersion",
     "LetterPlace",
     "Manifest",
     "OpenFragment",
@@ -57,8 +59,10 @@ class ExtractLedger:
             db.execute(self._row_update().values(version=t.mirror.c.version + 1))
             return Owned(self._read(db))
 
-    def bind(self, version: int, batch: Batch, new: Sequence[BoundRange]) -> Owned | Lost:
-        """Give the next batch number to its scope, and remember the *new* ranges of it as bound.
+    def bind(
+        self, version: int, batch: Batch, new: Sequence[BoundRange], versions: Mapping[str, FileVersion] | None = None
+    ) -> Owned | Lost:
+        """Give the next batch number to its scope, and remember the *new* ranges of it as bound, by file *versions*.
 
         Raises:
             TerminalError: ``TABLE_REDECLARED`` when a table has another key by now than this run logs by.
@@ -74,13 +78,15 @@ class ExtractLedger:
             ):
                 return Lost()
             self._refuse_other_keys(db)
-            upsert(
-                db,
-                t.bound_range,
-                [{"mirror": self._mirror, "name": r.name, "bound_to": r.end, "batch": batch.number} for r in new],
-                keys=["mirror", "name"],
-                update=["bound_to", "batch"],
-            )
+            unknown = {"version": None, "digest": None}
+            seen = {name: version._asdict() for name, version in (versions or {}).items()}
+            rows = [
+                {"mirror": self._mirror, "name": r.name, "bound_to": r.end, "batch": batch.number}
+                | seen.get(r.name, unknown)
+                for r in new
+            ]
+            update = ["bound_to", "batch", "version", "digest"]
+            upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=update)
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
@@ -158,6 +164,21 @@ class ExtractLedger:
             )
             return {name: bound_to for name, bound_to in db.execute(query).tuples()}
 
+    def seen_versions(self) -> dict[str, FileVersion]:
+        """The files that are bound, as they were seen last."""
+        c = t.bound_range.c
+        query = sa.select(c.name, c.version, c.digest).where(c.mirror == self._mirror, c.version.is_not(None))
+        with self._engine.begin() as db:
+            return {name: FileVersion(version, digest) for name, version, digest in db.execute(query).tuples()}
+
+    def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
+        """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""
+        c = t.bound_range.c
+        with self._engine.begin() as db:
+            for name, (bound_to, seen) in versions.items():
+                same = (c.mirror == self._mirror) & (c.name == name) & (c.bound_to == bound_to)
+                db.execute(t.bound_range.update().where(same).values(**seen._asdict()))
+
     def bound_above(self, batch: int) -> list[BoundRange]:
         """Every source range that was bound as new in the committed batches above *batch*, in the order of names."""
         c = t.log_batch.c
@@ -211,18 +232,22 @@ class ExtractLedger:
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
 
-    def open_damage(self, names: Collection[str]) -> list[LetterPlace]:
-        """The open dead letters that say of one of these files that it is damaged, and hide no known table's changes.
+    def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
+        """The open dead letters that reading one of these files settles, each with whether it tells no table.
 
-        Those that do stop their table: whoever lifts the stop decides about them as well.
+        They say that it is damaged, and hide no known table's changes. Those that do stop their table: whoever lifts
+        the stop decides about them as well, but for a file of which only a part was there (T-42).
         """
         c = t.open_letter.c
-        query = sa.select(c.batch, c.origin, c.place).where(
-            c.mirror == self._mirror, c.code.in_(NO_MESSAGE), c.place >= 0, c.source.is_(None)
+        query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
+            c.mirror == self._mirror,
+            c.code.in_(NO_MESSAGE),
+            c.place >= 0,
+            sa.or_(c.source.is_(None), c.code == "FILE_INCOMPLETE"),
         )
         with self._engine.begin() as db:
-            found = [LetterPlace(*row) for row in db.execute(query).tuples()]
-        return [at for at in found if at.origin in names]
+            found = [(LetterPlace(*at), bool(homeless)) for *at, homeless in db.execute(query).tuples()]
+        return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
         """The log files of some committed batches."""

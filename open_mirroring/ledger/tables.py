@@ -110,6 +110,9 @@ bound_range = Table(
     # First byte, offset or change sequence that was never bound.
     Column("bound_to", WholeNumber, nullable=False),
     Column("batch", BigInteger, nullable=False),
+    # Of a file: another text whenever it may have been written to, and the digest of what is bound; null: not known.
+    Column("version", String(300)),
+    Column("digest", String(64)),
 )
 
 # Structures that the source announced in messages of their own (K-10), as their decoder reads them.

@@ -52,6 +52,7 @@ WAYS_OUT = {
     "between, accept the stream: `open-mirroring accept-epoch`",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",
     "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
+    "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",

@@ -39,6 +39,7 @@ from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_table
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.kafka.place import KafkaPlace
 from spark_jobs.sources.message_transports import Place, counts_as_bound, pinned
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
 from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
@@ -140,7 +141,9 @@ class BatchWriting:
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
     ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
         """The parts of reading, the structures announced in them, and the first task number that is not used."""
-        full = [bound for bound in scope.ranges if bound.end > bound.start]
+        # An empty range of a file says that something is missing; of a partition or a table, where reading begins.
+        are_files = not isinstance(self.source, KafkaPlace | ChangeTablePlace)
+        full = [bound for bound in scope.ranges if are_files or bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
         announced = self._new_schemas(parts, known)
@@ -199,10 +202,10 @@ class BatchWriting:
         """Damage of files that grew since, were read from their beginning and are whole now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
-        for at in self.ledger.open_damage(again):
+        for at, is_homeless in self.ledger.open_damage(again):
             # One entry may stand for many files.
             if not any(x.place < 0 or x.origin == at.origin for x in damaged):
-                yield SettledLetter(*at, "reread", 1)
+                yield SettledLetter(*at, "reread", int(is_homeless))
 
     def _read(
         self,

@@ -113,7 +113,8 @@ class ExtractionDriver:
             case protocol.FindRanges():
                 return self._find()
             case protocol.Bind(version, batch):
-                bound = self.ledger.bind(version, batch, Scope.from_json(batch.ranges).new)
+                scope = Scope.from_json(batch.ranges)
+                bound = self.ledger.bind(version, batch, scope.new, scope.versions)
                 if isinstance(bound, protocol.Owned):
                     self._settle_point()
                 reach("extract.bound")

@@ -105,6 +105,8 @@ class Preparation:
         schema, types = state.columns, dict[str, str]()
         declared = self._declared[state.source]
         wanted = None if declared.columns is None else set(declared.columns)
+        if wanted is not None:
+            _refuse_left_out(schema, wanted | {*state.keys})
         try:
             for found in lists:
                 columns = [c for c in landing_columns(found.cols) if wanted is None or c.name in wanted]
@@ -296,6 +298,13 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
     return declared
+
+
+def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
+    """Stop where `columns` leaves out what was published: rows that change would lose it, all others keep it (G-12)."""
+    out = [column.name for column in published.columns if column.name not in wanted]
+    if out:
+        raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
 
 
 def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wanted: set[str] | None) -> None:

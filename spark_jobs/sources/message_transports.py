@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.found import Found
@@ -31,33 +31,38 @@ _WORTH_MESSAGES = 1_000
 
 
 class ChangeFilesPlace(NamedTuple):
-    """The folder of a file target, how its change tables and header columns are told (T-01, T-02), what is mirrored."""
+    """The folder of a file target, how its change tables and header columns are told (T-01, T-02), what is mirrored.
+
+    A file may wait for its other half for *timeout_hours* (T-42).
+    """
 
     path: Path
     suffix: str = "__ct"
     prefix: str = "header__"
     tables: tuple[str, ...] = ()
+    timeout_hours: float = 24
 
 
 Place = SourcePlace | ChangeFilesPlace | KafkaPlace
 """A source as a worker needs it: plain values."""
 
 
-def find_ranges(source: Place, bound: Mapping[str, int]) -> Found:
-    """Everything at the source beyond what is bound.
+def find_ranges(source: Place, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    """Everything at the source beyond what is bound; *seen* is how bound files were, None where it matters not (G-32).
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
-            file is shorter than what was bound of it; those of :func:`kafka_ranges.find_ranges`.
+            file is shorter than what was bound of it, ``SOURCE_REWRITTEN`` when that has changed; those of
+            :func:`kafka_ranges.find_ranges`.
         TransientError: ``KAFKA_UNREACHABLE``.
     """
     match source:
         case KafkaPlace():
             return kafka_ranges.find_ranges(source, bound)
         case ChangeFilesPlace():
-            return Found(*qlik_change_files.find_files(source.path, bound, source.suffix))
+            return qlik_change_files.find_files(source.path, bound, source.suffix, seen, source.timeout_hours)
         case _:
-            return message_files.find_ranges(source, bound)
+            return message_files.find_ranges(source, bound, seen)
 
 
 def pinned(source: Place, bound: Mapping[str, int]) -> Place:

@@ -95,7 +95,9 @@ def place_of_mirror(mirror: Mirror) -> Place | ChangeTablePlace:
             )
         case "files" if source.format == "qlik-change-table":
             mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
-            return ChangeFilesPlace(mirror.resolve(source.path), suffix, prefix, mirrored)
+            return ChangeFilesPlace(
+                mirror.resolve(source.path), suffix, prefix, mirrored, source.fragment_timeout_hours
+            )
         case transport:
             layout, minutes = source.layout or "wrapped", source.gap_timeout_minutes or 60
             return SourcePlace(transport, mirror.resolve(source.path), layout, minutes)

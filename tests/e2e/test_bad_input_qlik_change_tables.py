@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from open_mirroring.changes import dead_letters
 from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.reconciliation.losses import look
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
@@ -252,6 +255,28 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
         assert state.stop_code == "KEY_UNKNOWN" and code in (state.stop_what or "")
         assert pipeline.mirrored("shop", table) == [ct_landed(1)], "nothing was published after it"
     assert stops(pipeline) == {"shop.nulled", "shop.moved", "shop.update_lost", "shop.before_lost"}
+
+
+def test_a_file_whose_metadata_file_comes_too_late_stops_its_table_and_is_read_then(tmp_path: Path, spark: Any) -> None:
+    """T-42: nothing of it is lost, though other tables went on; its dead letter is settled by reading it."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("clean", "late")]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+    put(pipeline, "clean", "1", ct(1, "I", "1"))
+    pipeline.deliver("shop.late__ct/1.csv", lines(GOOD))
+    pipeline.tick()
+    assert stops(pipeline) == set()
+    os.utime(pipeline.source / "shop.late__ct/1.csv", (0, 0))
+    put(pipeline, "clean", "2", ct(2, "I", "2"))
+    pipeline.tick()
+    stopped(pipeline, "shop.late", "CHANGES_MISSING", "FILE_INCOMPLETE", "shop.late__ct/1.csv:0")
+    assert pipeline.tick()[0].batch is None, "it is told once"
+    put(pipeline, "late", "1", *GOOD)
+    pipeline.tick()
+    resume_table(pipeline.ledger, "test", "shop.late", Reason("operator", "its metadata file was copied"))
+    pipeline.tick()
+    assert in_order(pipeline.mirrored("shop", "late"), ["id"]) == in_order([ct_landed(1), ct_landed(2)], ["id"])
+    assert look(pipeline.mirror, pipeline.ledger).lost == {} and stops(pipeline) == set()
 
 
 # --- change tables in a database ---------------------------------------------------------------------------------

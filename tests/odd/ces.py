@@ -1491,6 +1491,27 @@ def f_written_anew_shorter(t: Ces) -> None:
     own(t, "f_short.jsonl", t.ins(id="3", name="Bob"), first=2)
 
 
+@case(alone=True)
+def f_written_over_with_the_same(t: Ces) -> None:
+    """A copying program writes what was read once more, and then more of it behind that."""
+    a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
+    own(t, "f_again.jsonl", a)
+    t.step()
+    own(t, "f_again.jsonl", a)
+    t.step()
+    own(t, "f_again.jsonl", a, b)
+
+
+@case(alone=True)
+def f_packed_written_anew(t: Ces) -> None:
+    """A packed file is another one, of the same length: it is read as a whole again."""
+    a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
+    for sent in (a, b):
+        own(t, "f_packed.jsonl.gz", sent, alter=lambda c: gzip.compress(c, 0, mtime=0))
+        t.step()
+    assert len({len(files["f_packed.jsonl.gz"] or b"") for files in t.files[:2]}) == 1
+
+
 @case()
 def f_zero_bytes(t: Ces) -> None:
     t.files[-1]["f_zero.jsonl"] = b""

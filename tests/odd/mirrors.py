@@ -101,6 +101,14 @@ def file_gone_before_it_grew(t: Ces) -> None:
 
 
 @case()
+def last_line_never_whole(t: Ces) -> None:
+    """The last line of a file stays without its other half."""
+    a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
+    own(t, "half.jsonl", a, b, alter=lambda c: c[: c.index(b"\n") + 30])
+    t.step()
+
+
+@case()
 def nothing_ever(t: Ces) -> None:
     """The folder is there and empty; the table has rows."""
     t.put({"id": "1", "name": "Ada", "price": "1.00"})

@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ import fastavro
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.message_transports import Found, SourcePlace, find_ranges, read_range
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture import list_capture, read_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
-from spark_jobs.sources.transports.source_files import SourceFile
 
 PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
 EVENT_DATA = fastavro.parse_schema(
@@ -151,7 +151,7 @@ def test_the_listing_is_sorted_and_leaves_out_what_is_not_finished(tmp_path: Pat
         (tmp_path / name).write_bytes(b"12")
     (tmp_path / "ns/hub/0/empty.avro").touch()
     found = list_capture(tmp_path)
-    assert found.files == [SourceFile("ns/hub/0/z.avro", 2), SourceFile("ns/hub/1/b.avro", 2)]
+    assert [file[:2] for file in found.files] == [("ns/hub/0/z.avro", 2), ("ns/hub/1/b.avro", 2)]
     assert found.waiting == ["ns/hub/0/empty.avro"]
     with pytest.raises(TerminalError, match="SOURCE_FOLDER_MISSING"):
         list_capture(tmp_path / "nowhere")
@@ -215,7 +215,7 @@ def test_a_file_shorter_than_bound_is_damage_behind_its_lines(tmp_path: Path) ->
 def test_a_gzip_file_is_one_range_and_read_whole(tmp_path: Path) -> None:
     packed = gzip.compress(b"{a}\n{b}")
     (tmp_path / "a.jsonl.gz").write_bytes(packed)
-    assert list_files(tmp_path).files == [SourceFile("a.jsonl.gz", len(packed))]
+    assert [file[:2] for file in list_files(tmp_path).files] == [("a.jsonl.gz", len(packed))]
     (found,) = ranges(tmp_path, "a.jsonl.gz", 0, len(packed))
     assert list(read_lines(tmp_path, *found, "bare")) == [
         RawMessage("a.jsonl.gz", 0, b"{a}"), RawMessage("a.jsonl.gz", 4, b"{b}"),
@@ -289,3 +289,52 @@ def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
     fastavro.writer(stream, EVENT_DATA, [record])
     (tmp_path / "a.avro").write_bytes(stream.getvalue())
     assert list(read_capture(tmp_path, "a.avro", len(stream.getvalue()))) == [RawMessage("a.avro", 7, b"{}")]
+
+
+def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> None:
+    """Only files with another version are looked into; the same content again is the same file."""
+    place = SourcePlace("files", tmp_path, "bare")
+    file, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    file.write_bytes(b'{"a":1}\n{"h')
+    other.write_bytes(b'{"b":1}\n')
+
+    def seen_now(bound: dict[str, int], seen: dict[str, FileVersion]) -> Found:
+        found = find_ranges(place, bound, seen)
+        bound |= {one.name: one.end for one in found.ranges}
+        seen |= found.versions
+        return found
+
+    bound: dict[str, int] = {}
+    seen: dict[str, FileVersion] = {}
+    assert len(seen_now(bound, seen).versions) == 2
+    assert seen_now(bound, seen) == Found([], ["a.jsonl"])
+    os.utime(file, ns=(0, 0))
+    assert seen_now(bound, seen).versions.keys() == {"a.jsonl"}
+    file.write_bytes(b'{"a":1}\n{"a":2}\n')
+    assert seen_now(bound, seen).ranges == [BoundRange("a.jsonl", 8, 16)]
+    seen.pop("b.jsonl")
+    assert seen_now(bound, seen).versions.keys() == {"b.jsonl"}, "bound by an older release"
+    file.write_bytes(b'{"a":3}\n{"a":2}\n{"a":4}\n')
+    with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
+        seen_now(bound, seen)
+    file.unlink()
+    assert seen_now(bound, seen) == Found([], []), "what was read may go"
+
+
+def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
+    place = SourcePlace("files", tmp_path, "bare")
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b'{"a":1}\n{"h')
+    (tmp_path / "blank.jsonl").write_bytes(b'{"a":1}\n  ')
+    found = find_ranges(place, {}, {})
+    assert found.waiting == ["half.jsonl"] and found.empty == (), "what is behind the line is awaited"
+    bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
+    half.unlink()
+    (gone,) = find_ranges(place, bound, seen).ranges
+    assert gone == BoundRange("half.jsonl", 8, 8)
+    (damage,) = read_range(place, gone)
+    assert isinstance(damage, Damage) and damage.code == "LINES_DAMAGED"
+    del seen["half.jsonl"]  # as binding the range does
+    assert find_ranges(place, bound, seen).ranges == []
+    half.write_bytes(b'{"a":1}\n{"h":1}\n')
+    assert find_ranges(place, bound, seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"

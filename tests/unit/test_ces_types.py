@@ -99,7 +99,7 @@ VALUES = [
     ("time(7)", "23:59:59.9999999", "23:59:59.9999999"),
     ("uniqueidentifier", "0e984725-c51c-4bf4-9960-e1c80e27aba0", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
     ("nvarchar(2)", "\N{GRINNING FACE}", "\N{GRINNING FACE}"),
-    ("varchar(2)", "longer is not judged", "longer is not judged"),
+    ("varchar(2)", "éé", "éé"),
     ("varbinary(max)", "0xDEADbeef", b"\xde\xad\xbe\xef"),
     ("binary(2)", "00ff", b"\x00\xff"),
 ]
@@ -135,6 +135,7 @@ WRONG = [
     ("time(3)", ["12:00:00.1234"]),
     ("uniqueidentifier", ["0E984725C51C4BF49960E1C80E27ABA0", "{0E984725-C51C-4BF4-9960-E1C80E27ABA0}", "x"]),
     ("nvarchar(2)", ["abc", "\N{GRINNING FACE}a"]),
+    ("varchar(2)", ["abc"]),
     ("varbinary(2)", ["0x1", "0xGG", "0x010203"]),
 ]  # fmt: skip
 

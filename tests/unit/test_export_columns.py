@@ -135,6 +135,7 @@ def test_an_instant_stays_and_a_wall_clock_is_read_as_utc() -> None:
         (pa.array([0, 2**61], pa.timestamp("us")), None),
         (pa.array([0, 2**62], pa.timestamp("s")), None),
         (pa.array([0, 4_000_000], pa.date32()), None),
+        (pa.array([0.5, float("nan")]), None),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_its_row(values: pa.Array, sql_type: str | None) -> None:
@@ -154,6 +155,16 @@ def test_a_key_that_the_stream_could_not_find_again_is_refused(values: pa.Array,
     _, bad = landed(values, key=True)
     assert bad[1].code == code
     assert landed(values)[1] == {}
+
+
+def test_texts_that_are_guids_throughout_have_to_be_in_capitals_or_to_have_a_type() -> None:
+    """G-02: a value of the stream would be spelled otherwise than the loaded ones."""
+    small, capital = "a1b2c3d4-0000-4000-8000-00000000abcd", "A1B2C3D4-0000-4000-8000-00000000ABCD"
+    _, bad = landed(pa.array([capital, None, small]))
+    assert [(failure.index, failure.code) for failure in bad.values()] == [(2, "VALUE_AMBIGUOUS")]
+    assert landed(pa.array([capital, small]), "uniqueidentifier") == ([capital, capital], {})
+    assert landed(pa.array([small]), "varchar(36)") == ([small], {})
+    assert landed(pa.array([capital, None]))[1] == landed(pa.array([small, ""]))[1] == {}
 
 
 def test_every_sql_type_lands_as_the_stream_lands_it() -> None:

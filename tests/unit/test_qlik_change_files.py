@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -20,6 +21,7 @@ from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
+from spark_jobs.sources.contract.found import Found
 from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
 from spark_jobs.sources.qlik.change_table.files import find_files, read_file
@@ -90,14 +92,33 @@ def damage_of(root: Path, content: bytes, description: bytes, name: str = "1.csv
 def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: Path) -> None:
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, None)
-    assert find_files(tmp_path, {}) == ([], [name])
+    assert find_files(tmp_path, {}) == Found([], [name])
     half = dfm()[:-20]
     put(tmp_path, content, half)
-    assert find_files(tmp_path, {}) == ([], [name])
+    assert find_files(tmp_path, {}) == Found([], [name])
     put(tmp_path, content, dfm())
     bound = BoundRange(name, 0, len(content))
-    assert find_files(tmp_path, {}) == ([bound], [])
-    assert find_files(tmp_path, {name: len(content)}) == ([], [])
+    assert find_files(tmp_path, {}) == Found([bound], [])
+    assert find_files(tmp_path, {name: len(content)}) == Found([], [])
+
+
+def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    name = put(tmp_path, GOOD, None)
+    empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    nothing = put(tmp_path, b"", None, "3.csv")
+    assert find_files(tmp_path, {}) == Found([], [name, empty, f"{FOLDER}/2.dfm", nothing])
+    for path in tmp_path.rglob("*.*"):
+        os.utime(path, (0, 0))
+    overdue = [BoundRange(name, 0, 0), BoundRange(empty, 0, 0)]
+    assert sorted(find_files(tmp_path, {}).ranges) == overdue
+    assert find_files(tmp_path, {}, timeout_hours=1_000_000).ranges == []
+    for bound in overdue:
+        (damage,) = read_file(tmp_path, bound)
+        assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_INCOMPLETE")
+    told = {one.name: one.end for one in overdue}
+    assert find_files(tmp_path, told).ranges == [], "it is told once"
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, told).ranges == [BoundRange(name, 0, len(GOOD))]
 
 
 def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
@@ -110,7 +131,7 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     put(tmp_path, b"", dfm("2.csv"), "2.csv")
     (tmp_path / FOLDER / "3.dfm").write_bytes(dfm("3.csv"))
     put(tmp_path, content, None, "4.csv.tmp")
-    ranges, waiting = find_files(tmp_path, {})
+    ranges, waiting, *_ = find_files(tmp_path, {})
     assert [one.name for one in ranges] == [part]
     assert waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm", f"{FOLDER}/3.dfm"]
     # The source may be the folder of one change table.
@@ -134,7 +155,7 @@ def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, None, "1.CSV", folder=f"{TABLE}__CT")
     (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
-    assert find_files(tmp_path, {}) == ([BoundRange(name, 0, len(content))], [])
+    assert find_files(tmp_path, {}) == Found([BoundRange(name, 0, len(content))], [])
     (found,) = rows_of(tmp_path, name)
     assert isinstance(found, ChangeRow) and found.structure.table == TABLE
 
@@ -329,7 +350,7 @@ def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
 )
 def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
     _, last = damage_of(tmp_path, content, dfm(name), name)
-    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS")
+    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS", "FILE_INCOMPLETE")
     assert last.damage.origin == f"{FOLDER}/{name}"
 
 
@@ -374,7 +395,7 @@ def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> Non
     root = shared_data / "samples" / "qlik-file-target"
     # It stores neither masks nor before images: nothing tells a change of the key (T-60).
     table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",), keys_never_change=True)
-    ranges, waiting = find_files(root, {})
+    ranges, waiting, *_ = find_files(root, {})
     assert len(ranges) == 2 and not waiting
     first, second = (list(read_file(root, one)) for one in ranges)
     decoded = QlikChangeTableDecoder({"EDW.SAMPLE": table}).decode(first)
@@ -403,7 +424,7 @@ def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: 
     """T-30, T-23: full load, then all changes of all files, decoded at once or cut anywhere."""
     root = shared_data / "qlik-change-tables" / "files"
     offices = QlikChangeTableDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
-    ranges, waiting = find_files(root, {})
+    ranges, waiting, *_ = find_files(root, {})
     assert len(ranges) == 9 and not waiting
     rows: list[LogRow] = []
     messages = [message for one in ranges for message in read_file(root, one)]
@@ -428,8 +449,8 @@ def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: P
     for name in (f"{FOLDER}/1.txt", "elsewhere/readme.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(GOOD)
-    ranges, waiting = find_files(tmp_path, {})
+    ranges, waiting, *_ = find_files(tmp_path, {})
     assert (ranges, waiting) == ([BoundRange(f"{FOLDER}/1.txt", 0, len(GOOD))], [])
     (damage,) = read_file(tmp_path, ranges[0], mirrored=[TABLE])
     assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
-    assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == ([], []), "it is told once"
+    assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"

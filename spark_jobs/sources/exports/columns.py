@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.sql_server.column_casts import matches
 from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, landing_type, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import converter
@@ -36,6 +37,7 @@ _BY_ARROW = {
     pa.date64(): "date",
 }
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+_GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
 _FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
@@ -72,10 +74,15 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         _note(_first_misfit(array, field.type), column, f"does not fit: {error}", bad)
         return pa.nulls(len(array), field.type)
     _check_range(landed, column, bad)
+    if pa.types.is_floating(landed.type):
+        # A data frame writes NULL so, and no change can tell such a number (G-06).
+        _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
     if column.sql_type is not None:
         _check_sql_type(landed, column, bad)
     if not field.nullable:
         _check_key(landed, column, bad)
+    elif column.sql_type is None and pa.types.is_string(landed.type):
+        _check_guids(landed, column, bad)
     return landed
 
 
@@ -154,8 +161,6 @@ def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
     parsed, family = read_type(column.sql_type or ""), _family(column.type)
     if family in ("int", "decimal"):
         _check_extremes(landed, column, bad)
-    elif family == "float":
-        _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
     elif family == "binary" and parsed.length not in (None, -1):
         _note_where(pc.greater(pc.binary_length(landed), parsed.length), column, "has too many bytes", bad)
         if parsed.name == "binary":
@@ -182,6 +187,14 @@ def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
             return
 
 
+def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
+    """Texts that are guids throughout, some of them in small letters: the stream may spell each in capitals."""
+    texts = landed.drop_null()
+    if len(texts) and matches(texts, f"^{_GUID.pattern}$"):
+        small = pc.not_equal(landed, pc.ascii_upper(landed))
+        _note_where(small, column, _GUID_SPELLED, bad, code="VALUE_AMBIGUOUS")
+
+
 def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
     if landed.null_count:
         at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
@@ -189,15 +202,16 @@ def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) ->
     if column.sql_type is None and pa.types.is_string(landed.type):
         for at, text in enumerate(landed.to_pylist()):
             if text is not None and _GUID.fullmatch(text) and text != text.upper():
-                reason = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
-                _note(at, column, reason, bad, code="KEY_AMBIGUOUS")
+                _note(at, column, _GUID_SPELLED, bad, code="KEY_AMBIGUOUS")
                 return
 
 
-def _note_where(found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
+def _note_where(
+    found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID"
+) -> None:
     at = pc.index(found, pa.scalar(True)).as_py()
     if at >= 0:
-        _note(at, column, reason, bad)
+        _note(at, column, reason, bad, code)
 
 
 def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID") -> None:

@@ -177,8 +177,8 @@ class ExportRows:
         """Tables of the schema.
 
         Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_NULL``, ``KEY_AMBIGUOUS`` naming file and row; ``EXPORT_INVALID``;
-                ``EXPORT_CHANGED`` when a file is not the one that was bound.
+            TerminalError: ``VALUE_INVALID``, ``KEY_NULL``, ``KEY_AMBIGUOUS``, ``VALUE_AMBIGUOUS`` naming file and row;
+                ``EXPORT_INVALID``; ``EXPORT_CHANGED`` when a file is not the one that was bound.
             TransientError: ``EXPORT_UNREADABLE``.
         """
         names = [column.name for column in self._columns]

@@ -141,6 +141,8 @@ def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]
         return time_parser(parsed)
     if name in ("nvarchar", "nchar", "sysname"):
         return _national(128 if name == "sysname" else parsed.length)
+    if name in ("varchar", "char"):
+        return _code_page(parsed.length)
     return {"bit": _bit, "date": parse_date, "uniqueidentifier": _guid}.get(name, str)
 
 
@@ -216,9 +218,22 @@ def _national(length: int | None) -> Callable[[str], str]:
         return str
 
     def parse(text: str) -> str:
-        # The length counts UTF-16 units. Lengths of varchar count bytes of a code page nobody tells: not checked.
+        # The length counts UTF-16 units.
         if len(text) > length or (len(text) * 2 > length and len(text.encode("utf-16-le")) > 2 * length):
             raise ValueError(f"{shown(text)} is longer than {length} UTF-16 units")
+        return text
+
+    return parse
+
+
+def _code_page(length: int | None) -> Callable[[str], str]:
+    if length is None or length == -1:
+        return str
+
+    def parse(text: str) -> str:
+        # The length counts bytes of a code page nobody tells: no text has more characters than bytes in any of them.
+        if len(text) > length:
+            raise ValueError(f"{shown(text)} is longer than {length} bytes")
         return text
 
     return parse

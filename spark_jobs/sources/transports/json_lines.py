@@ -112,6 +112,19 @@ def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
         return end if _is_object(body_of(file.read(end - line_end), line_end)) else line_end
 
 
+def is_blank(path: Path, start: int, end: int) -> bool:
+    """Whether nothing but blanks stands between two places of a plain file, as far as one looks.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    if start >= end:
+        return True
+    with open_source(path) as file:
+        file.seek(start)
+        return not file.read(min(end - start, _CHUNK)).strip()
+
+
 def _last_newline(file: IO[bytes], start: int, end: int) -> int:
     while end > start:
         begin = max(start, end - _CHUNK)

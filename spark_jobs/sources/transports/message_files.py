@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.found import Found
 from spark_jobs.sources.transports import capture, capture_gaps, json_lines
 from spark_jobs.sources.transports.capture import Damage
-from spark_jobs.sources.transports.source_files import Listing, SourceFile, bound_so_far
+from spark_jobs.sources.transports.source_files import (
+    Listing,
+    SourceFile,
+    bound_so_far,
+    gone_unread,
+    is_rewritten,
+    versions_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,29 +47,53 @@ class SourcePlace(NamedTuple):
         return self.path.parent if self.path.is_file() else self.path
 
 
-def find_ranges(source: SourcePlace, bound: Mapping[str, int]) -> Found:
+def find_ranges(source: SourcePlace, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
     """Everything at the source beyond what is bound.
 
     A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
     A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
     drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
-    its complete new lines.
+    its complete new lines. One that was read as a whole and is written anew is read again; of lines that were bound
+    and changed nobody knows what else there was (G-32). One that is gone before it was read to its end is an empty
+    range, and becomes a dead letter. Half a line at the end of a file waits for its other half.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
-            file is shorter than what was bound of it, ``CAPTURE_GAP`` when a hole did not close in time (C-93).
+            file is shorter than what was bound of it, ``SOURCE_REWRITTEN`` when that has changed, ``CAPTURE_GAP``
+            when a hole did not close in time (C-93).
     """
     listed = _listed(source)
     held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
     ranges: list[BoundRange] = []
-    for name, size in listed.files:
+    half: list[str] = []
+    for file in listed.files:
+        name, size, _ = file
         start = bound_so_far(source.path, name, size, bound)
+        if start and is_rewritten(source.folder, file, start, seen):
+            if source.transport == "files" and not json_lines.is_gzip(name):
+                raise TerminalError(
+                    "SOURCE_REWRITTEN",
+                    f"{name!r} was read up to byte {start}, and what stands there now is not what was read",
+                    where=str(source.path),
+                    way_out="source files are append-only: put the file back as it was, and deliver the other under a "
+                    "new name; if lines were lost, `prove` tells which rows differ",
+                )
+            start = 0
         if source.transport == "files":
-            ranges.extend(json_lines.ranges(source.folder, name, start, size))
+            found = json_lines.ranges(source.folder, name, start, size)
+            ranges.extend(found)
+            if not json_lines.is_gzip(name) and not json_lines.is_blank(source.folder / name, _end(found, start), size):
+                half.append(name)
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
-    ranges += [BoundRange(name, 0, size) for name, size in listed.unknown if size and name not in bound]
-    return Found(ranges, sorted([*listed.waiting, *held_back]), tuple(listed.waiting))
+    versions = versions_of(source.folder, listed.files, bound, ranges, seen)
+    ranges += gone_unread(listed.files, bound, seen)
+    ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
+    return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)
+
+
+def _end(ranges: list[BoundRange], start: int) -> int:
+    return ranges[-1].end if ranges else start
 
 
 def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:
@@ -89,6 +120,9 @@ def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | 
     if not is_known(source, bound.name):
         reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
         return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
+    if bound.start == bound.end:
+        reason = "the file is gone, and held more behind this place when it was seen last"
+        return iter([Damage(bound.name, bound.start, "LINES_DAMAGED", reason, None)])
     if source.transport == "capture":
         return capture.read_capture(source.folder, bound.name, bound.end)
     return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
@@ -105,6 +139,6 @@ def _suffixes(source: SourcePlace) -> tuple[str, ...]:
 
 def _listed(source: SourcePlace) -> Listing:
     if source.path.is_file():
-        size = source.path.stat().st_size
-        return Listing([SourceFile(source.path.name, size)], []) if size else Listing([], [source.path.name])
+        file = SourceFile.of(source.path, source.path.name)
+        return Listing([file], []) if file.size else Listing([], [file.name])
     return capture.list_capture(source.path) if source.transport == "capture" else json_lines.list_files(source.path)

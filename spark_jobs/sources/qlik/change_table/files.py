@@ -9,11 +9,13 @@ Public source: Qlik help, *File target: data files, change tables, metadata file
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
+from spark_jobs.sources.contract.found import Found
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
@@ -26,42 +28,63 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.data_files import has_binary, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
-from spark_jobs.sources.transports.source_files import MAX_RAW, bound_so_far, list_source_files, open_source
+from spark_jobs.sources.transports.source_files import (
+    MAX_RAW,
+    bound_so_far,
+    is_rewritten,
+    list_source_files,
+    open_source,
+    versions_of,
+)
 
 
-def find_files(root: Path, bound: Mapping[str, int], suffix: str = "__ct") -> tuple[list[BoundRange], list[str]]:
+def find_files(
+    root: Path,
+    bound: Mapping[str, int],
+    suffix: str = "__ct",
+    seen: Mapping[str, FileVersion] | None = None,
+    timeout_hours: float = 24,
+) -> Found:
     """Finished data files of change tables that were never bound, and files that are waited for.
 
     A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
     file is waited for too. A file whose ending tells nothing is a damage of its table: it may hold changes. A file that
-    has grown since it was bound is bound again as a whole: the plan drops what it holds twice.
+    has grown since it was bound, or was written anew (G-32), is bound again as a whole: the plan drops what it holds
+    twice. One that has waited too long for its metadata file, or for its content although that is there, is bound
+    without a byte: it is a damage of its table, and is read once it is whole.
 
     Args:
         root: the folder of the file target.
         bound: file name below *root* to the size up to which it was bound.
         suffix: what the folders of change tables end with, in any case of letters (T-62).
+        seen: how bound files were when they were seen last; None where it does not matter.
+        timeout_hours: how long a file may wait.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
     """
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
-    sizes = {file.name: file.size for file in listed.files if change_folder(root, file.name, suffix) is not None}
+    sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
     waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
-    data = {name: size for name, size in sizes.items() if not name.lower().endswith(SUFFIX)}
+    data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
     ranges: list[BoundRange] = []
-    for name, size in data.items():
-        start = bound_so_far(root, name, size, bound)
-        if size == start:
+    for name, file in data.items():
+        start = bound_so_far(root, name, file.size, bound)
+        if file.size == start and not is_rewritten(root, file, start, seen):
             continue
         if stem(name) in described and _is_whole(root / described[stem(name)]):
-            ranges.append(BoundRange(name, 0, size))
+            ranges.append(BoundRange(name, 0, file.size))
         else:
             waiting.append(name)
+    never = [name for name in waiting if name not in bound]
+    ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
-    ranges += [BoundRange(name, 0, size) for name, size in unread if size and name not in bound]
+    # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
+    versions = versions_of(root, (data[name] for name in data.keys() - {*waiting}), bound, ranges, seen)
+    ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
-    return ranges, sorted(waiting)
+    return Found(ranges, sorted(waiting), versions=versions)
 
 
 def read_file(
@@ -87,6 +110,8 @@ def read_file(
     try:
         if not bound.name.lower().endswith(DATA_SUFFIXES):
             raise Refusal("FILE_UNKNOWN", f"the file's name ends in none of {', '.join(DATA_SUFFIXES)}")
+        if not bound.end:
+            raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
         if path.is_file() and path.stat().st_size < bound.end:
             what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
             raise Refusal("FILE_DAMAGED", what)
@@ -114,6 +139,19 @@ def read_file(
                 place += 1
     except Refusal as refusal:
         yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)), is_sure)
+
+
+def _is_overdue(root: Path, name: str, described: Mapping[str, str], timeout_hours: float) -> bool:
+    """Whether a data file waits too long for its metadata file, or, being empty, for what that announces."""
+    if not name.lower().endswith(DATA_SUFFIXES):
+        return False
+    path = root / name
+    since = [path.stat()]
+    if not since[0].st_size:
+        if stem(name) not in described:
+            return False  # nothing says that it should hold anything
+        since.append((root / described[stem(name)]).stat())
+    return time.time() - max(one.st_mtime for one in since) > timeout_hours * 3600
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
