@@ -28,12 +28,7 @@ from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
-from spark_jobs.sources import intervals
-from spark_jobs.sources.kafka import times as kafka_times
-from spark_jobs.sources.kafka.place import KafkaPlace
-from spark_jobs.sources.message_transports import Found, find_ranges
-from spark_jobs.sources.qlik.change_table import jdbc as qlik_change_jdbc
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
+from spark_jobs.sources.contract.source import Found
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +98,9 @@ class _Points:
         return Extracted(newest, driver.counts, self._waiting, batches, self._gone, withheld=self._withheld)
 
     def _new(self) -> Scope:
-        place = self._driver.source.place
-        if isinstance(place, KafkaPlace):
-            # Before anything can be found to be lost: how near it came is worth seeing then, too.
-            self._driver.ledger.record_offsets(kafka_times.offsets_kept(place))
+        # Before anything can be found to be lost: how near it came is worth seeing then, too.
+        if retained := self._driver.source.transport.retained():
+            self._driver.ledger.record_offsets(retained)
         found = self._find()
         self._waiting = found.waiting
         self._withheld = sorted({*found.waiting} - {*found.empty})
@@ -117,15 +111,10 @@ class _Points:
         return _of(found, found.ranges)
 
     def _new_within(self, backfill: Backfill) -> Scope:
-        place = self._driver.source.place
-        if isinstance(place, ChangeTablePlace):
-            return Scope()  # reading goes up to the newest row in any case
-        if isinstance(place, KafkaPlace):
-            # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
-            place = place._replace(max_messages_per_run=sys.maxsize)
-        ledger = self._driver.ledger
-        found = find_ranges(place, ledger.bound(), ledger.seen_versions())
-        return _of(found, intervals.within(place, found.ranges, backfill.interval))
+        # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
+        driver, transport = self._driver, self._driver.source.transport.unlimited()
+        found = transport.find(driver.spark, driver.ledger.bound(), driver.ledger.seen_versions())
+        return _of(found, transport.within(found.ranges, backfill.interval))
 
     def _batch_below(self, backfill: Backfill) -> int:
         """The batch above which everything may be read again."""
@@ -137,7 +126,7 @@ class _Points:
         # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
         above = self._driver.ledger.bound_above(self._batch_below(backfill))
         bound = [b for b in above if is_of_source(b.name)]
-        chosen = intervals.bound_before(self._driver.source.place, bound, backfill.interval)
+        chosen = self._driver.source.transport.bound_before(bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:
             log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
@@ -145,16 +134,13 @@ class _Points:
 
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
-        if not isinstance(source.place, ChangeTablePlace):
-            bound = ledger.bound()
-            found = find_ranges(source.place, bound, ledger.seen_versions())
-            read = {one.name for one in found.ranges}
-            ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
-            return found
-        tables = qlik_change_jdbc.find_ranges(self._driver.spark, source.place, ledger.bound())
-        for name, refused in tables.refused.items():
+        bound = ledger.bound()
+        found = source.transport.find(self._driver.spark, bound, ledger.seen_versions())
+        read = {one.name for one in found.ranges}
+        ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
+        for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
-        return Found(tables.ranges, tables.waiting)
+        return found
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import Advance, LoggedBatch, LoggedTable, Transaction, advance
+from open_mirroring.changes.horizon import Advance, LoggedBatch, LoggedTable, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone.opening import open_store
@@ -32,9 +32,7 @@ from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyp
 from spark_jobs.publish.zone_ports import sweep_staging
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
-from spark_jobs.sources.opening import source_of
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, overlapping_start
-from spark_jobs.sources.qlik.change_table.jdbc_table import sequence_text
+from spark_jobs.sources.registry import transport_of
 
 log = logging.getLogger(__name__)
 
@@ -158,8 +156,11 @@ def _tables(
     epochs, horizons = reader.epochs(s.id for s in states.values()), reader.horizons(states.values())
     completing = {table.source for table in mirror.tables if table.complete_rows}
     bound = ExtractLedger(ledger, mirror.name).bound()
+    transport = transport_of(mirror)
+    named = {table.source: ".".join(table.source_name) for table in mirror.tables}
     found = {}
     for source, state in states.items():
+        again = transport.reread_from(named.get(source, source), bound)
         open_here = [x for x in letters if x.table in (None, source) and x.epoch is not None and x.position is not None]
         known = epochs.get(state.id, {})
         found[source] = LoggedTable(
@@ -167,25 +168,13 @@ def _tables(
             epochs=known,
             contents=[p for p in contents.get(source, []) if is_of_generation(p.epoch, state.row.generation)],
             waiting=[*waiting, *((x.epoch or "", x.position or "") for x in open_here)],
-            reread_from=_reread_from(mirror, source, bound, max([0, *known.values()])),
+            reread_from=None if again is None else (max([0, *known.values()]), again),
             completes_rows=source in completing,
             horizon=horizons.get(state.id),
             published_position=state.row.published_position,
             in_reset=state.reset is not None,
         )
     return found
-
-
-def _reread_from(mirror: Mirror, source: str, bound: Mapping[str, int], ordinal: int) -> Transaction | None:
-    """Where the next interval of a change table in a database begins: behind the end of the last one (T-18)."""
-    if mirror.source.transport != "jdbc" or mirror.source.partitions is not None:
-        return None
-    place = source_of(mirror).place
-    named = next((table for table in mirror.tables if table.source == source), None)
-    if named is None or not isinstance(place, ChangeTablePlace):
-        return None  # a table that is being dropped is not read any more
-    end = bound.get(".".join(place.change_table(".".join(named.source_name))))
-    return None if end is None else (ordinal, sequence_text(overlapping_start(end, place.overlap_minutes)))
 
 
 def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[str]) -> list[str]:

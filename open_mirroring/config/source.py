@@ -21,6 +21,9 @@ COMBINATIONS: Mapping[str, tuple[str, ...]] = {
     "qlik-message": ("files", "kafka"),
 }
 """Which transport can carry which format."""
+HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
+GAP_TIMEOUT_MINUTES = 60
+"""What holds where the mirror file does not choose."""
 _PATH_TRANSPORTS = ("capture", "files")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CES, _CHANGE_TABLE, _MESSAGE = "sqlserver-ces", "qlik-change-table", "qlik-message"

@@ -70,9 +70,9 @@ def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
     """How changes of keys are told, and what is worth a look at the source; a Qlik task leaves both open."""
     if not mirror.source.format.startswith("qlik-"):
         return "", []
-    from spark_jobs.sources import source_survey  # brings Spark's Python, which other looks do not wait for
+    from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
 
-    return source_survey.key_changes(mirror), source_survey.warnings(mirror)
+    return registry.format_of(mirror).key_changes, source_survey.warnings(mirror)
 
 
 def status(arguments: argparse.Namespace) -> Exit:

@@ -38,10 +38,9 @@ from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.kafka.place import KafkaPlace
-from spark_jobs.sources.message_transports import Place, counts_as_bound, pinned
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace
+from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
 from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.qlik.message.structures import BY_HAND
 
@@ -68,8 +67,8 @@ class BatchWriting:
     spark: SparkSession
     ledger: ExtractLedger
     root: Path
-    source: Place | ChangeTablePlace
-    reading: Reading
+    transport: Transport
+    format: Format
     tables: Mapping[str, MirroredTable]
     registry: SchemaRegistry | None
     given: Sequence[SourceSchema]
@@ -87,9 +86,9 @@ class BatchWriting:
         """
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
-            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.reading.partitions)
+            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.format.partitions)
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
-            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.reading.partitions)
+            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
         known = [*self.given, *(schema for schema in kept if schema.topic != BY_HAND)]
@@ -101,10 +100,10 @@ class BatchWriting:
         else:
             watched = frozenset((letter.at.origin, letter.at.place) for letter in open_before)
             parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
-        joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
+        joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
-        manifest = self._judging_loads(batch, merge(parts, [*announced, *untried], self.reading.partitions))
+        manifest = self._judging_loads(batch, merge(parts, [*announced, *untried], self.format.partitions))
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
@@ -123,7 +122,7 @@ class BatchWriting:
         }
         if not loaded:
             return manifest
-        epoch, highest = self.reading.load, f"{LOAD_MAJOR};"
+        epoch, highest = self.format.load, f"{LOAD_MAJOR};"
         earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
         reloads, stops, repeated = dict(manifest.reloads), dict(manifest.stops), 0
         for table, origins in sorted(loaded.items()):
@@ -141,9 +140,8 @@ class BatchWriting:
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
     ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
         """The parts of reading, the structures announced in them, and the first task number that is not used."""
-        # An empty range of a file says that something is missing; of a partition or a table, where reading begins.
-        are_files = not isinstance(self.source, KafkaPlace | ChangeTablePlace)
-        full = [bound for bound in scope.ranges if are_files or bound.end > bound.start]
+        keeps_empty = self.transport.empty_range_is_damage
+        full = [bound for bound in scope.ranges if keeps_empty or bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
         announced = self._new_schemas(parts, known)
@@ -166,7 +164,7 @@ class BatchWriting:
             ReplayTask(
                 tuple(chunk),
                 tuple(files),
-                ReadTask((), self.reading, self.tables, tuple(known), LogTarget(self.root, batch, attempt, at)),
+                ReadTask((), self.format, self.tables, tuple(known), LogTarget(self.root, batch, attempt, at)),
             )
             for at, chunk in enumerate(chunks)
         ]
@@ -183,9 +181,8 @@ class BatchWriting:
             replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}
             settled = [letter for letter in open_before if letter.at in replayed]
         else:
-            source = None if isinstance(self.source, ChangeTablePlace) else self.source
             met = {tuple(at) for part in parts for at in part.get("met", ())}
-            covered = {x.at for x in covered_by(scope.ranges, open_before, partial(counts_as_bound, source))}
+            covered = {x.at for x in covered_by(scope.ranges, open_before, self.transport.counts_as_bound)}
             settled = [x for x in open_before if x.at in covered or (x.at.origin, x.at.place) in met]
         outcome: Literal["replayed", "reread"] = "replayed" if scope.purpose == "replay" else "reread"
         gone = {letter.at for letter in settled}
@@ -219,13 +216,15 @@ class BatchWriting:
     ) -> list[dict[str, Any]]:
         """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
         log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
-        if isinstance(self.source, ChangeTablePlace):
+        if isinstance(self.transport, ChangeTables):
+            assert isinstance(self.format, ChangeTableFormat)
             ranges = [bound for task in tasks for bound in task]
             target = LogTarget(self.root, batch, attempt, first_task)
-            return read_batch(self.spark, self.source, ranges, self.reading, self.tables, target)
-        source = pinned(self.source, self.ledger.bound())
+            return read_batch(self.spark, self.transport, ranges, self.format, self.tables, target)
+        assert isinstance(self.transport, MessageTransport)
+        source = self.transport.pinned(self.ledger.bound())
         reads = [
-            ReadTask(task, self.reading, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
+            ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)
         ]
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)

@@ -23,11 +23,11 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.formats import Reading
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import copy_out
 from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, slice_of
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, slice_of
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
 from spark_jobs.sources.qlik.change_table.rows import Structure
 
@@ -38,15 +38,15 @@ class SliceTask:
 
     bound: Slice
     structure: Structure
-    reading: Reading
+    format: ChangeTableFormat
     tables: Mapping[str, MirroredTable]
     target: LogTarget
 
     def log(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> dict[str, Any]:
         """Decode and log what *read* hands on; as :meth:`Decoding.finish`."""
         # Spark may try a task again: every try has names of its own.
-        decoding = Decoding(self.reading, self.tables, (), replace(self.target, attempt=uuid4().hex))
-        add = cut_blocks(self.bound.origin, self.structure, self.reading.header_prefix, decoding.take_block)
+        decoding = Decoding(self.format, self.tables, (), replace(self.target, attempt=uuid4().hex))
+        add = cut_blocks(self.bound.origin, self.structure, self.format.settings.prefix, decoding.take_block)
         read(add)
         add(None)
         return decoding.finish()
@@ -63,9 +63,9 @@ class CopyTask:
 
 def read_batch(
     spark: SparkSession,
-    place: ChangeTablePlace,
+    place: ChangeTables,
     ranges: Sequence[BoundRange],
-    reading: Reading,
+    format: ChangeTableFormat,
     tables: Mapping[str, MirroredTable],
     target: LogTarget,
 ) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def read_batch(
         spark: the session.
         place: the source.
         ranges: what the ledger bound.
-        reading: how rows are decoded.
+        format: how rows are decoded.
         tables: the mirrored tables by their name at the source.
         target: where log files go; its task number is that of the first range, the others follow.
 
@@ -97,7 +97,7 @@ def read_batch(
     for source, wanted in by_table.items():
         table = place.open(spark, source)
         structure = table.structure()
-        tasks = [SliceTask(one, structure, reading, tables, to) for one, to in wanted]
+        tasks = [SliceTask(one, structure, format, tables, to) for one, to in wanted]
         if dialect_of(connection).copies:
             name = place.change_table(source)
             copies += [CopyTask(one, table.slice_query(structure, one.bound), name) for one in tasks]

@@ -27,7 +27,7 @@ from spark_jobs.extract.correction_rows import LoggedCorrections
 from spark_jobs.extract.fragment_joining import is_overdue
 from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.letters.open_letters import read_open_letters
-from spark_jobs.sources.opening import source_of
+from spark_jobs.sources.registry import source_of
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.extract.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, ToldHalf
-from spark_jobs.sources.formats import Reading, decoder_of
+from spark_jobs.sources.contract.source import Format
 
 _IDENTITIES_PER_TASK = 5_000
 
@@ -61,7 +61,7 @@ class FragmentJoining:
     spark: SparkSession
     ledger: ExtractLedger
     root: Path
-    reading: Reading
+    format: Format
     tables: Mapping[str, MirroredTable]
     timeout: timedelta
 
@@ -99,7 +99,7 @@ class FragmentJoining:
         idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
         # (K-18): it can never be told from a position that all of it is logged.
-        is_told = self.reading.joins_pieces
+        is_told = self.format.joins_pieces
         logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[ToldHalf]]()
         if not fresh and not logged_now:
             return []
@@ -108,7 +108,7 @@ class FragmentJoining:
         tasks = [
             JoinTask(
                 {identity: tuple(fresh[identity].files) for identity in chunk},
-                self.reading,
+                self.format,
                 self.tables,
                 tuple(schemas),
                 LogTarget(self.root, batch, attempt, first_task + index),
@@ -188,8 +188,8 @@ class FragmentJoining:
         pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (
             target.writer(),
-            Notes(self.tables, self.reading),
-            decoder_of(self.reading, self.tables),
+            Notes(self.tables, self.format),
+            self.format.decoder(self.tables),
         )
         counts = Counter[str]()
         for identity, logged in sorted(repeated.items()):

@@ -24,10 +24,9 @@ from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
 from spark_jobs.sources.contract.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
-from spark_jobs.sources.contract.ordinary_rows import Ordinary, OrdinaryReader
-from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of, ordinary_rows_of
-from spark_jobs.sources.message_transports import Place, read_blocks, read_range, worth_blocks
+from spark_jobs.sources.contract.source import Format, MessageTransport
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock
 from spark_jobs.sources.transports.capture_gaps import partition_of
 
@@ -54,7 +53,7 @@ class ReadTask:
     """Some of a batch's bound ranges, to be read and decoded by one worker."""
 
     ranges: tuple[BoundRange, ...]
-    reading: Reading
+    format: Format
     tables: Mapping[str, MirroredTable]
     schemas: tuple[SourceSchema, ...]
     target: LogTarget
@@ -67,7 +66,7 @@ class JoinTask:
     """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
-    reading: Reading
+    format: Format
     tables: Mapping[str, MirroredTable]
     schemas: tuple[SourceSchema, ...]
     target: LogTarget
@@ -78,18 +77,17 @@ class Decoding:
 
     def __init__(
         self,
-        reading: Reading,
+        format: Format,
         tables: Mapping[str, MirroredTable],
         schemas: Sequence[SourceSchema],
         target: LogTarget,
         watched: Collection[tuple[str, int]] = (),
     ) -> None:
         self._watched, self._met = watched, set[tuple[str, int]]()
-        self._reading, self._tables, self._known = reading, tables, list(schemas)
-        self._decoder, self._writer = decoder_of(reading, tables, schemas), target.writer()
-        self._ordinary = ordinary_of(reading, tables, schemas)
-        self._ordinary_rows = ordinary_rows_of(reading, tables)
-        self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
+        self._format, self._tables, self._known = format, tables, list(schemas)
+        self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
+        self._fast = format.fast_decoder(tables, schemas)
+        self._notes, self._counts, self._schemas = Notes(tables, format), Counter[str](), set[SourceSchema]()
         self._foreign = Counter[str]()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -107,29 +105,26 @@ class Decoding:
         self._writer.add(decoded.rows)
 
     def take_block(self, block: TextBlock) -> None:
-        """Decode and log rows of a change table: ordinary ones as columns, the others by the exact decoder."""
-        if self._watched:
-            self.take(self._watching(block.rows(np.arange(block.texts.num_rows))))
+        """Decode and log rows of a change table: most as columns, the others by the exact decoder."""
+        if self._watched or self._fast is None:
+            self.take(self._watching(block.messages(np.arange(block.size))))
             return
-        found = self._ordinary_rows.take(block)
-        if found.rows.num_rows:
-            self._writer.add_table(found.rows)
-        changes, images = found.rows.num_rows, found.images
-        self._counts.update(messages=changes + images, changes=changes, metadata=images)
-        if len(found.left):
-            self._decode(block.rows(found.left))
+        left = np.delete(np.arange(block.size), self._take_fast(self._fast, block).taken)
+        if len(left):
+            self._decode(block.messages(left))
 
-    def take_range(self, source: Place, bound: BoundRange) -> None:
+    def take_range(self, source: MessageTransport, bound: BoundRange) -> None:
         """Decode and log the messages of one bound range."""
         if self._watched:
-            self.take(self._watching(read_range(source, bound)))
+            self.take(self._watching(source.read(bound)))
             return
-        if self._ordinary is None or not worth_blocks(source, bound):
-            self.take(read_range(source, bound))
+        blocks = None if self._fast is None else source.blocks(bound)
+        if self._fast is None or blocks is None:
+            self.take(source.read(bound))
             return
         left, size = list[Any](), 0
-        for block in read_blocks(source, bound):
-            found = self._take_ordinary(self._ordinary, block)
+        for block in blocks:
+            found = self._take_fast(self._fast, block)
             numbers = np.delete(np.arange(len(block.starts)), found.taken)
             left += block.messages(numbers)
             size += int((block.ends - block.starts)[numbers].sum())
@@ -146,14 +141,15 @@ class Decoding:
                 self._met.add(at)
             yield message
 
-    def _take_ordinary(self, ordinary: OrdinaryReader, block: Block) -> Ordinary:
-        """Log and count the ordinary messages of a block."""
-        found = ordinary.take(block)
+    def _take_fast(self, fast: FastDecoder, block: Block | TextBlock) -> Taken:
+        """Log and count what the fast decoder takes of a block."""
+        found = fast.take(block)
         messages, changes = len(found.taken), found.rows.num_rows
         if changes:
             self._writer.add_table(found.rows)
             self._notes.take_table(found.rows)
-        self._counts.update(messages=messages, changes=changes, ignored=messages - changes)
+        ignored = messages - changes - found.images
+        self._counts.update(messages=messages, changes=changes, metadata=found.images, ignored=ignored)
         self._foreign.update(found.foreign)
         return found
 
@@ -162,9 +158,9 @@ class Decoding:
         if fresh:
             self._schemas |= fresh
             self._known += sorted(fresh)
-            self._decoder = decoder_of(self._reading, self._tables, self._known)
-            if self._ordinary is not None:
-                self._ordinary.learn(fresh)
+            self._decoder = self._format.decoder(self._tables, self._known)
+            if self._fast is not None:
+                self._fast.learn(fresh)
 
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
@@ -173,14 +169,14 @@ class Decoding:
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 
-def read(source: Place, task: ReadTask) -> dict[str, Any]:
+def read(source: MessageTransport, task: ReadTask) -> dict[str, Any]:
     """Decode every message of the ranges; as :meth:`Decoding.finish`.
 
     The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
     """
     if not gc.get_freeze_count():
         gc.freeze()  # what was imported need not be looked through again and again while rows are made
-    decoding = Decoding(task.reading, task.tables, task.schemas, task.target, task.watched)
+    decoding = Decoding(task.format, task.tables, task.schemas, task.target, task.watched)
     for bound in task.ranges:
         decoding.take_range(source, bound)
     return decoding.finish()
@@ -188,8 +184,8 @@ def read(source: Place, task: ReadTask) -> dict[str, Any]:
 
 def join_pieces(task: JoinTask) -> dict[str, Any]:
     """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
-    decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
-    notes, counts, foreign = Notes(task.tables, task.reading), Counter[str](), Counter[str]()
+    decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
+    notes, counts, foreign = Notes(task.tables, task.format), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
@@ -233,8 +229,8 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
 class Notes:
     """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
 
-    def __init__(self, tables: Mapping[str, MirroredTable], reading: Reading) -> None:
-        self._has_loads, self._keeps_positions = reading.has_loads, reading.partitions > 0
+    def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
+        self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._homeless = 0
         self._keyless: dict[str, Mapping[str, Any]] = {}

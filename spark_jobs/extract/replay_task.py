@@ -14,7 +14,6 @@ from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import LOG_SCHEMA, REJECTED
 from spark_jobs.extract.read_task import Decoding, ReadTask
 from spark_jobs.sources.contract.decoded import Decoder
-from spark_jobs.sources.formats import decoder_of, message_of_letter
 
 _LETTERS_AT_ONCE = 10_000
 
@@ -33,10 +32,10 @@ def replay(task: ReplayTask) -> dict[str, Any]:
 
     As :meth:`Decoding.finish`, and ``replayed``: the letters that were decoded.
     """
-    decoder = decoder_of(task.read.reading, task.read.tables, task.read.schemas)
+    decoder = task.read.format.decoder(task.read.tables, task.read.schemas)
     messages = _messages(task, decoder)
     sound = decodable(decoder, [message for message, _ in messages])
-    decoding = Decoding(task.read.reading, task.read.tables, task.read.schemas, task.read.target)
+    decoding = Decoding(task.read.format, task.read.tables, task.read.schemas, task.read.target)
     decoding.take(sound)
     read = {(message.origin, message.place) for message in sound}
     replayed = [list(at) for message, places in messages if (message.origin, message.place) in read for at in places]
@@ -68,7 +67,7 @@ def _messages(task: ReplayTask, decoder: Decoder) -> list[tuple[Any, list[Letter
             at = LetterPlace(line["batch"], line["origin"], line["place"])
             if at not in wanted or line["raw"] is None:
                 continue
-            message = message_of_letter(decoder, at.origin, at.place, line["raw"], line["tbl"])
+            message = decoder.again(at.origin, at.place, line["raw"], line["tbl"])
             _, places = found.setdefault((at.origin, at.place), (message, []))
             if at not in places:
                 places.append(at)

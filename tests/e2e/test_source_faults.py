@@ -106,7 +106,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
 ) -> None:
     """I28, D2 to D4: transient; the batch stays bound, the next tick reads the same ranges and finishes."""
     import spark_jobs.extract.batch_writing
-    import spark_jobs.sources.opening
+    import spark_jobs.sources.kafka.transport
 
     pipeline, name = over_kafka(tmp_path, spark, topic), "x" * 4_000
     publish(kafka, topic, range(1, 5), "first")
@@ -114,12 +114,12 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
     # Far more than the client takes ahead.
     publish(kafka, topic, range(5, 1_205), name)
     kafka.publish(topic, [(0, None, ordered(2_000, "Ada", "clean"))])
-    place_of = spark_jobs.sources.opening.place_of
+    place_of = spark_jobs.sources.kafka.transport.place_of
     with monkeypatch.context() as patch:
         read = reading_that_kills(spark_jobs.extract.batch_writing.read, kafka.pid, after=20)
         patch.setattr("spark_jobs.extract.batch_writing.read", read)
         patch.setattr(
-            "spark_jobs.sources.opening.place_of",
+            "spark_jobs.sources.kafka.transport.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
         error = failed("KAFKA_UNREACHABLE", pipeline.extract, TransientError)
@@ -130,7 +130,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
         assert pipeline.mirrored("dbo", "orders"), "what was published stays"
         patch.undo()
         patch.setattr(
-            "spark_jobs.sources.opening.place_of",
+            "spark_jobs.sources.kafka.transport.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
         patch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())

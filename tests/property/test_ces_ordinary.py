@@ -19,7 +19,7 @@ from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.transports import line_blocks
 from spark_jobs.sources.transports.json_lines import read_lines
 from spark_jobs.sources.transports.line_blocks import LineBlock, read_blocks
-from spark_jobs.sources.transports.message_files import SourcePlace, find_ranges, read_range
+from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
 from tests.ces_messages import event, split
 
 TABLES = {
@@ -267,7 +267,7 @@ def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkey
     [("capture-gen-c", "capture", 0.9), ("json-gen-a", "files", 0.0), ("json-gen-c", "files", 0.5)],
 )
 def test_real_histories_decode_alike(shared_data: Path, folder: str, transport: str, share: float) -> None:
-    source = SourcePlace(transport, shared_data / "ces" / folder, "wrapped")  # type: ignore[arg-type]
+    source = MessageFiles(transport, shared_data / "ces" / folder, "wrapped")  # type: ignore[arg-type]
     exact = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
     ordinary = OrdinaryCes(exact)
     found = [m for bound in find_ranges(source, {}).ranges for m in read_range(source, bound)]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import MirroredTable
+from spark_jobs.sources.contract.fast_decoder import Taken
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.decoder import (
     ChangeRow,
@@ -23,7 +24,7 @@ from spark_jobs.sources.qlik.change_table.decoder import (
     QlikChangeTableDecoder,
     Structure,
 )
-from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows, OrdinaryRows
+from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
 from tests.qlik_change_rows import ITEMS, NAMES, TABLE, mask, row, sequence
 
@@ -96,11 +97,12 @@ def in_order(rows: Sequence[LogRow]) -> list[LogRow]:
     return sorted(rows, key=lambda one: (one.place, one.pos or "", one.kind))
 
 
-def assert_decoded_alike(rows: list[ChangeRow], decoder: QlikChangeTableDecoder) -> OrdinaryRows:
+def assert_decoded_alike(rows: list[ChangeRow], decoder: QlikChangeTableDecoder) -> Taken:
     exact, block = decoder.decode(rows), block_of(rows)
     found = OrdinaryChangeRows(decoder).take(block)
-    left = block.rows(found.left)
-    assert left == [rows[at] for at in found.left.tolist()]
+    numbers = np.delete(np.arange(len(rows)), found.taken)
+    left = block.messages(numbers)
+    assert left == [rows[at] for at in numbers.tolist()]
     rest = decoder.decode(left)
     changes = [LogRow(**line) for line in found.rows.to_pylist()]
     assert in_order([*changes, *rest.rows]) == in_order(exact.rows)
@@ -203,7 +205,9 @@ ORDINARY = placed(
 def test_what_is_taken(rows: list[ChangeRow], chosen: dict[str, Any], left: list[int]) -> None:
     """Ordinary rows are not left: else this would be the exact decoder with more to do."""
     rows = placed(*rows)
-    assert assert_decoded_alike(rows, decoder(**chosen)).left.tolist() == left
+    assert assert_decoded_alike(rows, decoder(**chosen)).taken.tolist() == [
+        at for at in range(len(rows)) if at not in left
+    ]
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)

@@ -23,12 +23,13 @@ from spark_jobs.changelog.schema import LOG_SCHEMA, LogRow
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.jdbc import postgres_client
 from spark_jobs.sources.jdbc.dialects import PostgreSql
 from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import (
-    ChangeTablePlace,
+    ChangeTables,
     NamedChangeTable,
     find_ranges,
     overlapping_start,
@@ -46,7 +47,7 @@ from workload_generator.qlik_change_tables import ChangeTableOptions, stored_cha
 from workload_generator.qlik_change_tables_sql import postgresql_statements
 from workload_generator.tables import SHOP_TABLES
 
-READING = Reading("qlik-change-table")
+READING = ChangeTableFormat()
 HEADER = (
     "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask bytea, "
     "header__partition_name varchar(50), id int, name text"
@@ -67,12 +68,12 @@ def source(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Postgre
     return postgres
 
 
-def place(*sources: str, **settings: Any) -> ChangeTablePlace:
+def place(*sources: str, **settings: Any) -> ChangeTables:
     named = {name: NamedChangeTable(*f"{name}__ct".split(".")) for name in sources or ("shop.items",)}
-    return ChangeTablePlace("shop_db", named, **settings)
+    return ChangeTables("shop_db", named, **settings)
 
 
-def partitioned(**settings: Any) -> ChangeTablePlace:
+def partitioned(**settings: Any) -> ChangeTables:
     return place(control=SourceName("shop", "attrep_cdc_partitions"), **settings)
 
 
@@ -100,7 +101,7 @@ def bound_of(*ranges: BoundRange) -> dict[str, int]:
     return bound
 
 
-def read(spark: Any, at: ChangeTablePlace, ranges: list[BoundRange], folder: Path, key: str = "id") -> list[LogRow]:
+def read(spark: Any, at: ChangeTables, ranges: list[BoundRange], folder: Path, key: str = "id") -> list[LogRow]:
     tables = {source: MirroredTable(source, (key,)) for source in at.tables}
     parts = read_batch(spark, at, ranges, READING, tables, LogTarget(folder, 1, "a", 5))
     assert len(parts) == len(ranges)
@@ -121,7 +122,7 @@ def test_t18_intervals_of_change_seq_overlap_and_nothing_new_is_no_range(
 ) -> None:
     """T-18: a lower sequence committed after the last read is found by the overlap."""
     at = place()
-    assert find_ranges(spark, at, {}) == ([], [], {})
+    assert find_ranges(spark, at, {}) == Found([], [])
     insert(source, 5, "I", 1, "one")
     (first,) = find_ranges(spark, at, {}).ranges
     assert first == BoundRange("shop.items__ct", 0, int(sequence(5)) + 1)
@@ -227,7 +228,7 @@ def test_t18_a_change_table_that_counts_from_below_what_was_read_is_refused(spar
     insert(source, 5, "I", 1, "one")
     (first,) = find_ranges(spark, place(), {}).ranges
     source.execute("DELETE FROM shop.items__ct")
-    assert find_ranges(spark, place(), bound_of(first)) == ([], [], {})
+    assert find_ranges(spark, place(), bound_of(first)) == Found([], [])
     insert(source, 4, "I", 2, "below")
     found = find_ranges(spark, place(), bound_of(first))
     assert (found.ranges, found.refused["shop.items"].code) == ([], "CHANGES_WENT_BACK")
@@ -265,7 +266,7 @@ def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) 
     with pytest.raises(TerminalError, match="RANGE_UNKNOWN"):
         slice_of(place(), BoundRange("shop.gone__ct", 0, 1))
     with pytest.raises(TerminalError, match="TABLE_NOT_FOUND"):
-        find_ranges(spark, partitioned()._replace(control=SourceName("shop", "nothing")), {})
+        find_ranges(spark, replace(partitioned(), control=SourceName("shop", "nothing")), {})
 
 
 def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
@@ -274,7 +275,7 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     """G-12, T-20: the mask counts it."""
     source.execute("ALTER TABLE shop.items__ct ADD l int[], ADD last int")
     source.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(1)}', 'I', NULL, NULL, 1, 'x', '{{1}}', 7)")
-    at = ChangeTablePlace("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ("id", "last"))})
+    at = ChangeTables("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ("id", "last"))})
     (found,) = find_ranges(spark, at, {}).ranges
     tables = {"shop.items": MirroredTable("shop.items", ("id",), ("id", "last"))}
     (part,) = read_batch(spark, at, [found], READING, tables, LogTarget(tmp_path, 1, "a", 0))
@@ -296,7 +297,7 @@ def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source
         f'INSERT INTO shop."o\'d""d__ct" (header__change_seq, header__change_oper, id, added) '
         f"VALUES ('{sequence(2)}', 'I', 2, '2024-02-29'), (NULL, 'I', 3, NULL)",
     )
-    at = ChangeTablePlace("shop_db", {"shop.odd": NamedChangeTable("shop", "o'd\"d__ct")})
+    at = ChangeTables("shop_db", {"shop.odd": NamedChangeTable("shop", "o'd\"d__ct")})
     (found,) = find_ranges(spark, at, {}).ranges
     lost, first, second = read(spark, at, [found], tmp_path)
     assert json.loads(first.row or "") == {
@@ -453,7 +454,7 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
     tables = {table.full_name: NamedChangeTable(table.schema, f"{table.name}__ct") for table in SHOP_TABLES}
     mirrored_tables = {t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES}
     control = SourceName("control", "attrep_cdc_partitions") if minutes else None
-    at = ChangeTablePlace("shop_db", tables, control=control)
+    at = ChangeTables("shop_db", tables, control=control)
     bound: dict[str, int] = {}
     rows: list[LogRow] = []
     third = len(statements) // 3
@@ -497,7 +498,7 @@ def test_the_district_offices_end_in_their_final_state(
     """T-30: the table as loaded, then all changes in order; binary masks in the documented order (T-20, T-24)."""
     control = SourceName("control", "attrep_cdc_partitions") if mode == "partitions" else None
     tables = {"dbo.district_offices": NamedChangeTable("dbo", "district_offices__ct")}
-    at = ChangeTablePlace("shop_db", tables, control=control)
+    at = ChangeTables("shop_db", tables, control=control)
     found = find_ranges(spark, at, {}).ranges
     assert len(found) == (46 if control else 1)
     rows = read(spark, at, found, tmp_path, key="office_id")

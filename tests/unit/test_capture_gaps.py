@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.opening import source_of
+from spark_jobs.sources.registry import source_of
 from spark_jobs.sources.transports.capture_gaps import Hole, holes
-from spark_jobs.sources.transports.message_files import SourcePlace, find_ranges
+from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges
 from spark_jobs.sources.transports.source_files import list_source_files
 from tests.hand_made_mirror import MIRROR_FILE
 from tests.unit.test_ces_transports import EVENT_DATA
@@ -73,7 +74,7 @@ def test_what_is_behind_a_hole_waits_and_what_is_before_it_does_not_c93(tmp_path
     hole = Hole(PARTITION, "numbers 60 to 64", (window(3), window(4)))
     assert found(tmp_path, {}) == [hole]
     assert found(tmp_path, bound_now(tmp_path, window(1))) == [hole]
-    place = SourcePlace("capture", tmp_path, "wrapped")
+    place = MessageFiles("capture", tmp_path, "wrapped")
     ranges, waiting, *_ = find_ranges(place, {})
     assert [one.name for one in ranges] == [window(1), window(1, "ns/hub/1")]
     assert waiting == [window(3), window(4)]
@@ -125,7 +126,7 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
     """With the numbers, the partition and the way out; taking the files before it away accepts the loss."""
     first = put(tmp_path, window(1), range(40, 60))
     late = put(tmp_path, window(3), range(65, 70))
-    place = SourcePlace("capture", tmp_path, "wrapped", gap_timeout_minutes=10)
+    place = MessageFiles("capture", tmp_path, "wrapped", gap_timeout_minutes=10)
     an_hour_ago = time.time() - 3600
     os.utime(first, (an_hour_ago, an_hour_ago))
     assert find_ranges(place, {}).waiting == [window(3)]
@@ -136,7 +137,7 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
     error = caught.value
     assert error.code == "CAPTURE_GAP"
     assert "numbers 60 to 64" in error.what and repr(PARTITION) in error.what and "copy the missing" in error.way_out
-    assert find_ranges(place._replace(gap_timeout_minutes=100), bound).waiting == [window(3)]
+    assert find_ranges(replace(place, gap_timeout_minutes=100), bound).waiting == [window(3)]
     first.unlink()
     assert [one.name for one in find_ranges(place, bound).ranges] == [window(3)]
 
@@ -153,7 +154,7 @@ def test_however_files_arrive_what_is_bound_follows_each_other_and_at_last_all_i
     ticks = sorted(data.draw(st.sets(st.integers(1, len(lengths)))) | {len(lengths)})
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        place, bound, handed = SourcePlace("capture", root, "wrapped"), dict[str, int](), 0
+        place, bound, handed = MessageFiles("capture", root, "wrapped"), dict[str, int](), 0
         for tick in ticks:
             for at in arrival[handed:tick]:
                 put(root, window(at), range(starts[at], starts[at] + lengths[at]))
@@ -170,6 +171,6 @@ def test_the_mirror_file_says_how_long_to_wait_c93(tmp_path: Path, setting: str,
     file = tmp_path / "shop.yaml"
     text = MIRROR_FILE.replace("transport: files, path: source", f"transport: capture, path: source{setting}")
     file.write_text(text, encoding="utf-8")
-    place = source_of(load_mirror(file)).place
-    assert isinstance(place, SourcePlace)
+    place = source_of(load_mirror(file)).transport
+    assert isinstance(place, MessageFiles)
     assert (place.transport, place.gap_timeout_minutes) == ("capture", minutes)

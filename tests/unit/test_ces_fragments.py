@@ -12,9 +12,9 @@ import pytest
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.decoder import Dispositions
+from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.ces.fragments import Joined, Refused, Waiting, incomplete, join
 from spark_jobs.sources.contract.decoded import Decoded, Notices
-from spark_jobs.sources.formats import Reading, decoder_of
 from tests.ces_messages import (
     GUID,
     ORDERS,
@@ -242,10 +242,10 @@ def test_what_is_noticed_of_a_joined_event_is_told_c45() -> None:
     whole = event("INS", {"id": "7", "name": "x" * 2**18}, cols=[("id", "int"), ("name", "nvarchar(max)")],
                   pkkey={"id": "x"})  # fmt: skip
     pieces = pieces_of(split(whole, [100, 2**17]))
-    found = decoder_of(Reading("sqlserver-ces"), {"dbo.orders": ORDERS}).join(pieces)
+    found = CesFormat().decoder({"dbo.orders": ORDERS}).join(pieces)
     assert isinstance(found, Decoded)
     assert found.notices == Notices(key_mismatch=1)
-    foreign = decoder_of(Reading("sqlserver-ces"), {}).join(pieces)
+    foreign = CesFormat().decoder({}).join(pieces)
     assert isinstance(foreign, Decoded)
     assert foreign.foreign == {"dbo.orders": 3}
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
-from spark_jobs.sources.message_transports import Found, SourcePlace, find_ranges, read_range
+from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture import list_capture, read_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
+from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
 
 PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
 EVENT_DATA = fastavro.parse_schema(
@@ -274,11 +276,11 @@ def test_a_source_may_be_one_file(tmp_path: Path) -> None:
     (tmp_path / "messages.txt").write_bytes(b"{}\n")
     (tmp_path / "other.jsonl").write_bytes(b"{}\n")
     (tmp_path / "empty.jsonl").touch()
-    one = SourcePlace("files", tmp_path / "messages.txt", "bare")
+    one = MessageFiles("files", tmp_path / "messages.txt", "bare")
     assert find_ranges(one, {}) == Found([BoundRange("messages.txt", 0, 3)], [])
     assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
     assert find_ranges(one, {"messages.txt": 3}) == Found([], [])
-    assert find_ranges(one._replace(path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"], ("empty.jsonl",))
+    assert find_ranges(replace(one, path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"], ("empty.jsonl",))
 
 
 def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
 
 def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> None:
     """Only files with another version are looked into; the same content again is the same file."""
-    place = SourcePlace("files", tmp_path, "bare")
+    place = MessageFiles("files", tmp_path, "bare")
     file, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     file.write_bytes(b'{"a":1}\n{"h')
     other.write_bytes(b'{"b":1}\n')
@@ -322,7 +324,7 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
 
 
 def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
-    place = SourcePlace("files", tmp_path, "bare")
+    place = MessageFiles("files", tmp_path, "bare")
     half = tmp_path / "half.jsonl"
     half.write_bytes(b'{"a":1}\n{"h')
     (tmp_path / "blank.jsonl").write_bytes(b'{"a":1}\n  ')

@@ -12,8 +12,8 @@ import yaml
 from open_mirroring.config import ConfigError, Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from spark_jobs.cli.command_line import main
-from spark_jobs.sources.opening import source_of
 from spark_jobs.sources.qlik.message.given_structures import given_structures
+from spark_jobs.sources.registry import source_of
 from tests.qlik_messages import ID, ROW, avro_enveloped, avro_schema, change, datum, decode, dt, md, metadata, only
 
 COLUMNS = {"id": "INT4", "name": "WSTRING(100)", "price": "NUMERIC(8,2)", "note": "NCLOB"}
@@ -140,4 +140,4 @@ def test_a_mirror_file_that_contradicts_itself_is_refused_k15_k61(
 
 
 def test_a_setting_that_could_not_be_reached_reaches_what_reads_k06(tmp_path: Path) -> None:
-    assert source_of(mirror(tmp_path, unframed_avro=True)).reading.unframed_avro is True
+    assert source_of(mirror(tmp_path, unframed_avro=True)).format.settings.unframed_avro is True

@@ -13,12 +13,11 @@ import pytest
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import message_transports as transports
+from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.ces.ordinary import OrdinaryCes
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.formats import Reading
-from spark_jobs.sources.transports import line_blocks
-from spark_jobs.sources.transports.message_files import SourcePlace
+from spark_jobs.sources.transports import line_blocks, message_files
+from spark_jobs.sources.transports.message_files import MessageFiles
 from tests.ces_messages import ROW, event, split
 
 TABLES = {name: MirroredTable(name, ("id",)) for name in ("dbo.orders", "dbo.items")}
@@ -42,8 +41,8 @@ def _source(folder: Path) -> int:
 
 def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
     bound = (BoundRange("in.jsonl", 0, end),)
-    task = ReadTask(bound, Reading("sqlserver-ces"), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
-    part = read(SourcePlace("files", folder, "bare"), task)
+    task = ReadTask(bound, CesFormat(), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
+    part = read(MessageFiles("files", folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
     for file in part["files"]:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
@@ -61,7 +60,7 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
         path = tmp_path / "in.jsonl"
         path.write_bytes(path.read_bytes()[:-cut])
     wanted, wanted_rows = _read(tmp_path, end, "single")
-    monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
+    monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
     taken = []
     take = OrdinaryCes.take
@@ -86,7 +85,7 @@ def test_blocks_begin_behind_a_byte_order_mark(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "in.jsonl"
     path.write_bytes("\ufeff".encode() + path.read_bytes())
     wanted = _read(tmp_path, path.stat().st_size, "single")
-    monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
+    monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     found = _read(tmp_path, path.stat().st_size, "blocks")
     assert (found[1], found[0]["counts"]) == (wanted[1], wanted[0]["counts"])
     assert min(row.place for row in found[1]) == 0, "the first line is a change"

@@ -15,13 +15,13 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.extract import read_task
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
-from spark_jobs.sources import message_transports as transports
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import are_text, blocks_of
-from spark_jobs.sources.formats import Reading
+from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
-from spark_jobs.sources.transports.message_files import SourcePlace
+from spark_jobs.sources.transports import message_files
+from spark_jobs.sources.transports.message_files import MessageFiles
 from tests.qlik_messages import ORDERS, ROW, dt, md
 
 
@@ -42,8 +42,8 @@ def _source(folder: Path) -> int:
 
 def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
     target = LogTarget(folder / attempt, 1, attempt, 0)
-    task = ReadTask((BoundRange("in.jsonl", 0, end),), Reading("qlik-message"), {ORDERS.source: ORDERS}, (), target)
-    part = read(SourcePlace("files", folder, "bare"), task)
+    task = ReadTask((BoundRange("in.jsonl", 0, end),), QlikMessageFormat(), {ORDERS.source: ORDERS}, (), target)
+    part = read(MessageFiles("files", folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
     for file in part["files"]:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
@@ -56,7 +56,7 @@ def test_messages_in_blocks_give_the_same_rows_counts_and_loads_k05_k18(
 ) -> None:
     end = _source(tmp_path)
     wanted, wanted_rows = _read(tmp_path, end, "single")
-    monkeypatch.setattr(transports, "_WORTH_BYTES", 0)
+    monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     monkeypatch.setattr("spark_jobs.sources.transports.line_blocks.BLOCK_BYTES", 3_000)
     monkeypatch.setattr(read_task, "_BYTES_AT_ONCE", 2_000)
     taken = []

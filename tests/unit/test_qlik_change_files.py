@@ -21,7 +21,7 @@ from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
-from spark_jobs.sources.contract.found import Found
+from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
 from spark_jobs.sources.qlik.change_table.files import find_files, read_file

@@ -9,8 +9,9 @@ import yaml
 
 from open_mirroring.config.names import SourceName
 from spark_jobs.cli.command_line import main
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTablePlace, NamedChangeTable
-from spark_jobs.sources.source_survey import FoundTable, survey_database, survey_files, survey_topics
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable, closed_partitions
+from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_database, survey_files
+from spark_jobs.sources.source_survey import unread_topics
 from tests.unit.test_qlik_change_files import COLUMNS, dfm, put
 
 HEADERS = ("header__change_seq", "header__change_oper")
@@ -28,22 +29,23 @@ def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
 
 def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_seen_t34() -> None:
     named = {f"shop.{name}": NamedChangeTable("shop", f"{name}__ct") for name in ("items", "orders", "carts", "odd")}
-    place = ChangeTablePlace("db", named, control=SourceName("shop", "attrep_cdc_partitions"))
+    place = ChangeTables("db", named, control=SourceName("shop", "attrep_cdc_partitions"))
+    tables = {source: place.change_table(source) for source in named}
     columns = {("shop", "items__ct"): MASKED, ("shop", "orders__ct"): HEADERS, ("shop", "odd__ct"): MASKED}
     listed = [("shop", "items", "p"), ("other", "orders__ct", "p"), ("SHOP", "odd__ct", "p")]
-    survey = survey_database(place, columns, listed)
+    survey = survey_database(tables, columns, closed_partitions(place, listed)[0], "header__")
     assert {table: what.split()[0:4] for table, what in survey.unseen.items()} == {
         "shop.orders": ["the", "control", "table", "lists"],
         "shop.odd": ["the", "control", "table", "lists"],
         "shop.carts": ["the", "login", "sees", "no"],
     }
     assert survey.untold == ["shop.orders"]
-    assert survey_database(place._replace(control=None), columns, None).unseen.keys() == {"shop.carts"}
+    assert survey_database(tables, columns, None, "header__").unseen.keys() == {"shop.carts"}
 
 
 def test_a_table_whose_own_topic_is_not_read_is_never_seen_k15() -> None:
-    assert survey_topics(["a", "b"], {"shop.items": "a", "shop.orders": "c"}).unseen.keys() == {"shop.orders"}
-    assert survey_topics(None, {"shop.items": "a"}).unseen == {}, "files hold whatever topics they hold"
+    assert unread_topics(["a", "b"], {"shop.items": "a", "shop.orders": "c"}).keys() == {"shop.orders"}
+    assert unread_topics(None, {"shop.items": "a"}) == {}, "files hold whatever topics they hold"
 
 
 def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tells_t60(

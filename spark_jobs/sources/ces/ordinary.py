@@ -25,8 +25,8 @@ from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.ces.patterns import ESCAPE, FOREIGN, HEAD, SEPARATOR, ChangePattern, change_pattern
 from spark_jobs.sources.ces.rows import CUT_LENGTH
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
+from spark_jobs.sources.contract.fast_decoder import KnownColumns, RowFields, Taken, rows_table, texts
 from spark_jobs.sources.contract.message_blocks import Block, are_text
-from spark_jobs.sources.contract.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table, texts
 from spark_jobs.sources.sql_server.type_text import read_type
 from spark_jobs.sources.sql_server.types import key_converter
 
@@ -78,8 +78,8 @@ class OrdinaryCes:
         self._room = _MOST_LISTS
         self._known: list[_KnownList] = []
 
-    def take(self, block: Block) -> Ordinary:
-        """As :meth:`OrdinaryReader.take`."""
+    def take(self, block: Block) -> Taken:
+        """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
         epochs: list[bytes] = []
         foreign: list[int] = []
@@ -117,10 +117,10 @@ class OrdinaryCes:
         names = pc.utf8_lower(texts(epochs)).dictionary_encode()
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
-        return Ordinary(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign)
+        return Taken(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """As :meth:`OrdinaryReader.learn`: no change event announces a structure."""
+        """As :meth:`FastDecoder.learn`: no change event announces a structure."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
         """What takes messages with the list of columns of this one, if they can be taken; learned once."""

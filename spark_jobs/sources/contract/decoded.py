@@ -156,6 +156,22 @@ class Decoder(Protocol):
         """The dead letters of fragments that waited too long."""
         ...
 
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
+        """The message that a dead letter of the log holds, as :meth:`decode` takes it; *source* is its table."""
+        ...
+
+
+class IndependentMessages:
+    """The part of a decoder whose messages are independent: any batch boundary is safe."""
+
+    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        """As :meth:`Decoder.cut`."""
+        return lists_of(messages, size)
+
+    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+        """As :meth:`Decoder.belated`: nothing."""
+        return []
+
 
 def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
     """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.sources.contract.found import Found
+from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.kafka.client import Broker
 from spark_jobs.sources.kafka.place import KafkaPlace
 from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retention_loss, topic_states

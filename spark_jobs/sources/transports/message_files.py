@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
+from open_mirroring.config import Mirror
+from open_mirroring.config.source import GAP_TIMEOUT_MINUTES
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
+from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.found import Found
-from spark_jobs.sources.transports import capture, capture_gaps, json_lines
+from spark_jobs.sources.contract import message_blocks
+from spark_jobs.sources.contract.message_blocks import Block
+from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport
+from spark_jobs.sources.transports import capture, capture_gaps, json_lines, line_blocks
 from spark_jobs.sources.transports.capture import Damage
+from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
     SourceFile,
@@ -25,8 +32,12 @@ from spark_jobs.sources.transports.source_files import (
 
 log = logging.getLogger(__name__)
 
+_WORTH_BYTES = 2**18
+"""Fewer bytes are decoded one by one: what takes messages from blocks has to learn before it is fast."""
 
-class SourcePlace(NamedTuple):
+
+@dataclass(frozen=True)
+class MessageFiles(MessageTransport):
     """Files of messages as a worker needs them: a folder, or one file.
 
     Args:
@@ -39,15 +50,59 @@ class SourcePlace(NamedTuple):
     transport: Literal["capture", "files"]
     path: Path
     layout: Literal["wrapped", "bare"]
-    gap_timeout_minutes: int = 60
+    gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
 
     @property
     def folder(self) -> Path:
         """Where the names of source files start."""
         return self.path.parent if self.path.is_file() else self.path
 
+    @classmethod
+    def of(cls, mirror: Mirror) -> MessageFiles:
+        """The files that a mirror file names."""
+        source = mirror.source
+        assert source.transport in ("capture", "files")
+        layout = source.layout or "wrapped"
+        return cls(
+            source.transport, mirror.resolve(source.path), layout, source.gap_timeout_minutes or GAP_TIMEOUT_MINUTES
+        )
 
-def find_ranges(source: SourcePlace, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    @property
+    def settles_after(self) -> int:
+        """A Capture writes its files every 15 minutes at most."""
+        return 960 if self.transport == "capture" else 60
+
+    @property
+    def empty_range_is_damage(self) -> bool:
+        """As :meth:`Transport.empty_range_is_damage`."""
+        return True
+
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+        """See :func:`find_ranges`."""
+        return find_ranges(self, bound, seen)
+
+    def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+        """As :meth:`Transport.within`."""
+        return files_within(self.folder, ranges, interval)
+
+    def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+        """As :meth:`Transport.bound_before`."""
+        return files_bound_before(self.folder, ranges, interval)
+
+    def counts_as_bound(self, name: str) -> bool:
+        """Lines count bytes; records of a Capture file and lines of a packed one are numbered."""
+        return self.transport == "files" and not json_lines.is_gzip(name)
+
+    def read(self, bound: BoundRange) -> Iterator[RawMessage | Damage]:
+        """As :meth:`MessageTransport.read`."""
+        return read_range(self, bound)
+
+    def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
+        """As :meth:`MessageTransport.blocks`."""
+        return read_blocks(self, bound) if bound.end - bound.start >= _WORTH_BYTES else None
+
+
+def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
     """Everything at the source beyond what is bound.
 
     A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
@@ -96,7 +151,7 @@ def _end(ranges: list[BoundRange], start: int) -> int:
     return ranges[-1].end if ranges else start
 
 
-def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -> set[str]:
+def _held_back(source: MessageFiles, listed: Listing, bound: Mapping[str, int]) -> set[str]:
     """The Capture files that wait for numbers before them; one that waits too long stops the mirror."""
     held: set[str] = set()
     for hole in capture_gaps.holes(source.folder, listed.files, bound):
@@ -115,7 +170,7 @@ def _held_back(source: SourcePlace, listed: Listing, bound: Mapping[str, int]) -
     return held
 
 
-def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | Damage]:
+def read_range(source: MessageFiles, bound: BoundRange) -> Iterator[RawMessage | Damage]:
     """The messages of one bound range in the order in which they stand there."""
     if not is_known(source, bound.name):
         reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
@@ -128,16 +183,30 @@ def read_range(source: SourcePlace, bound: BoundRange) -> Iterator[RawMessage | 
     return json_lines.read_lines(source.folder, bound.name, bound.start, bound.end, source.layout)
 
 
-def is_known(source: SourcePlace, name: str) -> bool:
+def read_blocks(source: MessageFiles, bound: BoundRange) -> Iterator[Block]:
+    """The messages of :func:`read_range` in blocks."""
+    is_plain = (source.transport, source.layout) == ("files", "bare") and not json_lines.is_gzip(bound.name)
+    if is_plain and is_known(source, bound.name):
+        read_to = bound.start
+        for block in line_blocks.read_blocks(source.folder, *bound):
+            yield block
+            read_to += len(block.content)
+        if read_to == bound.end:
+            return
+        bound = BoundRange(bound.name, read_to, bound.end)  # what a file cut meanwhile lacks
+    yield from message_blocks.blocks_of(read_range(source, bound))
+
+
+def is_known(source: MessageFiles, name: str) -> bool:
     """Whether the ending of a file's name says how it is read; a single file that the mirror file names is read."""
     return source.path.is_file() or name.casefold().endswith(_suffixes(source))
 
 
-def _suffixes(source: SourcePlace) -> tuple[str, ...]:
+def _suffixes(source: MessageFiles) -> tuple[str, ...]:
     return capture.SUFFIXES if source.transport == "capture" else json_lines.SUFFIXES
 
 
-def _listed(source: SourcePlace) -> Listing:
+def _listed(source: MessageFiles) -> Listing:
     if source.path.is_file():
         file = SourceFile.of(source.path, source.path.name)
         return Listing([file], []) if file.size else Listing([], [file.name])

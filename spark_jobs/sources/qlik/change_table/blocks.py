@@ -27,7 +27,12 @@ class TextBlock(NamedTuple):
     structure: Structure
     texts: pa.RecordBatch
 
-    def rows(self, numbers: Places) -> list[ChangeRow]:
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return int(self.texts.num_rows)
+
+    def messages(self, numbers: Places) -> list[ChangeRow]:
         """The rows of these numbers, as the exact decoder takes them."""
         if not len(numbers):
             return []

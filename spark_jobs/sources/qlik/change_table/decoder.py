@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from open_mirroring.changes.row_key import NO_BUCKET, key_bucket
+from open_mirroring.config.source import HEADER_PREFIX
 from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
 from spark_jobs.sources.contract.decoded import (
     Damage,
@@ -46,6 +47,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     TableDamage,
     Values,
     content,
+    read_row,
     row_bytes,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
@@ -77,7 +79,7 @@ class ChangeTableSettings(NamedTuple):
     """
 
     load: str = "1"
-    prefix: str = "header__"
+    prefix: str = HEADER_PREFIX
     mask_order: MaskOrder = "auto"
     sparse_updates: bool = False
     before_images: bool | None = None
@@ -100,6 +102,10 @@ class QlikChangeTableDecoder:
         self._names = TableNames(self.tables)
         self._layouts: dict[Structure, RowLayout | Refusal] = {}
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
+
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> ChangeRow:
+        """As :meth:`Decoder.again`."""
+        return read_row(origin, place, body)
 
     def decode(self, messages: Iterable[_Message]) -> Decoded:
         """Decode rows: none is passed over, and none stops the others.

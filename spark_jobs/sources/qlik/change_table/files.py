@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from open_mirroring.config import Mirror
+from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
+from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
-from spark_jobs.sources.contract.found import Found
+from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
@@ -26,8 +31,10 @@ from spark_jobs.sources.qlik.change_table.rows import (
     column_type,
     header_name,
 )
+from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_files
 from spark_jobs.sources.qlik.data_files import has_binary, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
+from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
     bound_so_far,
@@ -38,10 +45,63 @@ from spark_jobs.sources.transports.source_files import (
 )
 
 
+@dataclass(frozen=True)
+class ChangeFiles(MessageTransport):
+    """The folder of a file target.
+
+    Args:
+        path: the folder.
+        suffix: what the folders of change tables end with (T-01).
+        prefix: what the names of header columns begin with (T-02).
+        tables: the mirrored tables.
+        timeout_hours: how long a file may wait for its other half (T-42).
+    """
+
+    path: Path
+    suffix: str = TABLE_SUFFIX
+    prefix: str = HEADER_PREFIX
+    tables: tuple[str, ...] = ()
+    timeout_hours: float = 24
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> ChangeFiles:
+        """The folder that a mirror file names."""
+        source = mirror.source
+        prefix = HEADER_PREFIX if source.header_prefix is None else source.header_prefix
+        mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
+        suffix, timeout = source.table_suffix or TABLE_SUFFIX, source.fragment_timeout_hours
+        return cls(mirror.resolve(source.path), suffix, prefix, mirrored, timeout)
+
+    @property
+    def empty_range_is_damage(self) -> bool:
+        """As :meth:`Transport.empty_range_is_damage`."""
+        return True
+
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+        """See :func:`find_files`."""
+        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours)
+
+    def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+        """As :meth:`Transport.within`."""
+        return files_within(self.path, ranges, interval)
+
+    def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+        """As :meth:`Transport.bound_before`."""
+        return files_bound_before(self.path, ranges, interval)
+
+    def survey(self) -> Survey:
+        """As :meth:`Transport.survey`."""
+        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix)
+
+    def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
+        """See :func:`read_file`."""
+        return read_file(self.path, bound, self.suffix, self.prefix, self.tables)
+
+
 def find_files(
     root: Path,
     bound: Mapping[str, int],
-    suffix: str = "__ct",
+    suffix: str = TABLE_SUFFIX,
     seen: Mapping[str, FileVersion] | None = None,
     timeout_hours: float = 24,
 ) -> Found:
@@ -90,8 +150,8 @@ def find_files(
 def read_file(
     root: Path,
     bound: BoundRange,
-    suffix: str = "__ct",
-    prefix: str = "header__",
+    suffix: str = TABLE_SUFFIX,
+    prefix: str = HEADER_PREFIX,
     mirrored: Collection[str] = (),
 ) -> Iterator[ChangeRow | TableDamage | Damage]:
     """The rows of one bound file, in its order; *place* counts them from 0.
@@ -221,3 +281,20 @@ def _beginning(path: Path) -> bytes | None:
             return file.read(MAX_RAW)
     except OSError:
         return None
+
+
+def _described_tables(root: Path, suffix: str) -> Iterator[FoundTable]:
+    """Each folder of a change table with what its last metadata file says."""
+    last: dict[str, str] = {}
+    for file in list_source_files(root, (SUFFIX,)).files:
+        folder = change_folder(root, file.name, suffix)
+        if folder is not None:
+            last[folder] = file.name
+    for name in last.values():
+        folder_table = table_of_folder(root, name, suffix)
+        try:
+            dfm = read_dfm((root / name).read_bytes())
+        except (Refusal, OSError):
+            yield FoundTable((folder_table,), ())
+        else:
+            yield FoundTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))

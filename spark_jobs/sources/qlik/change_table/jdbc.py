@@ -9,17 +9,28 @@ Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from open_mirroring.config.names import SourceName
-from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.connections import resolve
+from open_mirroring.config.names import SourceName, split_source_name
+from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
+from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.sources.contract.source import Chosen, Found, Survey, Transport, longest
+from spark_jobs.sources.jdbc.dialects import dialect_of
+from spark_jobs.sources.jdbc.postgres_client import ask
 from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, ControlTable, Slice, sequence_text
+from spark_jobs.sources.qlik.change_table.survey import survey_database
 
+_PARTITION = re.compile(r"(\d{8}T\d{6})_(\d{8}T\d{6})")
 _OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABLE_CASE", "CHANGES_WENT_BACK")
 
 
@@ -31,7 +42,8 @@ class NamedChangeTable(NamedTuple):
     columns: tuple[str, ...] | None = None
 
 
-class ChangeTablePlace(NamedTuple):
+@dataclass(frozen=True)
+class ChangeTables(Transport):
     """A source of change tables in a database.
 
     Args:
@@ -45,10 +57,10 @@ class ChangeTablePlace(NamedTuple):
 
     connection: str
     tables: Mapping[str, NamedChangeTable]
-    suffix: str = "__ct"
-    prefix: str = "header__"
+    suffix: str = TABLE_SUFFIX
+    prefix: str = HEADER_PREFIX
     control: SourceName | None = None
-    overlap_minutes: int = 10
+    overlap_minutes: int = OVERLAP_MINUTES
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
@@ -60,22 +72,85 @@ class ChangeTablePlace(NamedTuple):
         name, columns = self.change_table(source), self.tables[source].columns
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
+    @classmethod
+    def of(cls, mirror: Mirror) -> ChangeTables:
+        """The change tables that a mirror file names."""
+        source, suffix = mirror.source, mirror.source.table_suffix or TABLE_SUFFIX
+        return cls(
+            source.connection or "",
+            {".".join(table.source_name): _named(table, suffix) for table in mirror.tables},
+            suffix,
+            HEADER_PREFIX if source.header_prefix is None else source.header_prefix,
+            None if source.partitions is None else split_source_name(source.partitions),
+            source.overlap_minutes or OVERLAP_MINUTES,
+        )
 
-class Found(NamedTuple):
-    """What a look at the source brought.
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+        """See :func:`find_ranges`."""
+        return find_ranges(spark, self, bound)
 
-    Args:
-        ranges: ranges that were never bound before.
-        waiting: change tables that are not there yet.
-        refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
-    """
+    def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
+        """Partitions that are still open count among them, up to where they are bound once all their rows are read.
 
-    ranges: list[BoundRange]
-    waiting: list[str]
-    refused: dict[str, TerminalError]
+        Raises:
+            TransientError: ``TABLE_REFUSED`` when a change table cannot be read as it is.
+        """
+        found = self.find(spark, bound)
+        if found.refused:
+            what = f"change tables cannot be read: {sorted(found.refused)}"
+            raise TransientError("TABLE_REFUSED", what, way_out="`status` says why; then prove again")
+        ends = {one.name: one.end for one in found.ranges}
+        for source in self.tables if self.control is not None else ():
+            table = self.open(spark, source)
+            if table.exists:
+                partitions = table.rows_of_partitions()
+                ends |= {f"{table.name}/{name}": rows + 1 for name, rows in partitions.items() if rows}
+        return ends
+
+    def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+        """None: reading goes up to the newest row in any case."""
+        return []
+
+    def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+        """As :meth:`Transport.bound_before`; the time in a sequence, or in the name of a partition, is in UTC."""
+        full = [bound for bound in ranges if bound.end > bound.start]
+        if self.control is not None:
+            return Chosen(longest(b for b in full if _overlaps(b.name.rpartition("/")[2], interval)), [])
+        low, high = (int(f"{moment:%Y%m%d%H%M%S}" + "0" * 21) for moment in interval)
+        clipped = (BoundRange(b.name, max(b.start, low), min(b.end, high)) for b in full)
+        return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
+
+    def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
+        """Where the next interval of a table begins: behind the end of the last one (T-18)."""
+        if self.control is not None or source not in self.tables:
+            return None  # a table that is being dropped is not read any more
+        end = bound.get(".".join(self.change_table(source)))
+        return None if end is None else sequence_text(overlapping_start(end, self.overlap_minutes))
+
+    def survey(self) -> Survey:
+        """As :meth:`Transport.survey`; a database that Spark alone reads is not asked, nor one that does not answer."""
+        connection = resolve(self.connection)
+        dialect = dialect_of(connection)
+        if not dialect.copies:
+            return Survey()
+        tables = {source: self.change_table(source) for source in self.tables}
+        columns: dict[tuple[str, str], list[str]] = {}
+        for name in tables.values():
+            lines = ask(connection, dialect.columns_query(*name))
+            if lines is None:
+                return Survey()
+            if lines:
+                columns[name] = [str(line["name"]) for line in lines]
+        closed = None
+        if self.control is not None:
+            table = f"{dialect.quote(self.control.schema)}.{dialect.quote(self.control.table)}"
+            lines = ask(connection, f"SELECT DISTINCT table_owner AS owner, table_name AS name FROM {table}")
+            listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in lines]
+            closed = None if listed is None else closed_partitions(self, listed)[0]
+        return survey_database(tables, columns, closed, self.prefix)
 
 
-def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str, int]) -> Found:
+def find_ranges(spark: SparkSession, place: ChangeTables, bound: Mapping[str, int]) -> Found:
     """Everything in the change tables beyond what is bound.
 
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
@@ -92,7 +167,7 @@ def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str
             ``SOURCE_REFUSED``.
         TransientError: ``SOURCE_UNREACHABLE``.
     """
-    found = Found([], [], {})
+    found, refused = Found([], []), dict[str, TerminalError]()
     closed: dict[str, list[str]] = {}
     misspelled: dict[str, str] = {}
     if place.control is not None:
@@ -114,13 +189,13 @@ def find_ranges(spark: SparkSession, place: ChangeTablePlace, bound: Mapping[str
         except TerminalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
-            found.refused[source] = error
+            refused[source] = error
         else:
             found.ranges.extend(ranges)
-    return found
+    return found._replace(refused=refused)
 
 
-def slice_of(place: ChangeTablePlace, bound: BoundRange) -> Slice:
+def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
     """What a bound range means.
 
     Raises:
@@ -179,7 +254,7 @@ def _new_partitions(table: ChangeTable, closed: Sequence[str], bound: Mapping[st
 
 
 def closed_partitions(
-    place: ChangeTablePlace, listed: Iterable[tuple[str, str, str]]
+    place: ChangeTables, listed: Iterable[tuple[str, str, str]]
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The closed partitions of each source table, and the tables that are listed in another case alone (T-62).
 
@@ -214,3 +289,17 @@ def _refuse_another_case(name: str, other: str | None, what: str) -> None:
             where=f"table {name}",
             way_out="spell `source` or `change_table` in the mirror file as the database and its control table do",
         )
+
+
+def _overlaps(partition: str, interval: Interval) -> bool:
+    """Whether a partition has rows of the interval; one whose name tells no time may have."""
+    match = _PARTITION.fullmatch(partition)
+    if match is None:
+        return True
+    start, end = (datetime.strptime(text, "%Y%m%dT%H%M%S").replace(tzinfo=UTC) for text in match.groups())
+    return start < interval.end and interval.start < end
+
+
+def _named(table: Table, suffix: str) -> NamedChangeTable:
+    schema, name = table.source_name if table.change_table is None else split_source_name(table.change_table)
+    return NamedChangeTable(schema, name + suffix if table.change_table is None else name, table.columns)

@@ -8,7 +8,7 @@ matters only to UPDATEs that come without theirs: where one of these would be le
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes
-from spark_jobs.changelog.schema import CHANGE, DELETE, HELD_SCHEMA, INSERT, UPDATE
-from spark_jobs.sources.contract.decoded import Refusal
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
+from spark_jobs.sources.contract.fast_decoder import SCHEMA, Taken
 from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.keys import canonical_texts
@@ -37,22 +38,10 @@ from spark_jobs.sources.sql_server.json_columns import json_objects
 
 Booleans = npt.NDArray[np.bool_]
 
-_SCHEMA = pa.schema(
-    [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
-    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
-)
 _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
 """What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
 _I, _U, _D, _B = range(1, 5)
 _READINGS: tuple[Reading, ...] = ("msb_text", "le_bytes")
-
-
-class OrdinaryRows(NamedTuple):
-    """What was taken of a block: rows of the log, the number of before images, and the numbers of all rows left."""
-
-    rows: pa.Table
-    images: int
-    left: Places
 
 
 class OrdinaryChangeRows:
@@ -65,17 +54,19 @@ class OrdinaryChangeRows:
     def __init__(self, decoder: QlikChangeTableDecoder) -> None:
         self._decoder = decoder
 
-    def take(self, block: TextBlock) -> OrdinaryRows:
-        """The ordinary rows of a block, columns of :data:`HELD_SCHEMA` in the order of the rows."""
-        size = block.texts.num_rows
+    def take(self, block: TextBlock) -> Taken:
+        """As :meth:`FastDecoder.take`."""
         layout = self._decoder.layout(block.structure)
         found = None
         if isinstance(layout, RowLayout) and not self._decoder.settings.sparse_updates:
             found = _Look(block, layout, self._decoder).taken()
         if found is None:
-            return OrdinaryRows(_SCHEMA.empty_table(), 0, np.arange(size))
+            return Taken(SCHEMA.empty_table(), np.array([], np.int64))
         rows, is_taken, images = found
-        return OrdinaryRows(rows, images, np.flatnonzero(~is_taken))
+        return Taken(rows, np.flatnonzero(is_taken), images=images)
+
+    def learn(self, schemas: Iterable[SourceSchema]) -> None:
+        """Nothing: a change table describes itself."""
 
 
 class _Look:
@@ -280,7 +271,7 @@ class _Look:
                 constant(self._block.origin),
                 pa.array(places + self._block.place),
             ],
-            schema=_SCHEMA,
+            schema=SCHEMA,
         )
         # fmt: on
 

@@ -15,7 +15,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal
-from spark_jobs.sources.contract.ordinary_rows import RowFields
+from spark_jobs.sources.contract.fast_decoder import RowFields
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import DataSchema
 from spark_jobs.sources.qlik.message.changes import possible_masks

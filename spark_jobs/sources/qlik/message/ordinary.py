@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
+from spark_jobs.sources.contract.fast_decoder import KnownColumns, RowFields, Taken, rows_table
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
-from spark_jobs.sources.contract.ordinary_rows import KnownColumns, Ordinary, RowFields, rows_table
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
@@ -52,13 +52,13 @@ class OrdinaryQlik:
         self.learn(())
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """As :meth:`OrdinaryReader.learn`; an id may name another structure now (K-11)."""
+        """As :meth:`FastDecoder.learn`; an id may name another structure now (K-11)."""
         self._schemas += sorted(schemas)
         self._decoder = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         self._topics: dict[str, dict[bytes | None, Followed | None]] = {}
 
-    def take(self, block: Block) -> Ordinary:
-        """As :meth:`OrdinaryReader.take`."""
+    def take(self, block: Block) -> Taken:
+        """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
         ignored: list[int] = []
         foreign = Counter[str]()
@@ -104,7 +104,7 @@ class OrdinaryQlik:
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        return Ordinary(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
+        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""

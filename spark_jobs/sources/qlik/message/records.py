@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from spark_jobs.sources.contract.decoded import Refusal
-from spark_jobs.sources.contract.ordinary_rows import RowFields
+from spark_jobs.sources.contract.fast_decoder import RowFields
 from spark_jobs.sources.qlik.message.followed import Followed
 from spark_jobs.sources.qlik.message.headers import Headers, read_headers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +25,26 @@ SCHEMA = pa.schema(
 """The columns of a change."""
 
 
-class Ordinary(NamedTuple):
+class Taken(NamedTuple):
     """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
 
-    The messages that gave no row are of tables that are not mirrored. *announces*: among those that were left one may
-    announce a structure, and none behind the first such was taken. *foreign* counts those of tables that are not
-    mirrored, by the name of their table.
+    *images* of the messages that gave no row are before images; the others are of tables that are not mirrored, which
+    *foreign* counts by the name of their table. *announces*: among those that were left one may announce a structure,
+    and none behind the first such was taken.
     """
 
     rows: pa.Table
     taken: npt.NDArray[np.int64]
     announces: bool = False
     foreign: Mapping[str, int] = MappingProxyType({})
+    images: int = 0
 
 
-class OrdinaryReader(Protocol):
-    """Takes ordinary messages from blocks; it knows what it met, so one is kept for many blocks."""
+class FastDecoder(Protocol):
+    """Takes most messages from blocks; it knows what it met, so one is kept for many blocks."""
 
-    def take(self, block: Block) -> Ordinary:
-        """The ordinary messages of a block as rows with the columns of :data:`SCHEMA`, in their order."""
+    def take(self, block: Any) -> Taken:
+        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order."""
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:

@@ -1,0 +1,180 @@
+"""What a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
+
+Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. Whoever adds a source writes
+one object of each kind in a folder of its own, and names both in :mod:`spark_jobs.sources.registry`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
+from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.fast_decoder import FastDecoder
+from spark_jobs.sources.contract.message_blocks import Block
+
+
+class Found(NamedTuple):
+    """What a look at the source brought.
+
+    Args:
+        ranges: what was never bound before.
+        waiting: what is not ready to be read.
+        empty: those of them without a byte: nothing that is there is missing.
+        versions: how files are now that will be bound by these ranges, or are bound and were seen otherwise (G-32).
+        refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
+    """
+
+    ranges: list[BoundRange]
+    waiting: list[str]
+    empty: Sequence[str] = ()
+    versions: Mapping[str, FileVersion] = MappingProxyType({})
+    refused: Mapping[str, TerminalError] = MappingProxyType({})
+
+
+class Chosen(NamedTuple):
+    """The ranges of an interval, and the names of which the source no longer has what was bound."""
+
+    ranges: list[BoundRange]
+    gone: list[str]
+
+
+class Survey(NamedTuple):
+    """What can be told of mirrored tables at their source before anything is read.
+
+    Args:
+        unseen: mirrored tables without a place at the source, each with what is missing.
+        untold: mirrored tables whose change table has no change mask.
+    """
+
+    unseen: Mapping[str, str] = MappingProxyType({})
+    untold: Collection[str] = ()
+
+
+class Format(ABC):
+    """How the messages of a source are decoded: plain values, for a task carries them to its worker.
+
+    Attributes:
+        partitions: how many partitions carry changes where a complete position is kept (C-88), else 0.
+        has_loads: whether rows of a full load may stand among the changes (K-18).
+        joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
+    """
+
+    partitions: int = 0
+    has_loads: ClassVar[bool] = False
+    joins_pieces: ClassVar[bool] = True
+
+    @property
+    def load(self) -> str:
+        """The full load to which changes belong, the epoch of positions where the format names none (G-01)."""
+        return ""
+
+    @property
+    def key_changes(self) -> str:
+        """How changes of keys are told, for people; empty where the format always tells them."""
+        return ""
+
+    @abstractmethod
+    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
+        """The decoder, by the tables' names in messages and the structures known so far."""
+
+    def fast_decoder(
+        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
+    ) -> FastDecoder | None:
+        """What takes most messages from blocks, much faster than the decoder; None where nothing does."""
+        return None
+
+
+class Transport(ABC):
+    """Where changes come from: which ranges there are. Plain values, for a task carries them to its worker.
+
+    A range names a file, a topic partition or a table, and a half-open interval in it. The ledger binds ranges before
+    anything is read, so a message is read in exactly one batch however the source grows meanwhile.
+    """
+
+    @abstractmethod
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+        """Everything at the source beyond what is bound, as far as one run may go.
+
+        Args:
+            spark: the session, for what is read through it.
+            bound: up to where each name is bound.
+            seen: how bound files were when they were seen last; None where it does not matter.
+
+        Raises:
+            TerminalError: the source is not as it must be; the code says which.
+            TransientError: it does not answer.
+        """
+
+    @abstractmethod
+    def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+        """Of ranges never bound, those that a backfill of the interval binds first."""
+
+    @abstractmethod
+    def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+        """Of ranges that were bound, what belongs to the interval and can still be read."""
+
+    @property
+    def settles_after(self) -> int:
+        """Seconds from a commit at the source to where it can be read."""
+        return 60
+
+    @property
+    def empty_range_is_damage(self) -> bool:
+        """Whether a bound range without a byte says that something is missing; else it is where reading begins."""
+        return False
+
+    def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
+        """By name of what is not bound altogether, how far it reaches now, whatever one run would take at most."""
+        found = self.find(spark, bound)
+        return {name: bound.get(name, 0) + 1 for name in found.waiting} | {one.name: one.end for one in found.ranges}
+
+    def unlimited(self) -> Transport:
+        """The transport without a limit to what one run takes."""
+        return self
+
+    def retained(self) -> Mapping[str, tuple[int, int]]:
+        """By name the first place that retention has left, and the one behind the newest message; empty without."""
+        return {}
+
+    def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
+        """The position from which ordinary reading may bring changes of a table once more (T-18); None: none does."""
+        return None
+
+    def counts_as_bound(self, name: str) -> bool:
+        """Whether the places of messages are numbers in their bound range; else a range that begins at 0 is whole."""
+        return False
+
+    def survey(self) -> Survey:
+        """What can be told of the mirrored tables before anything is read, without a JVM."""
+        return Survey()
+
+
+class MessageTransport(Transport):
+    """A transport whose ranges a worker reads by itself."""
+
+    def pinned(self, bound: Mapping[str, int]) -> MessageTransport:
+        """The transport with whatever proves, while a range is read, that it is still the one that was bound."""
+        return self
+
+    @abstractmethod
+    def read(self, bound: BoundRange) -> Iterator[Any]:
+        """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
+
+    def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
+        """The same in blocks; None where a range holds too little for what has to learn before it is fast."""
+        return None
+
+
+def longest(ranges: Iterable[BoundRange]) -> list[BoundRange]:
+    """Ranges without those that lie inside another one: a file that grew was bound as a whole each time."""
+    kept: list[BoundRange] = []
+    for bound in sorted(set(ranges), key=lambda b: (b.name, b.start, -b.end)):
+        if not (kept and kept[-1].name == bound.name and bound.end <= kept[-1].end):
+            kept.append(bound)
+    return kept

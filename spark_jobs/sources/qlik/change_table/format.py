@@ -1,0 +1,58 @@
+"""Qlik change tables as a format, whatever carries their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.source import HEADER_PREFIX
+from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows
+
+
+@dataclass(frozen=True)
+class ChangeTableFormat(Format):
+    """Rows of ``__ct`` tables."""
+
+    settings: ChangeTableSettings = DEFAULT_SETTINGS
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> ChangeTableFormat:
+        """The format as a mirror file chooses it."""
+        source = mirror.source
+        return cls(
+            ChangeTableSettings(
+                source.load or DEFAULT_SETTINGS.load,
+                HEADER_PREFIX if source.header_prefix is None else source.header_prefix,
+                source.mask_order or "auto",
+                bool(source.sparse_updates),
+                source.before_images,
+            )
+        )
+
+    @property
+    def load(self) -> str:
+        """As :meth:`Format.load`."""
+        return self.settings.load
+
+    @property
+    def key_changes(self) -> str:
+        """As :meth:`Format.key_changes`."""
+        if self.settings.before_images:
+            return "told by before images; an update waits for its own (T-19)"
+        return "told by change masks or before images; an update with neither stops its table (T-60)"
+
+    def decoder(
+        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
+    ) -> QlikChangeTableDecoder:
+        """As :meth:`Format.decoder`."""
+        return QlikChangeTableDecoder(tables, self.settings)
+
+    def fast_decoder(
+        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
+    ) -> OrdinaryChangeRows:
+        """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""
+        return OrdinaryChangeRows(QlikChangeTableDecoder(tables, self.settings))

@@ -1,0 +1,65 @@
+"""Which change tables a source has, before anything is read: a wrong name stays empty without a word (T-62).
+
+A change table without masks and before images hides changes of keys (T-60).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from open_mirroring.config.names import SourceName
+from spark_jobs.sources.contract.decoded import shown
+from spark_jobs.sources.contract.source import Survey
+from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.change_table.rows import MASK
+
+
+class FoundTable(NamedTuple):
+    """A change table that is there: the source tables that its name and its description speak of, and its columns."""
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def survey_files(found: Iterable[FoundTable], mirrored: Collection[str], suffix: str, prefix: str) -> Survey:
+    """Which mirrored tables the folders of a file target have; *found* are its change tables with a metadata file."""
+    tables = list(found)
+    there = {name: table for table in tables for name in table.names}
+    names = TableNames(there)
+    unseen = {}
+    for one in mirrored:
+        if one not in there:
+            other = names.meant_by(one)
+            alike = f"; there is {shown(other)}" if other is not None else ""
+            unseen[one] = f"no folder {one + suffix!r} has a file with its metadata file{alike}"
+    mask = (prefix + MASK).lower()
+    untold = [one for one in mirrored if one in there and mask not in {c.lower() for c in there[one].columns}]
+    return Survey(unseen, untold)
+
+
+def survey_database(
+    tables: Mapping[str, SourceName],
+    columns: Mapping[tuple[str, str], Collection[str]],
+    closed: Collection[str] | None,
+    prefix: str,
+) -> Survey:
+    """Which mirrored tables a database has.
+
+    Args:
+        tables: schema and name of the change table of each mirrored table.
+        columns: the columns of the change tables that are there, by schema and table.
+        closed: the mirrored tables that have a closed partition; None without partitioning.
+        prefix: what the names of header columns begin with.
+    """
+    unseen, untold = {}, []
+    mask = (prefix + MASK).lower()
+    for source, name in tables.items():
+        if name not in columns:
+            unseen[source] = f"the login sees no change table {name.table!r} in the schema {name.schema!r}"
+            continue
+        if closed is not None and source not in closed:
+            unseen[source] = f"the control table lists no closed partition of {'.'.join(name)!r}"
+        if mask not in {column.lower() for column in columns[name]}:
+            untold.append(source)
+    return Survey(unseen, untold)

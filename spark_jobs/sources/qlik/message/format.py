@@ -1,0 +1,61 @@
+"""Messages of Qlik and Talend tasks as a format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from open_mirroring.config import Mirror
+from spark_jobs.sources.contract.decoded import IndependentMessages, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+
+
+@dataclass(frozen=True)
+class QlikMessageFormat(Format):
+    """Data and metadata messages, JSON and Avro."""
+
+    settings: QlikMessageSettings = DEFAULT_SETTINGS
+
+    has_loads: ClassVar[bool] = True
+    joins_pieces: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> QlikMessageFormat:
+        """The format as a mirror file chooses it."""
+        source = mirror.source
+        return cls(
+            QlikMessageSettings(
+                source.load or DEFAULT_SETTINGS.load,
+                source.mask_order or "auto",
+                {t.topic: ".".join(t.source_name) for t in mirror.tables if t.topic is not None},
+                source.binary or "hex",
+                source.sequence_digits or SEQUENCE_DIGITS,
+                bool(source.unframed_avro),
+            )
+        )
+
+    @property
+    def load(self) -> str:
+        """As :meth:`Format.load`."""
+        return self.settings.load
+
+    @property
+    def key_changes(self) -> str:
+        """As :meth:`Format.key_changes`."""
+        return "told by changeMask or beforeData; an update with neither stops its table (K-60)"
+
+    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> _Decoder:
+        """As :meth:`Format.decoder`."""
+        return _Decoder(tables, schemas, self.settings)
+
+    def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> OrdinaryQlik:
+        """As :meth:`Format.fast_decoder`."""
+        return OrdinaryQlik(tables, schemas, self.settings)
+
+
+class _Decoder(IndependentMessages, QlikMessageDecoder):
+    """Decodes messages of Qlik tasks."""

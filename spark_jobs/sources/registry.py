@@ -1,0 +1,83 @@
+"""Which format and which transport a mirror file asks for: the one place that knows all sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.connections import resolve
+from spark_jobs.sources.ces.format import CesFormat
+from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.contract.source import Format, Transport
+from spark_jobs.sources.kafka.transport import KafkaTopics
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
+from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+from spark_jobs.sources.qlik.message.given_structures import given_structures
+from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+from spark_jobs.sources.transports.message_files import MessageFiles
+
+FORMATS: Mapping[str, Callable[[Mirror], Format]] = {
+    "sqlserver-ces": CesFormat.of,
+    "qlik-change-table": ChangeTableFormat.of,
+    "qlik-message": QlikMessageFormat.of,
+}
+"""How what a mirror file calls a format is decoded."""
+
+TRANSPORTS: Mapping[tuple[str, str], Callable[[Mirror], Transport]] = {
+    ("sqlserver-ces", "capture"): MessageFiles.of,
+    ("sqlserver-ces", "files"): MessageFiles.of,
+    ("sqlserver-ces", "kafka"): KafkaTopics.of,
+    ("qlik-change-table", "files"): ChangeFiles.of,
+    ("qlik-change-table", "jdbc"): ChangeTables.of,
+    ("qlik-message", "files"): MessageFiles.of,
+    ("qlik-message", "kafka"): KafkaTopics.of,
+}
+"""What carries a format, by the names of both in a mirror file."""
+
+
+class MirrorSource(NamedTuple):
+    """The source of a mirror; *tables* by their names in messages, where nothing is quoted.
+
+    *given* are the structures that the mirror file gives by hand.
+    """
+
+    transport: Transport
+    format: Format
+    tables: dict[str, MirroredTable]
+    registry: SchemaRegistry | None
+    given: tuple[SourceSchema, ...] = ()
+
+
+def source_of(mirror: Mirror) -> MirrorSource:
+    """The source that a mirror file describes; nothing is looked at yet.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``SOURCE_SCHEMA_INVALID``.
+    """
+    # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
+    # alike: [a.b].c goes before a.[b.c].
+    by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
+    tables = {
+        ".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns, bool(t.keys_never_change))
+        for t in by_period
+    }
+    registry = mirror.source.schema_registry
+    schemas = None if registry is None else SchemaRegistry(resolve(registry))
+    return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
+
+
+def transport_of(mirror: Mirror) -> Transport:
+    """What carries the changes of a mirror.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    return TRANSPORTS[mirror.source.format, mirror.source.transport](mirror)
+
+
+def format_of(mirror: Mirror) -> Format:
+    """How the changes of a mirror are decoded."""
+    return FORMATS[mirror.source.format](mirror)
