@@ -50,6 +50,14 @@ test: prerequisites lint test-fast ## lint, types and every test that does not t
 test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
+# Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is
+# marked by the fixture it asks for.
+UNIT = tests/unit
+
+.PHONY: test-unit
+test-unit: $(VENV)/.installed ## the inner loop: no Spark, Airflow, Kafka or PostgreSQL, no Java (under 2 minutes)
+	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or browser)" $(UNIT) $(ARGS)
+
 .PHONY: test-long
 test-long: setup jars-broker ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
@@ -70,6 +78,11 @@ lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict)
 format: $(VENV)/.installed ## mend what ruff can mend
 	$(VENV)/bin/ruff check --fix-only --quiet .
 	$(VENV)/bin/ruff format .
+
+.PHONY: coverage
+coverage: setup jars-broker ## the tests of test-fast with the lines they reach; pages in build/coverage/html; ARGS=tests/unit
+	@mkdir -p build/coverage
+	$(RUN) -m pytest -n 2 -m "not long" --cov --cov-report=term --cov-report=html $(ARGS)
 
 .PHONY: test-compose
 test-compose: .env jars jars-broker ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
@@ -104,6 +117,11 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 .PHONY: types
 types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
 	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
+
+.PHONY: wheel
+wheel: $(VENV)/.installed uv ## build/dist/*.whl, built by the locked setuptools
+	@rm -rf build/lib build/bdist.* # what an earlier build left would be packed, too
+	$(UV) build --quiet --wheel --no-build-isolation --python $(RUN) --out-dir build/dist
 
 .PHONY: lock
 lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)

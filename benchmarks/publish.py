@@ -142,7 +142,10 @@ def _timed_store() -> Iterator[list[float]]:
 
         return call
 
-    with patch.multiple(LocalStore, create=timed(LocalStore.create), rename=timed(LocalStore.rename)):
+    with (
+        patch.object(LocalStore, "create", timed(LocalStore.create)),
+        patch.object(LocalStore, "rename", timed(LocalStore.rename)),
+    ):
         yield spent
 
 

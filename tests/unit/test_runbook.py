@@ -78,6 +78,8 @@ def test_every_code_that_stops_or_holds_a_table_has_a_section_with_a_way_out() -
     found = sections()
     assert codes - found.keys() == set()
     assert [code for code in sorted(codes) if "**Way out.**" not in found[code]] == []
+    short = {code for code in codes if len(found[code]) < 180}
+    assert short == set(), "a section says what happened, why the table does not go on, and what to do"
 
 
 def test_the_runbook_says_which_stops_resume_refuses() -> None:
@@ -135,7 +137,9 @@ def test_the_readme_tells_every_exit_code() -> None:
 
 def test_links_between_the_documents_lead_somewhere() -> None:
     broken = []
-    for path in DOCUMENTS:
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").glob("*.md")}
+    assert pages > set(DOCUMENTS)
+    for path in sorted(pages):
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text(path)):
             file = (path.parent / target).resolve() if target else path
             headings = re.findall(r"^#+ (.*)$", text(file), re.MULTILINE) if anchor else []
