@@ -25,6 +25,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import Asked
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols import resetting as protocol
+from open_mirroring.protocols.driving import drive_one
 from open_mirroring.protocols.resetting import Sight, Stage
 from open_mirroring.reconciliation.inspection import zone_address
 
@@ -34,7 +35,6 @@ Word = Literal["gone", "back"]
 """What an operator says of the table at the target, where nothing else can tell."""
 
 _PAUSE_SECONDS = 5.0
-_MAX_UNKNOWN = 5
 
 
 class ResetOutcome(NamedTuple):
@@ -93,15 +93,11 @@ class ResetDriver:
             TerminalError: what the store refuses, or rebuilding raises.
         """
         until = time.monotonic() + wait.total_seconds()
-        state, unknowns = protocol.start(self._asked.request if self._asked else ""), 0
+        state = protocol.start(self._asked.request if self._asked else "")
         while True:
-            while not isinstance(state.request, protocol.Finished):
-                reply = self._answer(state.request)
-                unknowns += isinstance(reply, protocol.Unknown)
-                if unknowns > _MAX_UNKNOWN:
-                    raise TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later")
-                state = protocol.step(state, reply)
-            outcome = ResetOutcome(None if state.row is None else state.row.stage, state.request.waits_for)
+            state = drive_one(state, protocol.step, self._answer, protocol.Finished)
+            waits_for = state.request.waits_for if isinstance(state.request, protocol.Finished) else ""
+            outcome = ResetOutcome(None if state.row is None else state.row.stage, waits_for)
             unfinished = state.rebuilt is not None and not (state.row is not None and state.row.rebuilt)
             left = until - time.monotonic()
             if outcome.is_over or unfinished or left <= 0:

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Unknown as Unknown
+
 LOG_CONFLICT = "LOG_CONFLICT"
 """The change log holds the batch with other files than the ledger sealed."""
 
@@ -31,11 +35,6 @@ class MirrorRow:
     committed: int
     batch: Batch | None = None
     stop: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire:
-    """Ledger: raise the row's version and read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +113,6 @@ class Owned:
     """The ledger's row after our write (or acquisition)."""
 
     row: MirrorRow
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The row's version had moved: somebody else owns the mirror now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The outcome is not known: it may have happened, may still happen, or never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Unknown as Unknown
+
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
@@ -72,11 +76,6 @@ class TableRow:
 
 
 # --- requests -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire:
-    """Ledger: raise the row's version and read it; reply :class:`Owned` or :class:`Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +222,6 @@ class Owned:
     """The ledger's row after our write (or acquisition)."""
 
     row: TableRow
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The row's version had moved: somebody else owns the table now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The outcome is not known: it may have happened, may still happen, or never."""
 
 
 @dataclass(frozen=True, slots=True)

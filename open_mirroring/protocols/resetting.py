@@ -20,6 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Unknown as Unknown
+
 RESET_OPEN = "RESET_OPEN"
 """The table is being reset: nothing else is published for it until it is back."""
 
@@ -89,11 +93,6 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire:
-    """Ledger: raise the row's version and read it; reply :class:`Owned` or :class:`Unknown`."""
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteFolders:
     """Store: delete the folders with all they hold; reply :class:`Deleted`, :class:`InUse` or :class:`Unknown`.
 
@@ -154,16 +153,6 @@ class Owned:
     """The ledger's row after our write (or acquisition)."""
 
     row: ResetRow
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The row's version had moved: somebody else owns the table now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The outcome is not known: it may have happened, may still happen, or never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
+from open_mirroring.protocols.driving import drive_one
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.batch_writing import BatchWriting
 from spark_jobs.extract.correction_rows import LoggedCorrections
@@ -30,8 +31,6 @@ from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.sources.registry import source_of
 
 log = logging.getLogger(__name__)
-
-_MAX_UNKNOWN = 5
 
 Point = Callable[[], Scope]
 """What to bind next; an empty scope when there is nothing."""
@@ -84,16 +83,10 @@ class ExtractionDriver:
             TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
         """
         self._agenda = list(agenda)
-        state, unknowns = protocol.start(), 0
-        while not isinstance(state.request, protocol.Finished):
-            reply = self.answer(state.request)
-            unknowns += isinstance(reply, protocol.Unknown)
-            if unknowns > _MAX_UNKNOWN:
-                raise TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later")
-            state = protocol.step(state, reply)
-        if state.request.stopped:
+        request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
+        if isinstance(request, protocol.Finished) and request.stopped:
             raise TerminalError(
-                state.request.stopped,
+                request.stopped,
                 f"extraction of mirror {self._name!r} is stopped",
                 way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
             )

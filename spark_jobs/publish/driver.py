@@ -23,6 +23,7 @@ from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.driving import drive
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.publish.zone_ports import ZonePorts
 
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 
 OVERTAKEN = "OVERTAKEN"
 """Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
-_MAX_UNKNOWN = 5
 _REQUESTS_AT_ONCE = 32
 
 
@@ -98,16 +98,13 @@ class PublicationDriver:
         self._tables = {state.id: state for state in tables}
         if self._mirror.landing_zone.partner_events and not all(state.row.established for state in tables):
             write_partner_events(self._mirror, self._store)
-        states = {state.id: protocol.start() for state in tables}
-        unknowns = 0
-        while states:
-            replies = self._round({table_id: state.request for table_id, state in states.items()})
-            self._say_overtaken(replies)
-            unknowns += any(isinstance(reply, protocol.Unknown) for reply in replies.values())
-            if unknowns > _MAX_UNKNOWN:
-                raise TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later")
-            stepped = {table_id: protocol.step(states[table_id], reply) for table_id, reply in replies.items()}
-            states = {t: s for t, s in stepped.items() if not self._is_over(t, s.request)}
+        drive(
+            {state.id: protocol.start() for state in tables},
+            protocol.step,
+            self._round,
+            lambda table_id, state: self._is_over(table_id, state.request),
+            silent=TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later"),
+        )
 
     def _say_overtaken(self, replies: Mapping[str, protocol.Reply]) -> None:
         for table_id, reply in replies.items():
@@ -133,6 +130,7 @@ class PublicationDriver:
             by_kind.setdefault(type(request), {})[table_id] = request
         for kind, group in by_kind.items():
             replies |= self._answer(kind, group)
+        self._say_overtaken(replies)
         return replies
 
     def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:

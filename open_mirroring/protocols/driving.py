@@ -1,0 +1,88 @@
+"""What all protocols share: the ledger's two answers that are no answer, and the one loop that drives machines.
+
+A protocol is a machine over plain values: a state asks one request, the reply makes the next state. A driver answers
+requests with real things. The ledger may be silent, so that nobody knows whether a write was done; every machine then
+reads the row again and goes on from there. After some silences the run ends, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from open_mirroring.errors import TransientError
+
+MAX_UNKNOWN = 5
+"""More silences than these end a run: what does not answer is not asked for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Ledger: raise the row's version and read it; reply `Owned` or :class:`Unknown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The row's version had moved: somebody else owns the row now, and nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The outcome is not known: it may have happened, may still happen, or never."""
+
+
+class Machine(Protocol):
+    """The state of a protocol."""
+
+    @property
+    def request(self) -> Any:
+        """What it asks next."""
+        ...
+
+
+S = TypeVar("S", bound=Machine)
+
+
+def drive(
+    states: Mapping[str, S],
+    step: Callable[[S, Any], S],
+    answer: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    is_over: Callable[[str, S], bool],
+    silent: TransientError,
+) -> dict[str, S]:
+    """Run machines side by side, each to its end; their last states.
+
+    Args:
+        states: by name, where each begins.
+        step: the protocol.
+        answer: the replies to one request of each machine.
+        is_over: whether a machine asks nothing more.
+        silent: what is raised when requests stay unanswered too often.
+    """
+    running, ended, unknowns = dict(states), dict[str, S](), 0
+    while running:
+        for name in [name for name, state in running.items() if is_over(name, state)]:
+            ended[name] = running.pop(name)
+        replies = answer({name: state.request for name, state in running.items()}) if running else {}
+        unknowns += any(isinstance(reply, Unknown) for reply in replies.values())
+        if unknowns > MAX_UNKNOWN:
+            raise silent
+        running = {name: step(running[name], reply) for name, reply in replies.items()}
+    return ended
+
+
+def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any], end: type) -> S:
+    """Run one machine until its request is the *end*; its last state.
+
+    Raises:
+        TransientError: ``LEDGER_UNREACHABLE``.
+    """
+    ended = drive(
+        {"": state},
+        step,
+        lambda requests: {"": answer(requests[""])},
+        lambda _, current: isinstance(current.request, end),
+        silent=TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later"),
+    )
+    return ended[""]
