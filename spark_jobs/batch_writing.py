@@ -34,6 +34,7 @@ from spark_jobs.job import run_job
 from spark_jobs.letter_bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.load_rows import judge_loads
 from spark_jobs.logged_loads import LoggedLoads
+from spark_jobs.new_senders import SENT_BY, new_senders
 from spark_jobs.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.replay_task import ReplayTask, replay
@@ -92,7 +93,7 @@ class BatchWriting:
             return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.reading.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
-        known = [*self.given, *(schema for schema in kept if schema.topic != BY_HAND)]
+        known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
         untried = sorted(set(self.given) - set(kept))
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
@@ -104,7 +105,10 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.reading, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
-        manifest = self._judging_loads(batch, merge(parts, [*announced, *untried], self.reading.partitions))
+        senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
+        fresh = [*announced, *untried, *senders.told]
+        manifest = self._judging_loads(batch, merge(parts, fresh, self.reading.partitions))
+        manifest = replace(manifest, stops={**senders.stops, **manifest.stops})
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)

@@ -24,7 +24,7 @@ from spark_jobs.change_log_schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEM
 from spark_jobs.letter_bounds import LETTERS_SHOWN, REASON, bounded_letters
 from spark_jobs.log_writing import LogWriter
 from spark_jobs.sources.capture_gaps import partition_of
-from spark_jobs.sources.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.decoded import MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.formats import Reading, decoder_of, ordinary_of, ordinary_rows_of
 from spark_jobs.sources.message_blocks import Block
 from spark_jobs.sources.ordinary_rows import Ordinary, OrdinaryReader
@@ -90,7 +90,7 @@ class Decoding:
         self._ordinary = ordinary_of(reading, tables, schemas)
         self._ordinary_rows = ordinary_rows_of(reading, tables)
         self._notes, self._counts, self._schemas = Notes(tables, reading), Counter[str](), set[SourceSchema]()
-        self._foreign = Counter[str]()
+        self._foreign, self._senders = Counter[str](), set[Sender]()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -102,6 +102,7 @@ class Decoding:
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
         self._foreign.update(decoded.foreign)
+        self._senders.update(decoded.senders)
         self._learn(decoded.schemas)
         self._notes.take(decoded.rows)
         self._writer.add(decoded.rows)
@@ -155,6 +156,7 @@ class Decoding:
             self._notes.take_table(found.rows)
         self._counts.update(messages=messages, changes=changes, ignored=messages - changes)
         self._foreign.update(found.foreign)
+        self._senders.update(found.senders)
         return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
@@ -169,7 +171,7 @@ class Decoding:
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
         seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
-        seen["foreign"] = dict(self._foreign)
+        seen |= {"foreign": dict(self._foreign), "senders": sorted(self._senders)}
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 
@@ -191,6 +193,7 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
     decoder, writer = decoder_of(task.reading, task.tables, task.schemas), task.target.writer()
     notes, counts, foreign = Notes(task.tables, task.reading), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
+    senders = set[Sender]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -204,10 +207,11 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
             rows, refused = outcome.rows, outcome.counts.rejected
             counts.update(outcome.notices._asdict())
             foreign.update(outcome.foreign)
+            senders.update(outcome.senders)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign)}
+    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
     return {**writer.finish(), **told, **notes.to_dict()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_jobs.change_log_schema import REJECTED, LogRow, RawMessage
+from spark_jobs.change_log_schema import CHANGE, REJECTED, LogRow, RawMessage
 from spark_jobs.sources import ces_fragments
 from spark_jobs.sources.ces import CesDecoder, CesSettings
 from spark_jobs.sources.ces_ordinary import OrdinaryCes
@@ -147,7 +147,8 @@ class _Ces(_Anywhere, CesDecoder):
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign)
+        senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
+        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """As :meth:`Decoder.incomplete`."""

@@ -6,7 +6,7 @@ proves that the exact decoder would give the same row, and leaves all others to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.change_log_schema import CHANGE, HELD_SCHEMA
-from spark_jobs.sources.decoded import SourceSchema
+from spark_jobs.sources.decoded import Sender, SourceSchema
 from spark_jobs.sources.message_blocks import Block
 
 SCHEMA = pa.schema(
@@ -30,13 +30,14 @@ class Ordinary(NamedTuple):
 
     The messages that gave no row are of tables that are not mirrored. *announces*: among those that were left one may
     announce a structure, and none behind the first such was taken. *foreign* counts those of tables that are not
-    mirrored, by the name of their table.
+    mirrored, by the name of their table; *senders*: who tells of which table.
     """
 
     rows: pa.Table
     taken: npt.NDArray[np.int64]
     announces: bool = False
     foreign: Mapping[str, int] = MappingProxyType({})
+    senders: Collection[Sender] = ()
 
 
 class OrdinaryReader(Protocol):
