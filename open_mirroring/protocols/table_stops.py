@@ -48,6 +48,9 @@ WAYS_OUT = {
     f"the two values is true cannot be decided from the events: {RESET}",
     "CHANGE_LATE": f"{RESET}: changes behind it are published and cannot be taken back; or say `history: latest` and "
     "lift the stop: then it is published only if it is the newest of its key",
+    "SENDER_OTHER": "of two databases name the one to mirror as `source.database`, of two tasks take the topic of one "
+    f"out, and {RESET} with a load; or, if it is the same source under a new name and nothing was missed, lift the "
+    "stop",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
     "between, accept the stream: `open-mirroring accept-epoch`",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",

@@ -32,6 +32,7 @@ from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
 from spark_jobs.extract.logged_loads import LoggedLoads
+from spark_jobs.extract.new_senders import SENT_BY, new_senders
 from spark_jobs.extract.read_task import LogTarget, ReadTask, graver, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
@@ -91,7 +92,7 @@ class BatchWriting:
             return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
-        known = [*self.given, *(schema for schema in kept if schema.topic != BY_HAND)]
+        known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
         untried = sorted(set(self.given) - set(kept))
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
@@ -103,7 +104,10 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
-        manifest = self._judging_loads(batch, merge(parts, [*announced, *untried], self.format.partitions))
+        senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
+        fresh = [*announced, *untried, *senders.told]
+        manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
+        manifest = replace(manifest, stops={**senders.stops, **manifest.stops})
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)

@@ -23,7 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
-from spark_jobs.sources.contract.decoded import MirroredTable, Refused, SourceSchema, Waiting
+from spark_jobs.sources.contract.decoded import MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
@@ -88,7 +88,7 @@ class Decoding:
         self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
         self._fast = format.fast_decoder(tables, schemas)
         self._notes, self._counts, self._schemas = Notes(tables, format), Counter[str](), set[SourceSchema]()
-        self._foreign = Counter[str]()
+        self._foreign, self._senders = Counter[str](), set[Sender]()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -100,6 +100,7 @@ class Decoding:
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
         self._foreign.update(decoded.foreign)
+        self._senders.update(decoded.senders)
         self._learn(decoded.schemas)
         self._notes.take(decoded.rows)
         self._writer.add(decoded.rows)
@@ -151,6 +152,7 @@ class Decoding:
         ignored = messages - changes - found.images
         self._counts.update(messages=messages, changes=changes, metadata=found.images, ignored=ignored)
         self._foreign.update(found.foreign)
+        self._senders.update(found.senders)
         return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
@@ -165,7 +167,7 @@ class Decoding:
     def finish(self) -> dict[str, Any]:
         """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
         seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
-        seen["foreign"] = dict(self._foreign)
+        seen |= {"foreign": dict(self._foreign), "senders": sorted(self._senders)}
         return {**self._writer.finish(), **seen, **self._notes.to_dict()}
 
 
@@ -187,6 +189,7 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     notes, counts, foreign = Notes(task.tables, task.format), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
+    senders = set[Sender]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -200,10 +203,11 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
             rows, refused = outcome.rows, outcome.counts.rejected
             counts.update(outcome.notices._asdict())
             foreign.update(outcome.foreign)
+            senders.update(outcome.senders)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign)}
+    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
     return {**writer.finish(), **told, **notes.to_dict()}
 
 

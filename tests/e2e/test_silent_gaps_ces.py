@@ -102,7 +102,7 @@ CASES = [
     Case("absent_some", [upd({"id": "1", "name": "Bo"}, {}, 2, tbl="absent_some")], [row(1, "Bo")], "PARTIAL_ROWS",
          {"columns": ["id", "name", "price"]}),
     Case("absent_full", [ins(1, 1, tbl="absent_full"), upd({"id": "1", "name": "Ada"}, row(1), 2, tbl="absent_full")],
-         ONE, "PARTIAL_ROWS"),
+         ONE, "letter"),
     Case("absent_done", [ins(1, 1, tbl="absent_done"), upd({"id": "1", "price": "2.00"}, {}, 2, tbl="absent_done")],
          [row(1, price="2.00")], "equal", {"complete_rows": True}),
     Case("absent_null", [
@@ -241,6 +241,29 @@ def test_what_a_newer_decoder_reads_heals_its_table(
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
     pipeline.service.poll()
     assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == values([row(1, "Eve"), row(2)])
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_a_second_database_stops_the_table_once_c12(is_split: bool, tmp_path: Path, spark: Any) -> None:
+    """Two tables of one name would become one; whoever lifts the stop says that they are one."""
+    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("orders", "cars")]
+    pipeline = Pipeline(tmp_path / "two", spark, tables)
+
+    def tick(name: str, *bodies: bytes) -> int:
+        pipeline.deliver(name, lines(bodies, "wrapped"))
+        code = main(["tick", str(pipeline.file)])
+        pipeline.service.poll()
+        return code
+
+    assert tick("a.jsonl", ins(1, 1), ins(2, 2, db="SHOP"), ins(1, 3, tbl="cars")) == Exit.DONE
+    other = ins(3, 4, db="other")
+    assert tick("b.jsonl", *(split(other, [200]) if is_split else [other])) == Exit.TABLES_STOPPED
+    stopped = pipeline.reader.tables()
+    assert stopped["dbo.orders"].stop_code == "SENDER_OTHER" and stopped["dbo.cars"].stop_code is None
+    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == values([row(1), row(2)])
+    assert main(["resume", str(pipeline.file), "--table", "dbo.orders", "--why", "renamed"]) == Exit.DONE
+    assert tick("c.jsonl", ins(4, 5, db="other")) == Exit.DONE
+    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == values([row(key) for key in (1, 2, 3, 4)])
 
 
 def loaded_table(folder: Path, name: str, types: Mapping[str, str], **settings: Any) -> dict[str, Any]:

@@ -22,9 +22,6 @@ SILENT = {
         c_retyped_rounds_in_place c_retyped_to_varchar q_column_added_with_default ct_column_added_with_default
         l_column_missing_in_export w_columns_listed_later_more
     """,
-    "two databases or tasks send one table": """
-        n_other_database q_other_task_same_table
-    """,
     "messages are missing between two offsets": """
         f_offset_hole q_offset_hole w_capture_first_is_missing
     """,

@@ -23,11 +23,15 @@ NOTHING_NOTICED = Notices()
 
 
 class Outcome(NamedTuple):
-    """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored."""
+    """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
+
+    *sender* is the database of a change.
+    """
 
     rows: tuple[LogRow, ...]
     notices: Notices = NOTHING_NOTICED
     foreign: str = ""
+    sender: str = ""
 
 
 class SourceTable:

@@ -10,7 +10,7 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming* (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
@@ -25,6 +25,7 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
+    Sender,
     damaged_row,
     shown,
 )
@@ -75,6 +76,7 @@ class CesDecoder:
         foreign = Counter[str]()
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
+        senders = set[Sender]()
         for message in messages:
             total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
@@ -89,12 +91,17 @@ class CesDecoder:
             kind = found[0].kind
             if kind == CHANGE:
                 changes += 1
+                senders.add((found[0].tbl or "", outcome.sender))
             elif kind == FRAGMENT:
                 fragments += 1
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        return Decoded(rows, counts, notices, foreign=foreign)
+        return Decoded(rows, counts, notices, foreign=foreign, senders=self.unchosen(senders))
+
+    def unchosen(self, senders: Collection[Sender]) -> Collection[Sender]:
+        """The tables and their databases, unless the mirror file chose one (C-12)."""
+        return () if self.settings.database else senders
 
     def _damage(self, damage: Damage) -> Outcome:
         """Bytes without a message; a line of its own may still tell its table, bytes of many messages never do."""
@@ -136,7 +143,7 @@ class CesDecoder:
             if table is None:
                 return Outcome((), foreign=self.foreign_name(data))
             _check_position(event, data)
-            outcome = change(event, data, table, origin, place)
+            outcome = change(event, data, table, origin, place)._replace(sender=data.eventsource.db)
             if is_prose or any(event.notices):
                 notices = outcome.notices.plus(event.notices).plus(Notices(prose_names=int(is_prose)))
                 return outcome._replace(notices=notices)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
-from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
+from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces import fragments
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
 from spark_jobs.sources.ces.ordinary import OrdinaryCes
@@ -59,7 +59,8 @@ class JoiningCesDecoder(IndependentMessages, CesDecoder):
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign)
+        senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
+        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""

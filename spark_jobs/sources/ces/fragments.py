@@ -31,6 +31,7 @@ class Joined(NamedTuple):
     rows: list[LogRow]
     notices: Notices
     foreign: str = ""
+    sender: str = ""
 
 
 class Waiting(NamedTuple):
@@ -77,7 +78,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Re
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), outcome.notices, outcome.foreign)
+    return Joined(list(outcome.rows), outcome.notices, outcome.foreign, outcome.sender)
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:

@@ -52,6 +52,7 @@ class _KnownList(NamedTuple):
 
     number: int
     source: str
+    sender: str
     cols: str
     pattern: ChangePattern
     convert: tuple[Callable[[str], str], ...]
@@ -117,7 +118,9 @@ class OrdinaryCes:
         names = pc.utf8_lower(texts(epochs)).dictionary_encode()
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
-        return Taken(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign)
+        used = [self._known[number] for number in {row[1] for row in rows}]
+        senders = self._decoder.unchosen({(one.source, one.sender) for one in used})
+        return Taken(rows_table(block, rows, columns, names), numbers, foreign=names_of_foreign, senders=senders)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""
@@ -162,7 +165,9 @@ class OrdinaryCes:
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
         is_canonical = None not in digits
-        known = _KnownList(len(self._known), table.source, columns.text, pattern, convert, is_canonical, proofs)
+        known = _KnownList(
+            len(self._known), table.source, source.db, columns.text, pattern, convert, is_canonical, proofs
+        )
         self._known.append(known)
         return known
 

@@ -100,11 +100,15 @@ class SourceSchema(NamedTuple):
     document: str
 
 
+Sender = tuple[str, str]
+"""A mirrored table by its name at the source, and who sends its changes: a database, or a task."""
+
+
 class Decoded(NamedTuple):
     """The rows of some messages, in the order of the messages, with their accounts and announced structures.
 
     *foreign*: how many messages are of each table that is not mirrored, by its name at the source; none of them has
-    a row. A message that is ignored for another reason stands in ``counts`` alone.
+    a row. A message that is ignored for another reason stands in ``counts`` alone. *senders*: who tells of which table.
     """
 
     rows: list[LogRow]
@@ -112,6 +116,7 @@ class Decoded(NamedTuple):
     notices: Notices
     schemas: Sequence[SourceSchema] = ()
     foreign: Mapping[str, int] = MappingProxyType({})
+    senders: Collection[Sender] = ()
 
 
 class Waiting(NamedTuple):

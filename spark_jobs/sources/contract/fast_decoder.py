@@ -6,7 +6,7 @@ proves that the exact decoder would give the same row, and leaves all others to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA
-from spark_jobs.sources.contract.decoded import SourceSchema
+from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block
 
 SCHEMA = pa.schema(
@@ -30,7 +30,7 @@ class Taken(NamedTuple):
 
     *images* of the messages that gave no row are before images; the others are of tables that are not mirrored, which
     *foreign* counts by the name of their table. *announces*: among those that were left one may announce a structure,
-    and none behind the first such was taken.
+    and none behind the first such was taken. *senders*: who tells of which table.
     """
 
     rows: pa.Table
@@ -38,6 +38,7 @@ class Taken(NamedTuple):
     announces: bool = False
     foreign: Mapping[str, int] = MappingProxyType({})
     images: int = 0
+    senders: Collection[Sender] = ()
 
 
 class FastDecoder(Protocol):

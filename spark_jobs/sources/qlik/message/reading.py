@@ -21,6 +21,7 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
+    Sender,
     SourceSchema,
     damaged_row,
     shown,
@@ -34,7 +35,13 @@ from spark_jobs.sources.qlik.message.headers import read_headers, stated_table
 from spark_jobs.sources.qlik.message.images import ImagesMade
 from spark_jobs.sources.qlik.message.registry import Structures, fitting, shape
 from spark_jobs.sources.qlik.message.sections import custom_format
-from spark_jobs.sources.qlik.message.structures import Structure, announced_table, derived_structure, read_announcement
+from spark_jobs.sources.qlik.message.structures import (
+    Structure,
+    announced_table,
+    derived_structure,
+    read_announcement,
+    task_of,
+)
 from spark_jobs.sources.qlik.message.tables import named_by_key, schema_id_in, table_of_key
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.types import BinaryText
@@ -117,6 +124,7 @@ class Reading:
         self._tables, self._names, self._structures = tables, names, structures
         self._images, self._settings = images, settings
         self._found: list[SourceSchema] = []
+        self._senders = set[Sender]()
         self._mismatches, self._tombstones = 0, 0
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -153,7 +161,8 @@ class Reading:
         )
         rows = [row for group in groups for row in group]
         notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
-        return Decoded(rows, counts, notices, self._found, dict(Counter(name for name in names if name is not None)))
+        others = dict(Counter(name for name in names if name is not None))
+        return Decoded(rows, counts, notices, self._found, others, self._senders)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message with this id follows which names no table; None where it is not known."""
@@ -222,6 +231,9 @@ class Reading:
         if isinstance(read, Metadata):
             seen.said = announced_table(read.record)
             self._announce(read_announcement(read.record, topic))
+            sender = task_of(read.record)
+            if sender and seen.said is not None and seen.said in self._tables:
+                self._senders.add((seen.said, sender))
             return None
         if isinstance(read, JsonData):
             seen.record = read.record

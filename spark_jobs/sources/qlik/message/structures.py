@@ -214,6 +214,14 @@ def announced_table(record: Any) -> str | None:
     return f"{schema}.{table}"
 
 
+def task_of(record: Any) -> str | None:
+    """The server and the task that a metadata message names; None unless it names both."""
+    lineage = record.get("lineage") if isinstance(record, Mapping) else None
+    told = [lineage.get(name) for name in ("server", "task")] if isinstance(lineage, Mapping) else []
+    names = [name for name in told if isinstance(name, str) and name]
+    return "/".join(names) if len(names) == 2 else None
+
+
 @lru_cache(maxsize=512)
 def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
     """The structure that a writer schema alone tells: names, order and the types it has itself (K-14).

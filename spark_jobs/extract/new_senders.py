@@ -1,0 +1,46 @@
+"""Who sends the changes of a table: one database, or one task (C-12, K-71).
+
+The ledger keeps the first senders of a table beside the structures that were announced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from spark_jobs.sources.contract.decoded import Sender, SourceSchema
+
+SENT_BY = "(sent by)"
+"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
+_MOST_SENDERS = 3
+"""More need not be kept to tell that there are several; a hostile stream must not fill the ledger."""
+
+
+class NewSenders(NamedTuple):
+    """Senders as the ledger keeps them, and the tables that stop because these are not their first ones."""
+
+    told: list[SourceSchema]
+    stops: Mapping[str, Sequence[str]]
+
+
+def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSenders:
+    """Compare the senders that a batch saw with those of earlier batches, and with each other.
+
+    Names of databases and tasks are compared without case, and in a form that the ledger can keep.
+    """
+    known: dict[str, list[str]] = {}
+    for schema in kept:
+        if schema.topic == SENT_BY:
+            known.setdefault(schema.table, []).append(schema.schema_id)
+    told: list[SourceSchema] = []
+    stops: dict[str, Sequence[str]] = {}
+    for table, name in sorted({(table, json.dumps(name.casefold())[1:-1][:200]) for table, name in seen}):
+        senders = known.setdefault(table, [])
+        if name in senders or len(senders) >= _MOST_SENDERS:
+            continue
+        senders.append(name)
+        told.append(SourceSchema(SENT_BY, name, table, 0, ""))
+        if len(senders) > 1:
+            stops[table] = ["SENDER_OTHER", f"its changes come from {senders[0]!r} and from {name!r}"]
+    return NewSenders(told, stops)

@@ -1,0 +1,43 @@
+"""Who sends the changes of a table: the first sender counts, another one stops it (C-12, K-71)."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.extract.new_senders import new_senders
+from spark_jobs.sources.contract.decoded import SourceSchema
+from tests.qlik_messages import ORDERS, decode, md
+
+A, B = "dbo.a", "dbo.b"
+
+
+def test_the_first_sender_of_a_table_is_kept_and_another_one_stops_it_c12_k71() -> None:
+    first = new_senders([], [(A, "shop"), (B, "shop"), (A, "Shop")])
+    assert [(schema.table, schema.schema_id) for schema in first.told] == [(A, "shop"), (B, "shop")]
+    assert first.stops == {}
+    again = new_senders([*first.told, SourceSchema("t", "1", A, 1, "{}")], [(A, "SHOP")])
+    assert (again.told, again.stops) == ([], {})
+    other = new_senders(first.told, [(A, "test"), (B, "shop")])
+    assert {table: code for table, (code, _) in other.stops.items()} == {A: "SENDER_OTHER"}
+    assert new_senders([*first.told, *other.told], [(A, "test"), (A, "shop")]).stops == {}, "it is known by now"
+    assert new_senders([], [(A, "shop"), (A, "test")]).stops.keys() == {A}
+
+
+def test_no_stream_fills_the_ledger_with_senders() -> None:
+    many = new_senders([], [(A, f"db{number}\0" + "x" * 300) for number in range(50)])
+    assert len(many.told) <= 3 and all(len(s.schema_id) <= 200 and "\0" not in s.schema_id for s in many.told)
+
+
+@pytest.mark.parametrize(
+    ("lineage", "senders"),
+    [
+        ({"server": "S", "task": "T"}, {("dbo.orders", "S/T")}),
+        ({"server": "S"}, set()),
+        ({"server": "S", "task": ""}, set()),
+        ({"server": "S", "task": 5}, set()),
+    ],
+)
+def test_a_task_is_told_by_server_and_task_of_the_lineage_k71(lineage: dict[str, object], senders: set[object]) -> None:
+    named = {"schema": "dbo", "table": "orders", "tableVersion": 1, "timestamp": "", **lineage}
+    assert set(decode(md(lineage=named)).senders) == senders
+    assert not decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).senders
