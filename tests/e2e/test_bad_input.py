@@ -414,7 +414,7 @@ def test_files_of_lines_that_grow_are_cut_or_are_empty(tmp_path: Path, spark: An
     pipeline.deliver("empty.jsonl", b"")
     pipeline.deliver("nothing.jsonl.gz", gzip.compress(b""))
     extracted, _ = pipeline.tick()
-    assert extracted.waiting_files == ["empty.jsonl"]
+    assert extracted.waiting_files == ["empty.jsonl", "growing.jsonl"]
     assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2)]
     damaged = [(x["origin"], x["code"]) for x in letters(pipeline)]
     assert damaged == [("packed.jsonl.gz", "LINES_DAMAGED")]

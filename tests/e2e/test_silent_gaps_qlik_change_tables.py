@@ -95,7 +95,8 @@ CASES: Sequence[Case] = [
                    with_column(("more", "INT4", 0), (I2, "8"), at=KEY_BIT)._replace(name="2")],
          [row(1, more=7), row(2, more=8)]),
     Case("too_precise", [File([I1, ct(2, "I", "2", price="1.555")])], [row(1)], ["VALUE_INVALID"]),
-    Case("too_long", [File([I1, ct(2, "I", "2", "x" * 101)])], [row(1), row(2, "x" * 101)]),
+    Case("too_long", [File([I1, ct(2, "I", "2", "x" * 101)])], [row(1)], ["VALUE_INVALID"]),
+    Case("just_long_enough", [File([I1, ct(2, "I", "2", "é" * 100)])], [row(1), row(2, "é" * 100)]),
     # Files.
     Case("none_announced", [File([I1], records=0)], "CHANGES_MISSING", ["DFM_COUNT_DIFFERS"]),
     Case("without_quotes", [File([], {"options": {"quoteChar": "", "escapeChar": ""}}, records=1,

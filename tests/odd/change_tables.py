@@ -284,6 +284,14 @@ def empty_unquoted_text(t: ChangeTable) -> None:
     t.ins(id=2, name=None, price="1.00")
 
 
+@case()
+def empty_unquoted_text_beside_another(t: ChangeTable) -> None:
+    """The same beside a text that shows that texts are never quoted."""
+    t.shape.quote_texts = False
+    t.ins(id=1, name="", price="1.00")
+    t.ins(id=2, name="Ada", price="1.00")
+
+
 # -- rows -----------------------------------------------------------------------------------------------------------
 @case()
 def plain(t: ChangeTable) -> None:

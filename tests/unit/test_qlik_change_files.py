@@ -246,6 +246,9 @@ def test_csv_is_read_as_its_metadata_file_says(tmp_path: Path) -> None:
     no_quotes = dfm(options={"quoteChar": "", "escapeChar": ""})
     given, damage = damage_of(tmp_path, bare.encode(), no_quotes)
     assert (given, damage.damage.code) == (0, "NULL_AMBIGUOUS"), "without quotes an empty text is written alike"
+    given, damage = damage_of(tmp_path, bare.encode(), dfm())
+    assert (given, damage.damage.code) == (0, "NULL_AMBIGUOUS"), "nor are there quotes if they are only announced"
+    assert values_of(tmp_path, f"{sequence(1)},I,1,,,\n".encode(), dfm()) == [(sequence(1), "I", "1", None, None, None)]
     own_null = dfm(options={"quoteChar": "", "escapeChar": "", "nullValue": "~"})
     assert values_of(tmp_path, bare.replace("b,,", "b,~,").encode(), own_null) == [
         (sequence(1), "I", "1", "a'b", None, "")

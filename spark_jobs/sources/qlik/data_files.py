@@ -52,8 +52,9 @@ def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[
     rows = 0
     try:
         reader = _reader(path.name)
+        nulls = _Nulls(path, dfm, headers)
         for batch in _read_parquet(path, dfm, headers) if reader is _read_parquet else reader(path, dfm):
-            _refuse_ambiguous_nulls(path, dfm, batch, headers)
+            nulls.refuse_ambiguous(batch)
             rows += batch.num_rows
             yield batch
     except _DAMAGE as error:
@@ -72,18 +73,40 @@ def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[
         raise Refusal("DFM_ERRORS", f"the task says that it could not write {dfm.errors} records of this file")
 
 
-def _refuse_ambiguous_nulls(path: Path, dfm: Dfm, batch: pa.RecordBatch, headers: Collection[str]) -> None:
-    """Refuse a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
+class _Nulls:
+    """Refuses a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
 
-    Raises:
-        Refusal: ``NULL_AMBIGUOUS``.
+    A file has no quotes if its metadata file names none, or if it has texts and yet not one quote in it.
     """
-    if not _is_csv(path.name) or dfm.csv.quote or dfm.csv.null:
-        return
-    for column in dfm.columns:
-        if column.type in _TEXTS and column.name not in headers and batch.column(column.name).null_count:
-            what = f"an empty field of {shown(column.name)} may be NULL or an empty text: the file has no quotes"
-            raise Refusal("NULL_AMBIGUOUS", what)
+
+    def __init__(self, path: Path, dfm: Dfm, headers: Collection[str]) -> None:
+        self._path, self._quote = path, dfm.csv.quote.encode()
+        is_told = not _is_csv(path.name) or bool(dfm.csv.null)
+        texts = (c.name for c in dfm.columns if c.type in _TEXTS and c.name not in headers)
+        self._columns = () if is_told else tuple(texts)
+        self._null, self._has_text = "", not self._quote
+
+    def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch that is, with those before it, ambiguous.
+
+        Raises:
+            Refusal: ``NULL_AMBIGUOUS``.
+        """
+        for name in self._columns:
+            nulls = batch.column(name).null_count
+            self._null = self._null or (name if nulls else "")
+            self._has_text = self._has_text or nulls < batch.num_rows
+        if not self._null or not self._has_text:
+            return
+        if self._quote and self._has_quote():
+            self._columns = ()  # a text may be in quotes: then an empty field is none
+            return
+        what = f"an empty field of {shown(self._null)} may be NULL or an empty text: the file has no quotes"
+        raise Refusal("NULL_AMBIGUOUS", what)
+
+    def _has_quote(self) -> bool:
+        with _opened(self._path) as file:
+            return any(self._quote in block for block in iter(lambda: file.read(_BLOCK), b""))
 
 
 def has_binary(path: Path, column: str) -> bool:
