@@ -30,7 +30,7 @@ from open_mirroring.log_position import KEY_BUCKETS
 from spark_jobs.change_log_schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.logged_loads import NOTHING
 from spark_jobs.proof_rows import Shape, Tables, fitted, key_texts
-from spark_jobs.proof_sides import check_errors, source_side
+from spark_jobs.proof_sides import check_errors, kept, source_side
 from spark_jobs.read_task import LogTarget
 from spark_jobs.sources.sql_server_types import canonical_text, type_of_landed_key
 
@@ -77,7 +77,7 @@ class LoggedCorrections:
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
         source = source_side(self.spark, self.mirror, table, None)
         shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
-        frame = source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA)
+        frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         check_errors(frame)
         write = _Write(wanted, keys, shape, places, target)
         # No row comes to the driver: one worker writes the few there are.
