@@ -65,12 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         file = _mirror(arguments.folder, server, arguments.chunks if arguments.tables is None else None, names)
         if arguments.tables is not None:
             return _measure_many(file, len(names), arguments.rounds, database)
-        found = _measure(file, arguments.folder, server, arguments.rows, database)
-    print(f"{arguments.rows} rows of 6 columns; {os.cpu_count()} cores; {versions()}")
-    for name, cost, said in found:
-        marked = " (busy machine)" if cost.others > BUSY else ""
-        rate = arguments.rows / cost.wall
-        print(f"{name:28} {cost.wall:8.1f} s {rate:12,.0f} rows/s {cost.peak / 2**20:8,.0f} MB  {said}{marked}")
+        print(f"{arguments.rows} rows of 6 columns; {os.cpu_count()} cores; {versions()}", flush=True)
+        _measure(file, arguments.folder, server, arguments.rows, database)
     return 0
 
 
@@ -137,7 +133,7 @@ def _batches(server: Any, table: str) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
-def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int]) -> list[tuple[str, Cost, str]]:
+def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int]) -> None:
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from spark_jobs.prove import prove
@@ -161,11 +157,19 @@ def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int
         read.write.format("noop").mode("overwrite").save()
         return "read, nothing compared"
 
-    found = [_run("prove, equal", proved, database), _run("plain JDBC read of the source", plain, database)]
-    found.append(_run("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows), database))
+    def told(name: str, work: Callable[[], str]) -> None:
+        name, cost, said = _run(name, work, database)
+        marked = " (busy machine)" if cost.others > BUSY else ""
+        rate = f"{cost.wall:8.1f} s {rows / cost.wall:12,.0f} rows/s {cost.cpu:8.0f} CPU s {cost.peak / 2**20:8,.0f} MB"
+        # At once: who ends it early keeps what was measured by then.
+        print(f"{name:28} {rate}  others {cost.others:.0%}  {said}{marked}", flush=True)
+
+    told("prove, equal", proved)
+    told("plain JDBC read of the source", plain)
+    told("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
     for at in range(_SPOILED):
         server.execute(f"UPDATE shop.orders SET name = name || ' ' WHERE id = {rows * (at + 1) // (_SPOILED + 1)}")
-    return [*found, _run("prove, 5 rows spoiled", proved, database)]
+    told("prove, 5 rows spoiled", proved)
 
 
 def _measure_many(file: Path, tables: int, rounds: int, database: set[int]) -> int:
