@@ -234,6 +234,10 @@ def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
     assert _run("correct_table", proof=proof, reason="lost") == ("success", done)
     assert fake_spark.jobs() == ["corrections", "publish_changes"]
     assert fake_spark.calls[0]["argv"][-3:] == [f"--proof={proof}", "--why=lost", "--approved-by=Ada"]
+    # Given back, for its rows could not be read: nothing is published as if it were done.
+    fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "SOURCE_UNREACHABLE: no answer"}))
+    state, tasks = _run("correct_table", proof=proof, reason="lost")
+    assert state != "success" and tasks["correct"] in ("failed", "up_for_retry")
 
 
 def test_a_rejected_reload_touches_nothing(home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
