@@ -40,7 +40,7 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 
 @dataclass(frozen=True)
-class Told:
+class LossReport:
     """What the ledger tells of a mirror beside its marks.
 
     Attributes:
@@ -100,7 +100,7 @@ class SeenTable(NamedTuple):
     tolerated: int = 0
 
 
-def look(mirror: Mirror, ledger: Engine) -> Told:
+def look(mirror: Mirror, ledger: Engine) -> LossReport:
     """What the ledger tells of a mirror: a few queries, whose cost grows with what is open and with the tables."""
     letters = letter_counts(ledger, mirror.name)
     foreign = foreign_tables(ledger, mirror.name)
@@ -132,7 +132,7 @@ def judge(
     tolerated: int = 0,
     *,
     has_read: bool = True,
-) -> Told:
+) -> LossReport:
     """What of it is a loss, and what a note; a pure function.
 
     Args:
@@ -161,7 +161,7 @@ def judge(
     if of_any := [*_uncounted(letters), *_homeless(letters.homeless, tolerated)]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
-    return Told(letters, losses, notes, ignored, acknowledged)
+    return LossReport(letters, losses, notes, ignored, acknowledged)
 
 
 def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
