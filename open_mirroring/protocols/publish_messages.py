@@ -146,7 +146,7 @@ class Rename:
     file: StagedFile
 
 
-class Place(Enum):
+class FilePlace(Enum):
     """Where a file can be, in the order in which it travels; probes follow this order (never backwards)."""
 
     SOURCE = "staging"
@@ -159,7 +159,7 @@ class Place(Enum):
 class Probe:
     """Store: point read of a number (or of a sealed object) at a place; reply :class:`Seen` or :class:`Unknown`."""
 
-    place: Place
+    place: FilePlace
     number: int
     file: StagedFile
 

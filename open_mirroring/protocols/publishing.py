@@ -24,6 +24,7 @@ from open_mirroring.protocols.publish_messages import (
     CreateMarker,
     CreateMetadata,
     Establish,
+    FilePlace,
     FindWork,
     Finished,
     Intend,
@@ -32,7 +33,6 @@ from open_mirroring.protocols.publish_messages import (
     Marker,
     Metadata,
     Owned,
-    Place,
     Probe,
     ReadMarker,
     ReadMetadata,
@@ -67,6 +67,7 @@ __all__ = [
     "CreateMarker",
     "CreateMetadata",
     "Establish",
+    "FilePlace",
     "FindWork",
     "Finished",
     "Intend",
@@ -75,7 +76,6 @@ __all__ = [
     "Marker",
     "Metadata",
     "Owned",
-    "Place",
     "Probe",
     "ReadMarker",
     "ReadMetadata",
@@ -167,7 +167,7 @@ def step(state: State, reply: Reply) -> State:
         case Rename(), Renamed():
             return _renaming(state, state.at + 1)
         case Rename(), (Refused() | Unknown()):
-            return _probing(state, Place.SOURCE)
+            return _probing(state, FilePlace.SOURCE)
         case Probe(place=place), Seen():
             return _after_probe(state, place, reply)
     raise ValueError(f"{type(reply).__name__} is no reply to {type(request).__name__}")
@@ -225,19 +225,19 @@ def _renaming(state: State, at: int) -> State:
     return replace(state, request=Rename(number, manifest[at]), at=at, higher=0, source_there=False)
 
 
-def _probing(state: State, place: Place, higher: int = 0) -> State:
+def _probing(state: State, place: FilePlace, higher: int = 0) -> State:
     row = _row(state)
     index = higher or state.at
     probe = Probe(place, _intent(row).first_number + index, _manifest(row)[index])
     return replace(state, request=probe, higher=higher)
 
 
-def _after_probe(state: State, place: Place, seen: Seen) -> State:
+def _after_probe(state: State, place: FilePlace, seen: Seen) -> State:
     row = _row(state)
     manifest = _manifest(row)
-    if place is Place.SOURCE:
+    if place is FilePlace.SOURCE:
         there = seen.etag == manifest[state.at].etag
-        return _probing(replace(state, source_there=there), Place.FINAL)
+        return _probing(replace(state, source_there=there), FilePlace.FINAL)
     index = state.higher or state.at
     if seen.there and seen.digest == manifest[index].digest:
         # A higher number is sent only after the lower was seen, so it proves `at` published as well.
@@ -245,14 +245,14 @@ def _after_probe(state: State, place: Place, seen: Seen) -> State:
     if seen.there:
         number = _intent(row).first_number + index
         return _stopping(state, CONFLICT, f"number {number} is visible with other content than was sealed")
-    if place is Place.FINAL:
-        return _probing(state, Place.PROCESSED, state.higher)
-    if place is Place.PROCESSED:
-        return _probing(state, Place.READY_TO_DELETE, state.higher)
+    if place is FilePlace.FINAL:
+        return _probing(state, FilePlace.PROCESSED, state.higher)
+    if place is FilePlace.PROCESSED:
+        return _probing(state, FilePlace.READY_TO_DELETE, state.higher)
     if state.source_there:
         return _renaming(state, state.at)
     if index + 1 < len(manifest):
-        return _probing(state, Place.FINAL, index + 1)
+        return _probing(state, FilePlace.FINAL, index + 1)
     return replace(state, request=ReadMarker())
 
 

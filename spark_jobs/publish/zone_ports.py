@@ -70,12 +70,14 @@ class ZonePorts:
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 
-    def _probe(self, table: TableState, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
-        if place is protocol.Place.SOURCE:
+    def _probe(
+        self, table: TableState, place: protocol.FilePlace, number: int, file: protocol.StagedFile
+    ) -> protocol.Seen:
+        if place is protocol.FilePlace.SOURCE:
             found = self._store.stat(file.object_name)
             return protocol.Seen() if found is None else protocol.Seen(found.etag, file.digest)
         folder, name = table.folder, layout.file_name(number, table.extension)
-        if place is protocol.Place.FINAL:
+        if place is protocol.FilePlace.FINAL:
             paths = [f"{folder}/{name}"]
         else:
             paths = [*layout.processed_paths(folder, place.value, name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.publishing import Place, Seen
+from open_mirroring.protocols.publishing import FilePlace, Seen
 
 FILES = (protocol.StagedFile("s/1", "e1", "d1"), protocol.StagedFile("s/2", "e2", "d2"))
 INTENT = protocol.Intent(first_number=7, batch_from=3, work=protocol.Work("changes", 4), manifest=FILES)
@@ -53,7 +53,7 @@ def test_a_number_with_other_content_stops_and_is_never_overwritten(other: Seen)
 def test_what_no_place_can_tell_stops_f39() -> None:
     """The object is gone and its number is nowhere: it is not staged again under the same seal."""
     nowhere = after(protocol.Unknown(), *NOWHERE)
-    assert nowhere.request == protocol.Probe(Place.FINAL, 8, FILES[1]), "a higher number would prove it"
+    assert nowhere.request == protocol.Probe(FilePlace.FINAL, 8, FILES[1]), "a higher number would prove it"
     state = after(protocol.Unknown(), *NOWHERE, Seen(), Seen(), Seen(), protocol.Marker("id", "m"))
     assert isinstance(state.request, protocol.Stop)
     assert state.request.code == protocol.AMBIGUOUS
