@@ -143,11 +143,11 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CommitRefused:
     """The log had moved on since it was opened."""
 
 
-Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | Refused
+Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def step(state: State, reply: Reply) -> State:
             return replace(state, request=Complete(row.version))
         case OpenLog(), Unknown():
             return state
-        case CommitLog(batch), (Committed() | Refused() | Unknown()):
+        case CommitLog(batch), (Committed() | CommitRefused() | Unknown()):
             return replace(state, request=OpenLog(batch))
     raise ValueError(f"{type(reply).__name__} is no reply to {type(state.request).__name__}")
 

@@ -272,7 +272,7 @@ class Renamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RenameRefused:
     """The store refused the condition of the rename."""
 
 
@@ -290,5 +290,16 @@ class Seen:
 
 
 Reply = (
-    Owned | Lost | Unknown | Answered | Marker | Metadata | WorkFound | Staged | CannotStage | Renamed | Refused | Seen
+    Owned
+    | Lost
+    | Unknown
+    | Answered
+    | Marker
+    | Metadata
+    | WorkFound
+    | Staged
+    | CannotStage
+    | Renamed
+    | RenameRefused
+    | Seen
 )

@@ -36,9 +36,9 @@ from open_mirroring.protocols.publish_messages import (
     Probe,
     ReadMarker,
     ReadMetadata,
-    Refused,
     Rename,
     Renamed,
+    RenameRefused,
     Reply,
     Request,
     Seal,
@@ -79,8 +79,8 @@ __all__ = [
     "Probe",
     "ReadMarker",
     "ReadMetadata",
-    "Refused",
     "Rename",
+    "RenameRefused",
     "Renamed",
     "Reply",
     "Request",
@@ -166,7 +166,7 @@ def step(state: State, reply: Reply) -> State:
             return replace(state, request=Establish(row.version, state.marker_etag))
         case Rename(), Renamed():
             return _renaming(state, state.at + 1)
-        case Rename(), (Refused() | Unknown()):
+        case Rename(), (RenameRefused() | Unknown()):
             return _probing(state, FilePlace.SOURCE)
         case Probe(place=place), Seen():
             return _after_probe(state, place, reply)

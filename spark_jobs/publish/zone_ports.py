@@ -53,7 +53,7 @@ class ZonePorts:
                 final = f"{folder}/{layout.file_name(number, table.extension)}"
                 renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
                 if renamed is Renamed.REFUSED:
-                    return protocol.Refused()
+                    return protocol.RenameRefused()
                 reach("publish.renamed")
                 return protocol.Renamed()
             case protocol.Probe(place, number, file):

@@ -168,7 +168,7 @@ class PublishWorld:
                 content = self._contents[file]
                 renamed = self._store.rename(zone, number, file, content)
                 if renamed is None:
-                    return state, p.Refused()
+                    return state, p.RenameRefused()
                 self._rules.created(state, number, content)
                 return state._replace(zone=renamed, ever=with_item(state.ever, number, content)), p.Renamed()
             case p.Probe(place, number, file):

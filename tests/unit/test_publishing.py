@@ -28,7 +28,7 @@ def test_the_sealed_objects_are_renamed_one_after_the_other_whoever_sealed_them(
     assert after(protocol.Renamed(), protocol.Renamed()).request == protocol.Confirm(5)
 
 
-@pytest.mark.parametrize("unsure", [protocol.Unknown(), protocol.Refused()])
+@pytest.mark.parametrize("unsure", [protocol.Unknown(), protocol.RenameRefused()])
 @pytest.mark.parametrize("hops", [0, 1, 2], ids=["in the folder", "processed", "ready to be deleted"])
 def test_a_number_that_is_there_with_the_sealed_content_is_done_f39(unsure: protocol.Reply, hops: int) -> None:
     """F-39, O-05, O-08: wherever it has travelled since; nothing is written again."""

@@ -234,9 +234,9 @@ def test_a_rename_names_the_sealed_object_only(tmp_path: Path) -> None:
     ports = ZonePorts(store)
     info = put(store, f"{STAGING}/1.a")
     sealed = protocol.StagedFile(info.path, info.etag, "d")
-    assert ports.answer(TABLE, protocol.Rename(1, protocol.StagedFile(info.path, "e", "d"))) == protocol.Refused()
+    assert ports.answer(TABLE, protocol.Rename(1, protocol.StagedFile(info.path, "e", "d"))) == protocol.RenameRefused()
     assert ports.answer(TABLE, protocol.Rename(1, sealed)) == protocol.Renamed()
-    assert ports.answer(TABLE, protocol.Rename(2, sealed)) == protocol.Refused()
+    assert ports.answer(TABLE, protocol.Rename(2, sealed)) == protocol.RenameRefused()
     assert names(store) == {f"dbo.schema/t/{layout.file_name(1)}"}
 
 
