@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from open_mirroring.changes.log_position import position_order
 
-Told = Mapping[str, Mapping[str, str]]
+HighestMajors = Mapping[str, Mapping[str, str]]
 """Per partition of the source and stream incarnation the highest ``major`` of a position that it has shown."""
 
 
@@ -33,7 +33,7 @@ class Completeness(NamedTuple):
     """
 
     partitions: int
-    told: Told
+    told: HighestMajors
     below: Mapping[str, str]
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
@@ -56,7 +56,7 @@ class Completeness(NamedTuple):
 
 
 def advance(
-    before: Completeness | None, told: Told, partitions: int, waiting: Iterable[tuple[str, str]]
+    before: Completeness | None, told: HighestMajors, partitions: int, waiting: Iterable[tuple[str, str]]
 ) -> Completeness:
     """What a batch makes of it: a pure function of the batches up to this one; a complete position never falls.
 
