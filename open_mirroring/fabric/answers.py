@@ -48,7 +48,7 @@ class DatabaseStatus(NamedTuple):
     error: str = ""
 
 
-class TableStatus(NamedTuple):
+class TableMirroringStatus(NamedTuple):
     """What ``getTablesMirroringStatus`` says of one table.
 
     *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
@@ -74,12 +74,12 @@ def database_status(document: Mapping[str, Any]) -> DatabaseStatus:
     return DatabaseStatus(_state(DatabaseState, said), _shown(said), error_text(document.get("error")))
 
 
-def table_status(entry: Mapping[str, Any]) -> TableStatus:
+def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
     """The status of one table in an answer."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
     said = str(entry.get("status", ""))
-    return TableStatus(
+    return TableMirroringStatus(
         schema=str(entry.get("sourceSchemaName") or ""),
         table=str(entry.get("sourceTableName") or ""),
         state=_state(TableMirrorState, said),

@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseStatus, TableStatus, database_status, error_text, table_status
+from open_mirroring.fabric.answers import (
+    DatabaseStatus,
+    TableMirroringStatus,
+    database_status,
+    error_text,
+    table_status,
+)
 from open_mirroring.remote.authorized_service import AuthorizedService
 from open_mirroring.remote.entra import FABRIC_AUDIENCE, EntraLogin
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described
@@ -130,7 +136,7 @@ class FabricApi:
         document = self._document(self._service.send(Request("POST", path, repeatable=True)), path)
         return database_status(document)
 
-    def table_statuses(self, database: MirroredDatabase) -> list[TableStatus]:
+    def table_statuses(self, database: MirroredDatabase) -> list[TableMirroringStatus]:
         """How every table of the database is, page by page (R-01: asked by POST)."""
         return [
             table_status(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")

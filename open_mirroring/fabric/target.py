@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
 from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry_of, target_status
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
@@ -29,7 +29,7 @@ class _Look(NamedTuple):
     """What one look at the database gave."""
 
     database: DatabaseStatus
-    tables: list[TableStatus]
+    tables: list[TableMirroringStatus]
 
     @property
     def is_understood(self) -> bool:
