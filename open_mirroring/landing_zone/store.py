@@ -31,7 +31,7 @@ class Content(NamedTuple):
     etag: str
 
 
-class Renamed(Enum):
+class RenameOutcome(Enum):
     """What a conditional rename answered; anything else is an unknown outcome and raises."""
 
     DONE = "done"
@@ -62,7 +62,7 @@ class LandingZoneStore(Protocol):
         """A point read: the object as it is now, None when it is not there."""
         ...
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step, only if *source* still has that etag and *target* does not exist."""
         ...
 

@@ -11,7 +11,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.delimited_text import bytes_digest
 from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
+from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome
 from open_mirroring.landing_zone.whole_files import create_whole
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
@@ -52,7 +52,7 @@ class ZonePorts:
             case protocol.Rename(number, file):
                 final = f"{folder}/{layout.file_name(number, table.extension)}"
                 renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
-                if renamed is Renamed.REFUSED:
+                if renamed is RenameOutcome.REFUSED:
                     return protocol.RenameRefused()
                 reach("publish.renamed")
                 return protocol.Renamed()
