@@ -94,7 +94,7 @@ class LoggedTable:
     in_reset: bool = False
 
 
-class Advance(NamedTuple):
+class MovedHorizon(NamedTuple):
     """The next horizon: of the mirror (None: none yet), and of the tables whose H moves, by source."""
 
     mirror: MirrorHorizon | None
@@ -109,7 +109,7 @@ def advance(
     before: datetime,
     held_from: int | None,
     batches_per_block: int,
-) -> Advance:
+) -> MovedHorizon:
     """Move the horizon as far as nothing forbids it; it never moves back.
 
     Args:
@@ -123,7 +123,7 @@ def advance(
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)
     if newest is None or (known is not None and newest.number < known.batch):
-        return Advance(known, {})
+        return MovedHorizon(known, {})
     moved: dict[str, TableHorizon] = {}
     for source, table in tables.items():
         reached = _reached(table, newest.number)
@@ -142,7 +142,7 @@ def advance(
     # The first block begins with batch 0, which there is not.
     whole = min(kept_from, newest.number + 1) // batches_per_block * batches_per_block - 1
     dropped = max(0, whole, 0 if known is None else known.dropped)
-    return Advance(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
+    return MovedHorizon(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
 
 
 def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
