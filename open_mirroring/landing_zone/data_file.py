@@ -66,7 +66,7 @@ class Footer:
     digest: str = EMPTY
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A data file just written: its rows, its size in bytes, the digest of its rows."""
 
     rows: int
@@ -80,7 +80,7 @@ def write_data_file(
     schema: pa.Schema,
     footer: Footer,
     compression: Compression = DEFAULT_COMPRESSION,
-) -> Written:
+) -> WrittenFile:
     """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
 
     The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
@@ -101,7 +101,7 @@ def write_data_file(
             digest.add(group)
         finished = replace(footer, rows=rows, digest=digest.text)
         writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
-    return Written(rows, path.stat().st_size, finished.digest)
+    return WrittenFile(rows, path.stat().st_size, finished.digest)
 
 
 class _RowsDigest:

@@ -16,13 +16,13 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.landing_zone.data_file import Written, fitted, invalid_file
+from open_mirroring.landing_zone.data_file import WrittenFile, fitted, invalid_file
 from open_mirroring.landing_zone.text_format import QUOTE, TextFormat
 
 _ROWS_AT_ONCE = 65_536
 
 
-def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> Written:
+def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
     """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
 
     Raises:
@@ -37,7 +37,7 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
                 lines = pc.binary_join_element_wise(*cells, text.column_separator)
                 for line in lines.to_pylist():
                     file.write((line + text.row_separator).encode())
-    return Written(rows.num_rows, path.stat().st_size, bytes_digest(path))
+    return WrittenFile(rows.num_rows, path.stat().st_size, bytes_digest(path))
 
 
 def bytes_digest(path: Path) -> str:
