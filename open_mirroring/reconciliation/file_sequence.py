@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from open_mirroring.landing_zone.listing import ListedItem, Stage
+from open_mirroring.landing_zone.listing import FileStage, ListedItem
 
 
 class PublishedRecord(Protocol):
@@ -75,8 +75,8 @@ def file_sequence(
     removed by the service. *processed_rows*: the target's trusted count of rows over the table's life, or None.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
-    final = frozenset(number for number, stage in stages if stage is Stage.FINAL)
-    moved = frozenset(number for number, stage in stages if stage is not Stage.FINAL)
+    final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
+    moved = frozenset(number for number, stage in stages if stage is not FileStage.FINAL)
     counts = _Counters.of(published, confirmed, processed_rows)
     absent = _Absent()
     for number in range(settled + 1, confirmed + 1):
