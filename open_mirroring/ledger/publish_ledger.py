@@ -20,7 +20,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 
 
 class StagedDetails(NamedTuple):
@@ -145,7 +145,7 @@ def table_row(row: Any) -> TableRow:
         stop=row.stop_code,
         marker_etag=row.marker_etag,
         published_position=row.published_position,
-        resetting=reset is not None and reset.stage is not Stage.REBUILDING,
+        resetting=reset is not None and reset.stage is not ResetStage.REBUILDING,
     )
 
 

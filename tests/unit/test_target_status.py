@@ -24,7 +24,7 @@ from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.remote.http_service import RetryBudget
@@ -410,12 +410,12 @@ def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_le
     assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
     server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
-    assert (outcome.stage, outcome.is_over) == (Stage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
+    assert (outcome.stage, outcome.is_over) == (ResetStage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
     verdict = made.publish(orders=[4], customers=[2])
     assert verdict.held[ORDERS].startswith("RESET_OPEN") and verdict.passing == (CUSTOMERS,)
     assert (made.numbers(), made.numbers(CUSTOMERS)) == ([1], [1, 2])
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
-    assert outcome.stage is Stage.FOLDER_DELETED and made.numbers() == []
+    assert outcome.stage is ResetStage.FOLDER_DELETED and made.numbers() == []
 
 
 def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:
