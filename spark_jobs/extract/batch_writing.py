@@ -33,7 +33,7 @@ from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
 from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.extract.new_senders import SENT_BY, new_senders
-from spark_jobs.extract.read_task import LogTarget, ReadTask, graver, read
+from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
@@ -288,7 +288,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 before = merged.get(cols, (False, first))
                 merged[cols] = (whole or before[0], min(first, before[1]))
         for table, reject in part["keyless_rejects"].items():
-            keyless[table] = graver(keyless.get(table), reject)
+            keyless[table] = worse_reject(keyless.get(table), reject)
         for table, origins in part["reloads"].items():
             for origin, (last, first_change) in origins.items():
                 seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])
