@@ -158,7 +158,7 @@ def judge(
             notes[table.source] = (note,)
         if found:
             losses[table.source] = tuple(found)
-    if of_any := [*_uncounted(letters), *_homeless(letters.homeless, tolerated)]:
+    if of_any := [*_uncounted(letters), *_without_table(letters.without_table, tolerated)]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
     return LossReport(letters, losses, notes, ignored, acknowledged)
@@ -173,7 +173,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
     return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 
-def _homeless(found: OpenLetters, tolerated: int) -> list[Loss]:
+def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]

@@ -203,10 +203,10 @@ class BatchWriting:
         """Damage of files that grew since, were read from their beginning and are whole now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
-        for at, is_homeless in self.ledger.open_damage(again):
+        for at, names_no_table in self.ledger.open_damage(again):
             # One entry may stand for many files.
             if not any(x.place < 0 or x.origin == at.origin for x in damaged):
-                yield SettledLetter(*at, "reread", int(is_homeless))
+                yield SettledLetter(*at, "reread", int(names_no_table))
 
     def _read(
         self,

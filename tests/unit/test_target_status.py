@@ -15,7 +15,7 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.target import FabricTarget, open_target
 from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
@@ -59,9 +59,9 @@ def database(said: str, error: str = "") -> DatabaseStatus:
 
 def table(
     said: str, error: str = "", rows: int | None = None, name: str = "orders", schema: str = "dbo"
-) -> TableStatus:
+) -> TableMirroringStatus:
     state = next((state for state in TableMirrorState if state.value == said), TableMirrorState.UNKNOWN)
-    return TableStatus(schema, name, state, said, processed_rows=rows, error=error)
+    return TableMirroringStatus(schema, name, state, said, processed_rows=rows, error=error)
 
 
 GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
@@ -248,7 +248,7 @@ class Scripted(FabricApi):
         said = self.words.pop(0)
         return DatabaseStatus(next((s for s in DatabaseState if s.value == said), DatabaseState.UNKNOWN), said)
 
-    def table_statuses(self, database: object) -> list[TableStatus]:
+    def table_statuses(self, database: object) -> list[TableMirroringStatus]:
         return []
 
 
