@@ -1,4 +1,4 @@
-"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as documents."""
+"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as JSON documents."""
 
 from __future__ import annotations
 

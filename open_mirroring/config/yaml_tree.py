@@ -1,7 +1,7 @@
-"""YAML read with the line of every setting, reporting every mistake of the text instead of the first.
+"""Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
 
-The values are those of ``yaml.safe_load``, merge keys included; duplicate keys, keys that are no text, endless or
-exploding aliases and secrets are findings here. A secret never gets into the data, so nothing later can show it.
+The values are those of ``yaml.safe_load``, merge keys included. Duplicate keys, keys that are not text, aliases that
+never end or grow without limit, and secrets are reported. A secret never enters the data, so nothing can show it later.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the Fabric REST API says of a mirrored database and its tables, as values.
+"""The answers of the Fabric REST API about a mirrored database and its tables, as plain values.
 
-A word that this version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+An unknown status word is no error. It counts as *not ready*, and is shown as the service wrote it (R-02).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status, Get Tables Mirroring
 Status.

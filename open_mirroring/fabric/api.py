@@ -1,7 +1,7 @@
-"""The Fabric REST API of mirrored databases: make one, start it, and ask how it and its tables are.
+"""Calls of the Fabric REST API for mirrored databases: create one, start it, read its status and that of its tables.
 
-One status call is for a whole database, never for a table: calls are counted per identity (R-04). A value that this
-version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+One status call serves the whole database, because calls are limited per identity (R-04). An unknown status word is no
+error. It counts as *not ready*, and is shown as the service wrote it (R-02).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, *Mirrored database definition*, *Long
 running operations*, *Throttling*; R-01 to R-07.

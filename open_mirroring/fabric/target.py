@@ -1,7 +1,6 @@
-"""Asking Fabric how a mirrored database and its tables are: two calls for the whole database, never one per table.
+"""Asks Fabric for the status of a mirrored database and its tables: two calls for the whole database.
 
-It only asks. A stopped database is never started from here: a start would rebuild every table from scratch (R-07,
-F-76).
+It only asks. It never starts a stopped database: a start would rebuild every table from scratch (R-07, F-76).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
 """

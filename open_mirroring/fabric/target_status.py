@@ -1,8 +1,7 @@
-"""What the target says of a table, in the words that the gate decides by.
+"""Turns the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
 
-Pure: the answers of the status calls in, one :class:`TargetStatus` per table out. The table is judged with its
-database, for the two differ (R-09): a table may have failed in a running database, and the tables of a stopped
-one go on to be called *Replicating*.
+Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have
+failed in a running database, and the tables of a stopped database are still called *Replicating*.
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
 Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.

@@ -1,7 +1,7 @@
-"""Does a store do what the publish protocol rests on? Proved by trying it, in a scratch folder, before the first run.
+"""Tests, in a scratch folder, that a store does what the publish protocol needs, before the first run.
 
-OneLake documents no promise for the conditions of a rename in every region (O-05), so whoever deploys asks the very
-endpoint, with the very login. Everything happens below ``_scratchPad``, which the service reads nothing from (F-05).
+OneLake promises nothing about the conditions of a rename in every region (O-05). So who deploys asks the real
+endpoint with the real login. All files are below ``_scratchPad``, where the service reads nothing (F-05).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Data files of the landing zone: Parquet with a footer that says what the file is, and the check before it counts.
+"""Writes Parquet data files with a footer that says what the file is, and checks each before it counts.
 
-The footer makes every file its own evidence: which mirror, table and publication it belongs to, which part of the log
-it holds, and the digest of its rows. The last file stays in the folder (F-35), so it can tell what the ledger lost.
+The footer names the mirror, the table and the publication, the part of the log that the file holds, and the digest of
+its rows. The last file stays in the folder (F-35), so its footer can answer for a ledger that was lost.
 """
 
 from __future__ import annotations

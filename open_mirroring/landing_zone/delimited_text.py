@@ -1,8 +1,8 @@
-"""Writing data files of delimited text (F-20, F-22, F-24, F-25).
+"""Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Texts and bytes, and nothing else, stand in quotes, which are doubled inside, so that an empty one is no NULL; times
-are UTC without a zone; bytes are Base64, as nobody documents their spelling. A file of text has no footer: its digest
-is that of its bytes.
+Texts and bytes are quoted, and nothing else is, with quotes doubled inside. So an empty text differs from NULL. Times
+are UTC without a zone. Bytes are Base64, because nobody documents how to spell them. A text file has no footer, so its
+digest is that of its bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a listing of the zone says about one table: which object is which, and at which stage of its travel."""
+"""Sorts a listing of the zone by table: what each object is, and which stage of its way it has reached."""
 
 from __future__ import annotations
 

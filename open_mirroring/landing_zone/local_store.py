@@ -1,4 +1,4 @@
-"""A landing zone in a local folder: for trying out, for tests, and for zones that something else carries on."""
+"""A landing zone in a local folder: to try the product, for tests, and where another program carries the files on."""
 
 from __future__ import annotations
 

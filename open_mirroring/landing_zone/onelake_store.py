@@ -1,8 +1,8 @@
-"""A landing zone in OneLake, through the DFS endpoint of ADLS Gen2 as far as OneLake supports it (O-03).
+"""A landing zone in OneLake, through the part of the ADLS Gen2 DFS endpoint that OneLake supports (O-03).
 
-Plain REST, not the storage SDK: which calls may be repeated is decided here call by call, the SDK repeats appends,
-flushes and renames alike; a call costs a seventh of the processor time; and ``x-ms-rejected-headers`` is read in every
-answer that depends on a condition.
+It uses plain REST, not the storage SDK, for three reasons. The SDK repeats appends, flushes and renames alike; here
+each call says whether it may be repeated. A call costs a seventh of the processor time. And every answer to a
+condition is checked for ``x-ms-rejected-headers``, so that a condition that OneLake ignored is noticed.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API*: Path Create, Update, Read, Delete, List, Get
 Properties; *OneLake parity and integration* (ignored headers are named in ``x-ms-rejected-headers``).

@@ -1,4 +1,4 @@
-"""Small files that nobody ever reads half of, also on a store that shows an object before it is complete (F-10)."""
+"""Creates small files that no reader ever sees half written, even on a store that shows unfinished objects (F-10)."""
 
 from __future__ import annotations
 

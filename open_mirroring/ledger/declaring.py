@@ -1,6 +1,6 @@
-"""Registering the tables of a mirror file: the ledger holds on to what must not change without a reset.
+"""Registers the tables of a mirror file. The ledger keeps what must not change without a reset, and refuses a change.
 
-A reset that is under way is held on to likewise, in a document of the table's row.
+A reset under way is kept as a document of the table's row.
 """
 
 from __future__ import annotations

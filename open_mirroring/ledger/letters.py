@@ -1,7 +1,7 @@
-"""Dead letters in the ledger: entered with their batch, settled later, counted alike for everybody who asks.
+"""Dead letters in the ledger: entered with their batch, settled later, and counted the same way for every report.
 
-Two kinds are open: messages of the log that could not be read (``open_letter``), and changes whose values do not fit
-their columns (``rejected_change``). Letters about tables that are not mirrored are of no concern to any that is.
+Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their
+columns (``rejected_change``). Dead letters of tables that are not mirrored do not concern the tables that are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ledger transactions of publishing: one row per mirrored table, moved only by compare-and-set.
+"""The ledger transactions of publishing: one row per mirrored table, changed only by compare-and-set.
 
-Each method takes many tables and runs one transaction, because a mirror may have hundreds of small ones.
+Each method takes many tables and runs one transaction, because a mirror may have hundreds of small tables.
 """
 
 from __future__ import annotations

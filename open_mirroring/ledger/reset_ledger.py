@@ -1,11 +1,11 @@
 """The ledger transactions of resets: the request, one record per arrow, and the new generation.
 
-A request decides what the new generation can begin with. With an initial load, anything. From the log alone only what
-the log is known to hold whole: see :func:`_why_log_lacks`.
+A request decides what the new generation can begin with: with an initial load, anything; from the log alone, only if
+the log is known to hold every change (see :func:`_why_log_lacks`).
 
-*Fresh* resets are those after which the batches logged so far tell nothing of the table: they are keyed by another key,
-or lack changes. ``log_from`` is the newest batch of that kind, counted at the request under the lock that also binds
-batches; whoever binds a later one has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
+A reset is *fresh* when the batches logged so far cannot be used for the table: they have another key, or lack changes.
+``log_from`` is then the newest of these batches. It is read at the request, under the lock that also binds batches, so
+whoever binds a later batch has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
 """
 
 from __future__ import annotations

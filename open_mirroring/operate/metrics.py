@@ -1,4 +1,4 @@
-"""What an operator graphs and sets alarms on (G-11): ages, lags and counts of a mirror, from the ledger alone."""
+"""The metrics of a mirror (G-11): ages, lags and counts for graphs and alarms, from the ledger alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Driving the reset of one table: the real ledger, store and target behind :mod:`open_mirroring.protocols.resetting`.
+"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target.
 
-It needs no JVM except for rebuilding, which is handed in.
+It needs no JVM except to rebuild the table; the caller passes that step in.
 """
 
 from __future__ import annotations

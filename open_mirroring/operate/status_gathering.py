@@ -1,4 +1,4 @@
-"""Gathering the status of a mirror from its ledger and the findings of an inspection; it looks only."""
+"""Gathers the status of a mirror from its ledger and the findings of an inspection. It changes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the publish protocol asks, and what it is answered: the vocabulary of ``publishing``.
+"""The requests and replies of the publish protocol (:mod:`~open_mirroring.protocols.publishing`), as frozen values.
 
-Plain frozen values. A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to
-whoever computes and stages rows; a *reply* says what is known of its outcome.
+A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
+stages rows. A *reply* says what is known of its outcome.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Publishing one table: intend, stage, seal, rename, confirm.
+"""The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
-The protocol as an explicit state machine: :func:`step` takes a state and the reply to the last request and returns
-the next state with the next request. It does no I/O and reads no clock, so the runtime drives many tables side by
-side and the explorer drives every interleaving of several writers through the very same function.
+It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with
+the next request. It does no I/O and reads no clock. So the runtime drives many tables side by side, and the explorer
+drives every interleaving of several writers through the same function.
 
-Why it is safe, in short: content is bound to its numbers by a compare-and-set *seal* before the first rename; a
-rename consumes its source and only the sealed object, named with its ETag, can become the number; numbers follow
-each other, so a higher one proves a lower one; staging lies inside the table's folder and dies with it. Whoever owns
-the row next finishes any crash, and losers' staged objects are garbage that nothing refers to. The folder is known
-by its marker's id and, once established, by the marker's ETag: a creation that arrives late can put our id into
-somebody else's folder, never the same object.
+Why it is safe:
+
+* A compare-and-set *seal* binds the content to its numbers before the first rename.
+* A rename consumes its source, and only the sealed object, named with its ETag, can become the number.
+* Numbers follow each other, so a higher number proves a lower one.
+* Staging lies inside the table's folder and is deleted with it.
+* The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
+* The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
+  put our id into another folder, but never the same object.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""Resetting one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
+"""The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
-A table whose key, type or folder has to change, or whose target holds what cannot be mended, is dropped at the target
-and built anew (F-72, F-75, F-85, F-87, F-89), or is dropped for good (F-71). The protocol is an explicit state machine
-like :mod:`open_mirroring.protocols.publishing`: :func:`step` is pure, so the runtime drives it and tests interleave it.
+A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target holds what
+cannot be corrected (F-72, F-75, F-85, F-87, F-89); or it is dropped for good (F-71). Like
+:mod:`open_mirroring.protocols.publishing` this is a state machine: :func:`step` is pure, so the runtime drives it and
+tests interleave it.
 
-One ledger record stands behind every arrow, set by compare-and-set, so that whoever comes next goes on where the last
-record is. What is repeated does no harm: deleting a folder that is gone does nothing, looking changes nothing. Only a
-delete that was sent before and arrives late can do harm, by hitting the folder of the new generation; that folder's
-marker goes with it, so the publisher stops with INCARNATION_CHANGED and nothing is taken for published (I12).
+Each arrow has one ledger record, set by compare-and-set, so the next run goes on from the last record. Repeating a step
+does no harm: deleting a folder that is gone does nothing, and looking changes nothing. Only a delete that was sent
+before and arrives late can do harm, because it hits the folder of the new generation. It deletes that folder's marker,
+too, so the publisher stops with INCARNATION_CHANGED and takes nothing for published (I12).
 
-A reset belongs to its request (G-30): an owner asks first. What is under way it carries on, whoever began it; what came
-to its end, by whomever, is answered and never begun again.
+A reset belongs to its request (G-30), which each run gives first. A reset under way is continued, whoever began it. A
+reset that has ended is reported, whoever ended it, and never begun again.
 
-The request opens a new row version and abandons an open intent: its sealed objects lie in the folder and die with it.
+The request raises the row's version and abandons an open intent: its sealed objects are deleted with the folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a listing shows of a table's file numbers, and what follows for those that it does not show.
+"""Sorts a table's file numbers by what a listing shows, and decides what became of those that it does not show.
 
-The service applies and moves files in the order of their numbers and keeps the last one in the folder (F-34, F-35),
-and it removes processed files after some days (F-36). So a number that is nowhere was purged, taken away by somebody,
-or never applied; which of these, only its neighbours and its age can tell (I22).
+The service applies and moves files in the order of their numbers, keeps the last one in the folder (F-34, F-35), and
+removes processed files after some days (F-36). So a number that is nowhere was purged, taken away, or never applied.
+Only its neighbours and its age can decide which (I22).
 """
 
 from __future__ import annotations

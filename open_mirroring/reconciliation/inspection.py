@@ -1,7 +1,7 @@
-"""Looking at a mirror: ledger and landing zone gathered into the facts that reconciling judges.
+"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged.
 
-The I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM: the gate, the publish
-job, the reconcile task and the command line all look through here, so that they see the same thing.
+It does the I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM. The gate, the
+publish job, the reconcile task and the command line all inspect here, so they see the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a mirror lacks although its tables go on: open dead letters, and changes that go where nobody looks.
+"""What a mirror lacks although its tables go on: open dead letters, and changes of tables that are not mirrored.
 
-A loss is no stop: the table is published on, and all but some of its rows are right. But a run that leaves one is not
-done like any other: it says so, by its report and by its exit code, until somebody has dealt with it. What only may be
-one is a note. Everybody who tells of losses tells these.
+A loss stops nothing: the table is published, and all but some of its rows are right. But a run with a loss says so in
+its report and its exit code, until somebody has dealt with it. What may be a loss, but need not be, is a note. Tick,
+status, metrics and Airflow all report from here, so they agree.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""May the next number be intended? Ledger, listing and target status of one table, compared.
+"""Decides whether a table's next number may be intended, from its ledger row, listing and target status.
 
-A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS.
-It repairs nothing; what the target's documentation permits to repair, it names (F-40). It is only as true as its facts,
-so whoever gathers them (I21, I22):
+A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS. It repairs
+nothing, but names what the target permits to repair (F-40). It is only as right as its facts, so whoever gathers them:
 
-* reads the ledger's row before and after the listing, and begins again when its version moved;
-* takes a STOP for real only when a second listing agrees, since a listing is no snapshot.
+* reads the ledger's row before and after the listing, and begins again when the row's version changed (I21, I22);
+* accepts a STOP only when a second listing agrees, because a listing is no snapshot.
 
-The time decides nothing but how old a backlog is and what the service may have purged.
+Time decides only how old a backlog is and what the service may have purged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Assets: one for each mirrored table, with an event when new files of it are published.
 
-An event promises: the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed, and
-hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them. A
-retry tells of what its failed attempts published; a run that never succeeds tells of nothing. Clearing a task repeats
-its events, as for any task.
+An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
+and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.
+The event of a retry covers what its failed attempts published. A run that never succeeds sends no event. Clearing a
+task repeats its events, as for any task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark submission of one job: secrets go in by the environment, the report comes out of its output."""
+"""Submits one job to Spark: secrets go into its environment, its report comes out of its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last task of a run: says how every table stands, and fails when something before it should not stay unseen."""
+"""The last task of a run: it reports the state of every table, and fails when something must not go unseen."""
 
 from __future__ import annotations
 
