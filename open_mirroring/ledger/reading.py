@@ -1,4 +1,4 @@
-"""Reading the ledger: what planning, reconciling, the status and Airflow want to know. Nothing here writes."""
+"""Reads the ledger for planning, reconciliation, status and Airflow. Nothing here writes."""
 
 from __future__ import annotations
 

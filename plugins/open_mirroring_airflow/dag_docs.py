@@ -1,4 +1,4 @@
-"""What an operator of Airflow reads beside each DAG."""
+"""The documentation that Airflow shows beside each DAG."""
 
 from __future__ import annotations
 

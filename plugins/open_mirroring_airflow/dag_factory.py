@@ -1,4 +1,4 @@
-"""The DAGs of a mirror. A pure function of its file, so that every parse gives the same DAGs."""
+"""Builds the DAGs of a mirror. They depend on its file alone, so every parse gives the same DAGs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a job of ours by ``spark-submit``, and what its exit code and its report mean to Airflow."""
+"""Runs a job of the product by ``spark-submit``, and turns its exit code and report into a task state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a mirror as Airflow runs them: what each is told by its run, and what its run tells of it."""
+"""The Airflow operators of a mirror's jobs: which arguments each job gets from its run, and what the task returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person may choose when starting a run, and how a task reads it: never used before it is checked."""
+"""The parameters that a person may set when starting a run. A task checks each before it uses it."""
 
 from __future__ import annotations
 

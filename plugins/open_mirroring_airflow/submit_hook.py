@@ -1,4 +1,4 @@
-"""Spark submission of one job: secrets go in by the environment, the result comes back as a file."""
+"""Submits one job to Spark: secrets go in by the environment, so that no command line shows them; a file comes back."""
 
 from __future__ import annotations
 
