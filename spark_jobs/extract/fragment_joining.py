@@ -20,7 +20,7 @@ from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.extract.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
-from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, ToldHalf
+from spark_jobs.sources.contract.decoded import LoggedHalf, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 
 _IDENTITIES_PER_TASK = 5_000
@@ -100,7 +100,7 @@ class FragmentJoining:
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
         # (K-18): it can never be told from a position that all of it is logged.
         is_told = self.format.joins_pieces
-        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[ToldHalf]]()
+        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[LoggedHalf]]()
         if not fresh and not logged_now:
             return []
         identities = sorted(fresh)
@@ -154,7 +154,7 @@ class FragmentJoining:
                     break
         return found
 
-    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[ToldHalf]]:
+    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[LoggedHalf]]:
         """What the files hold of the changes of pieces: delivered again, or not needed, these would wait for ever."""
         if not files:
             return {}
@@ -167,7 +167,7 @@ class FragmentJoining:
             logged = db.execute(query, parameters).fetchall()
         near = {place for place, *_ in logged}
         pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
-        found: dict[str, set[ToldHalf]] = {}
+        found: dict[str, set[LoggedHalf]] = {}
         for identity, rows in pieces.items():
             for place, table, operation, key in logged:
                 # Another table's change at the position, of a task that counts on its own, is another change.
@@ -180,7 +180,7 @@ class FragmentJoining:
         target: LogTarget,
         splits: Mapping[str, _Split],
         *,
-        repeated: Mapping[str, Collection[ToldHalf]],
+        repeated: Mapping[str, Collection[LoggedHalf]],
         expired: set[str],
     ) -> dict[str, Any]:
         """What came too late to be joined, dead letters for what never became complete; counts for both."""
@@ -193,7 +193,7 @@ class FragmentJoining:
         )
         counts = Counter[str]()
         for identity, logged in sorted(repeated.items()):
-            rows = decoder.belated(pieces[identity], logged)
+            rows = decoder.late_rows(pieces[identity], logged)
             counts["joined" if rows else "repeated"] += len(pieces[identity])
             notes.take(rows)
             writer.add(rows)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTable
-from spark_jobs.sources.ces.ordinary import OrdinaryCes
+from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.transports import line_blocks
@@ -146,7 +146,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
     return LineBlock("in.jsonl", 100, content, np.append(0, ends[:-1] + 1), ends)
 
 
-def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
+def assert_equal(ordinary: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
     rows, lines, announces, foreign, senders = ordinary.take(block)
     assert not announces
@@ -164,9 +164,9 @@ def assert_equal(ordinary: OrdinaryCes, exact: CesDecoder, block: Block) -> int:
     return len(lines)
 
 
-def pair(**limits: int) -> tuple[OrdinaryCes, CesDecoder]:
+def pair(**limits: int) -> tuple[FastCes, CesDecoder]:
     exact = CesDecoder(TABLES, CesSettings()._replace(**limits))
-    return OrdinaryCes(exact), exact
+    return FastCes(exact), exact
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
@@ -270,7 +270,7 @@ def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkey
 def test_real_histories_decode_alike(shared_data: Path, folder: str, transport: str, share: float) -> None:
     source = MessageFiles(transport, shared_data / "ces" / folder, "wrapped")  # type: ignore[arg-type]
     exact = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
-    ordinary = OrdinaryCes(exact)
+    ordinary = FastCes(exact)
     found = [m for bound in find_ranges(source, {}).ranges for m in read_range(source, bound)]
     block = block_of([m.body for m in found if isinstance(m, RawMessage) and m.body])
     assert assert_equal(ordinary, exact, block) >= len(found) * share

@@ -24,7 +24,7 @@ from spark_jobs.sources.qlik.change_table.decoder import (
     QlikChangeTableDecoder,
     Structure,
 )
-from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows
+from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
 from tests.qlik_change_rows import ITEMS, NAMES, TABLE, mask, row, sequence
 
@@ -99,7 +99,7 @@ def in_order(rows: Sequence[LogRow]) -> list[LogRow]:
 
 def assert_decoded_alike(rows: list[ChangeRow], decoder: QlikChangeTableDecoder) -> Taken:
     exact, block = decoder.decode(rows), block_of(rows)
-    found = OrdinaryChangeRows(decoder).take(block)
+    found = FastChangeRows(decoder).take(block)
     numbers = np.delete(np.arange(len(rows)), found.taken)
     left = block.messages(numbers)
     assert left == [rows[at] for at in numbers.tolist()]

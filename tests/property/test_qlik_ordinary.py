@@ -17,7 +17,7 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
-from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.transports.json_lines import ranges, read_lines
 from tests.property.test_qlik_messages import ADDED, FORMS, TABLES
 from tests.qlik_messages import ORDERS, ROW, avro_dt, avro_md, avro_schema, change, datum, dt, md, metadata
@@ -92,7 +92,7 @@ class Pair:
     ) -> None:
         self._tables = {table.source: table for table in tables}
         self._schemas, self._settings = [*schemas], QlikMessageSettings(**chosen)
-        self._ordinary = OrdinaryQlik(self._tables, self._schemas, self._settings)
+        self._ordinary = FastQlikMessages(self._tables, self._schemas, self._settings)
         self.taken = 0
 
     def read(self, messages: Sequence[RawMessage | Damage]) -> list[str]:

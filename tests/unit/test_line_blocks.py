@@ -13,8 +13,8 @@ import pytest
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
+from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.ces.ordinary import OrdinaryCes
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.transports import line_blocks, message_files
 from spark_jobs.sources.transports.message_files import MessageFiles
@@ -63,8 +63,8 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
     monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
     taken = []
-    take = OrdinaryCes.take
-    monkeypatch.setattr(OrdinaryCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
+    take = FastCes.take
+    monkeypatch.setattr(FastCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
     found, found_rows = _read(tmp_path, end, "blocks")
     assert found_rows == wanted_rows
     assert Counter(found["counts"]) == Counter(wanted["counts"])

@@ -18,8 +18,8 @@ from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import are_text, blocks_of
+from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
-from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
 from spark_jobs.sources.transports import message_files
 from spark_jobs.sources.transports.message_files import MessageFiles
 from tests.qlik_messages import ORDERS, ROW, dt, md
@@ -60,8 +60,8 @@ def test_messages_in_blocks_give_the_same_rows_counts_and_loads_k05_k18(
     monkeypatch.setattr("spark_jobs.sources.transports.line_blocks.BLOCK_BYTES", 3_000)
     monkeypatch.setattr(read_task, "_BYTES_AT_ONCE", 2_000)
     taken = []
-    take = OrdinaryQlik.take
-    monkeypatch.setattr(OrdinaryQlik, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
+    take = FastQlikMessages.take
+    monkeypatch.setattr(FastQlikMessages, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
     found, found_rows = _read(tmp_path, end, "blocks")
     assert found_rows == wanted_rows
     assert Counter(found["counts"]) == Counter(wanted["counts"])

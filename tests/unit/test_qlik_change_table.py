@@ -143,12 +143,12 @@ def test_t19_an_image_that_comes_apart_tells_the_key_that_its_update_left() -> N
     update = only(one.decode([row(1, "U", MOVED)]))
     before, same = (only(one.decode([row(1, "B", values)])) for values in (OLD, MOVED))
     logged = {(update.op or "", update.key)}
-    (left,) = one.belated([before], logged)
+    (left,) = one.late_rows([before], logged)
     assert (left.kind, left.op, left.key, left.pos) == ("change", "K", '["1"]', qlik_position(sequence(1), 0))
     assert image(left.before) == {"id": "1", "name": "old", "price": "1.00", "note": None}
-    assert one.belated([same], logged) == []
-    assert one.belated([before], {*logged, ("K", '["1"]')}) == [], "the pair was read before: it came again"
-    assert one.belated([before], {("D", '["2"]')}) == []
+    assert one.late_rows([same], logged) == []
+    assert one.late_rows([before], {*logged, ("K", '["1"]')}) == [], "the pair was read before: it came again"
+    assert one.late_rows([before], {("D", '["2"]')}) == []
 
 
 def test_what_waited_too_long_is_a_dead_letter_that_stops_its_table() -> None:

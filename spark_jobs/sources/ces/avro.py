@@ -1,7 +1,7 @@
-"""CES events in Avro: how they are framed, and their outer and inner record (C-60 to C-63).
+"""Reads change events in Avro: their framing, and their outer and inner record (C-60 to C-63).
 
-The framing is documented nowhere, so it is sniffed. The inner record exists in two generations under one name, and
-reading one with the schema of the other does not fail by itself (C-62): a reading counts only if it consumes every
+No document describes the framing, so the bytes decide. The inner record exists in two generations under one name, and
+reading one with the schema of the other does not fail by itself (C-62). So a reading counts only if it consumes every
 byte and its log sequence number is well formed.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*, whose "JSON schema" sections are Avro

@@ -1,7 +1,8 @@
-"""One CES event of a mirrored table, and the rows of the change log that it is (A3, A6).
+"""Turns one change event of a mirrored table into rows of the change log (A3, A6).
 
-INSERT and UPDATE are the current row, DELETE the key of the old one. An UPDATE whose old row has another key is two
-changes at one place: the old key leaves (sub 0), the new one is set (sub 1) (G-03, C-73).
+INSERT and UPDATE set the current row, DELETE removes the key of the old one. An UPDATE whose old row has another key
+makes two rows at one place: the old key leaves (sub 0), the new one is set (sub 1). Otherwise the row would stay at the
+target under its old key (G-03, C-73).
 """
 
 from __future__ import annotations

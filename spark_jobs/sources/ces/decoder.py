@@ -1,7 +1,7 @@
-"""Change event streaming: messages in, rows of the change log out.
+"""Decodes change events: messages in, rows of the change log out.
 
-The decoder is a pure function and the definition of the format: whatever is faster must give the same. It judges a
-message by what it holds and by nothing else: no clock, no order of arrival, no memory of other messages.
+This decoder defines the format: whatever is faster must give the same. It is a pure function of each message. It knows
+no clock, no order of arrival and no other message, so repetitions and other batches give the same rows.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August
 2026); where it is silent, the rule ids name the reading taken.
@@ -17,7 +17,7 @@ from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data_leniently, read_event
-from spark_jobs.sources.ces.told_tables import Told, told_by_data, told_by_line, told_table
+from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_in_data, table_in_line
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -107,14 +107,14 @@ class CesDecoder:
         """Bytes without a message; a line of its own may still tell its table, bytes of many messages never do."""
         if damage.code != "WRAPPER_MALFORMED":
             return Outcome((damaged_row(damage),))
-        return self.placed(damaged_row(damage), told_by_line(damage.raw))
+        return self.placed(damaged_row(damage), table_in_line(damage.raw))
 
     def _message(self, message: RawMessage) -> Outcome:
         body = message.body
         try:
             event = self.read(body)
         except Refusal as refusal:
-            return self.placed(_rejected(message.origin, message.place, refusal, body), told_table(body))
+            return self.placed(_rejected(message.origin, message.place, refusal, body), table_in_body(body))
         if event.split is not UNSPLIT:
             whole = event.split.whole
             if whole is False or (whole is None and not is_complete(event.data)):
@@ -159,10 +159,10 @@ class CesDecoder:
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
-            told = told_by_data(event.data) if source is None else Told(source.db, source.schema, source.tbl)
+            told = table_in_data(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
             return self.placed(row, told)
 
-    def placed(self, letter: LogRow, told: Told | None) -> Outcome:
+    def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
         """A dead letter of the table that its bytes still tell; nothing where that table is not mirrored (C-95).
 
         Without a key it stops its table, for any row of that may be out of date.

@@ -1,7 +1,7 @@
-"""The CloudEvents envelope of a CES message: from bytes to one event or one piece of an event (C-10 to C-32, A4).
+"""Reads the CloudEvents envelope: from bytes to one event, or one piece of an event (C-10 to C-32, A4).
 
 Three generations of the wire format share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or
-``segmentindex``/``finalsegment`` (b, c). JSON and Avro are told apart by the bytes of each message (C-63).
+``segmentindex``/``finalsegment`` (b, c). The bytes of each message tell JSON from Avro (C-63).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*, and the CloudEvents 1.0 specification.
 """

@@ -9,7 +9,7 @@ from open_mirroring.config import Mirror
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces import fragments
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
-from spark_jobs.sources.ces.ordinary import OrdinaryCes
+from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.contract.decoded import (
     Decoded,
     Dispositions,
@@ -40,9 +40,9 @@ class CesFormat(Format):
         """As :meth:`Format.decoder`."""
         return JoiningCesDecoder(tables, self.settings)
 
-    def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> OrdinaryCes:
+    def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         """As :meth:`Format.fast_decoder`."""
-        return OrdinaryCes(CesDecoder(tables, self.settings))
+        return FastCes(CesDecoder(tables, self.settings))
 
 
 class JoiningCesDecoder(IndependentMessages, CesDecoder):
@@ -51,10 +51,8 @@ class JoiningCesDecoder(IndependentMessages, CesDecoder):
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
         """As :meth:`Decoder.join`."""
         outcome = fragments.join(pieces, self)
-        if isinstance(outcome, fragments.Waiting):
-            return Waiting()
-        if isinstance(outcome, fragments.Refused):
-            return Refused(outcome.row)
+        if not isinstance(outcome, fragments.Joined):
+            return outcome
         count = len(pieces)
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)

@@ -1,7 +1,7 @@
-"""Split CES events: when their pieces are complete, and what they are together (C-50 to C-56).
+"""Joins the pieces of split events once all of them are there (C-50 to C-56).
 
-Pieces lie in any partition, file and batch, in any order and more than once. :func:`join` looks at a set of them and
-nothing else, so that it gives the same for every order, and for any number of repetitions.
+Pieces lie in any partition, file and batch, in any order and more than once. :func:`join` looks at a set of pieces and
+nothing else, so order and repetitions change nothing.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*: pieces share ``logicalid``, are
 ordered by ``segmentindex`` and end with ``finalsegment``.
@@ -17,8 +17,8 @@ import msgspec
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.envelope import UNSPLIT, Event, is_complete
-from spark_jobs.sources.ces.told_tables import Told, told_by_data
-from spark_jobs.sources.contract.decoded import Notices, Refusal
+from spark_jobs.sources.ces.unreadable import NamedTable, table_in_data
+from spark_jobs.sources.contract.decoded import Notices, Refusal, Refused, Waiting
 
 
 class Joined(NamedTuple):
@@ -32,18 +32,6 @@ class Joined(NamedTuple):
     notices: Notices
     foreign: str = ""
     sender: str = ""
-
-
-class Waiting(NamedTuple):
-    """Pieces are missing, or may be; *missing* says which, as far as one can tell."""
-
-    missing: str
-
-
-class Refused(NamedTuple):
-    """The pieces contradict each other and never will be one event: the dead letter."""
-
-    row: LogRow
 
 
 class _Piece(NamedTuple):
@@ -97,10 +85,10 @@ def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) ->
     return Refused(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
 
 
-def _told(piece: LogRow, decoder: CesDecoder) -> Told | None:
+def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
     """The table that a piece tells; the first one does."""
     try:
-        return told_by_data(decoder.read(piece.raw).data)
+        return table_in_data(decoder.read(piece.raw).data)
     except Refusal:
         return None
 

@@ -1,10 +1,10 @@
-r"""The spelling of ordinary CES messages as regular expressions over the bytes of a line (C-10 to C-49).
+r"""The usual spelling of change events, as regular expressions over the bytes of a line (C-10 to C-49).
 
 A message has three levels of JSON: the envelope; ``data``, an object written into a text; and the images of the row,
 objects written into texts of ``data``. Each level escapes the quotes of the one inside: on the line a quote of the
 envelope is ``"``, one of ``data`` is ``\"`` and one of an image is ``\\\"``. The expressions admit no white space, no
-other member, none twice and no other order: what they match is JSON at all three levels, and says what its groups say.
-They never give back what they took, so that a line is read once, from left to right.
+other member, none twice and no other order. So what they match is JSON at all three levels, and means what its groups
+say. They never give back what they took: a line is read once, from left to right.
 """
 
 from __future__ import annotations

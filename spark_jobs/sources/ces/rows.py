@@ -1,7 +1,7 @@
-"""Row images of CES events: column lists, values as text, keys (C-41 to C-45, C-49, C-71 to C-73, C-84).
+"""Reads and writes the row images of change events (C-41 to C-45, C-49, C-71 to C-73, C-84).
 
-An image is the text of a JSON object, usually of strings and nulls only. That case takes the fast reader, and only
-if writing the result again proves that no name stood there twice; everything else takes the exact one.
+An image is the text of a JSON object, usually of strings and nulls only. That case takes the fast reader, and only if
+writing the result again proves that no name stood there twice; everything else takes the exact one.
 """
 
 from __future__ import annotations

@@ -120,7 +120,9 @@ class Decoded(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Pieces that are not complete yet, or of which nothing can be told before more is known."""
+    """Pieces that are not complete yet, or wait for a description; *missing* says for what, as far as one can tell."""
+
+    missing: str = ""
 
 
 class Refused(NamedTuple):
@@ -129,7 +131,7 @@ class Refused(NamedTuple):
     row: LogRow
 
 
-ToldHalf = tuple[str, str | None]
+LoggedHalf = tuple[str, str | None]
 """What the log holds at a place: the operation of a change, and its key."""
 
 
@@ -153,7 +155,7 @@ class Decoder(Protocol):
         """What the fragments of one identity, from any batches and in any order, are together."""
         ...
 
-    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+    def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """What the fragments of one identity tell beyond what is logged at their place already; mostly nothing."""
         ...
 
@@ -173,8 +175,8 @@ class IndependentMessages:
         """As :meth:`Decoder.cut`."""
         return lists_of(messages, size)
 
-    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
-        """As :meth:`Decoder.belated`: nothing."""
+    def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
+        """As :meth:`Decoder.late_rows`: nothing."""
         return []
 
 

@@ -1,7 +1,7 @@
-"""What is taken from blocks without the exact decoder: rows of the log as columns, and the messages that they are.
+"""What a fast path takes from a block: rows of the log as columns, and the numbers of their messages.
 
-For every format the exact decoder is the definition; what takes ordinary messages faster takes only those of which it
-proves that the exact decoder would give the same row, and leaves all others to it.
+The decoder of each format is the definition. A fast path takes only messages of which it proves that the decoder would
+give the same row, and leaves all others to it: it can cost time, never a change.
 """
 
 from __future__ import annotations

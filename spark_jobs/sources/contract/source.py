@@ -143,7 +143,7 @@ class Transport(ABC):
         return {}
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
-        """The position from which ordinary reading may bring changes of a table once more (T-18); None: none does."""
+        """The position from which the next reading may bring changes of a table once more (T-18); None: none does."""
         return None
 
     def counts_as_bound(self, name: str) -> bool:

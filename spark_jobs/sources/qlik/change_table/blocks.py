@@ -1,4 +1,4 @@
-"""Rows of change tables in blocks of columns: what a database gives at once, cut where no pair of rows is divided."""
+"""Cuts rows of change tables into blocks of columns, never between a before image and its update."""
 
 from __future__ import annotations
 

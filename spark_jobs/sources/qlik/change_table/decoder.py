@@ -21,11 +21,11 @@ from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
     Dispositions,
+    LoggedHalf,
     MirroredTable,
     Notices,
     Refusal,
     Refused,
-    ToldHalf,
     Waiting,
     damaged_row,
 )
@@ -51,7 +51,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     row_bytes,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
-    Readings,
+    MaskReadings,
     absent_columns,
     read_mask,
     refuse_denied_change,
@@ -162,7 +162,7 @@ class QlikChangeTableDecoder:
         counts = Dispositions(len(pieces), 0 if refused else others, 0, images, 0, others if refused else 0)
         return Decoded(joined, counts, decoded.notices)
 
-    def belated(self, pieces: Sequence[LogRow], logged: Collection[ToldHalf]) -> list[LogRow]:
+    def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """The half that leaves a key, should a before image tell of one that its UPDATE did not (T-19).
 
         Where nothing says that images are stored, and there is no mask, an UPDATE that came alone was taken for one
@@ -206,7 +206,7 @@ class QlikChangeTableDecoder:
             operation, sequence = read_header(layout, message.values)
         except Refusal as refusal:
             return refused_row(message, layout, refusal)
-        mask: Readings | Refusal | None = None
+        mask: MaskReadings | Refusal | None = None
         if operation != BEFORE:
             try:
                 mask = read_mask(layout, message.values, self.settings.mask_order)

@@ -10,7 +10,7 @@ from open_mirroring.config.source import HEADER_PREFIX
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
-from spark_jobs.sources.qlik.change_table.ordinary import OrdinaryChangeRows
+from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,6 @@ class ChangeTableFormat(Format):
         """As :meth:`Format.decoder`."""
         return QlikChangeTableDecoder(tables, self.settings)
 
-    def fast_decoder(
-        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
-    ) -> OrdinaryChangeRows:
+    def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastChangeRows:
         """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""
-        return OrdinaryChangeRows(QlikChangeTableDecoder(tables, self.settings))
+        return FastChangeRows(QlikChangeTableDecoder(tables, self.settings))

@@ -1,4 +1,4 @@
-"""Keys of change table rows in columns."""
+"""Makes the keys of many change table rows at once, as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters of change tables: of single rows, and of halves that never found each other."""
+"""Makes the dead letters of change tables: of single rows, and of halves that never found each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows of change tables that are read together tell about each other: pairs, and how masks are to be read."""
+"""Finds what rows of change tables show only together: pairs of before and after, and how masks are to be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     Values,
     content,
 )
-from spark_jobs.sources.qlik.change_table.updates import Reading, Readings, choose_reading, differing
+from spark_jobs.sources.qlik.change_table.updates import MaskReading, MaskReadings, choose_reading, differing
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
@@ -33,7 +33,7 @@ class ReadRow(NamedTuple):
     layout: RowLayout
     operation: str
     sequence: str
-    mask: Readings | Refusal | None
+    mask: MaskReadings | Refusal | None
 
     @property
     def identity(self) -> str:
@@ -54,7 +54,7 @@ class Together:
         self._befores: dict[str, list[ReadRow]] = {}
         self._updates: dict[RowLayout, list[ReadRow]] = {}
         self._updated: set[str] = set()
-        self._readings: dict[RowLayout, Reading] = {}
+        self._readings: dict[RowLayout, MaskReading] = {}
         self._with_images: set[str] = set()
         for entry in entries:
             if entry.operation == BEFORE:
@@ -85,16 +85,16 @@ class Together:
         """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
         return table in self._with_images
 
-    def reading(self, layout: RowLayout) -> Reading:
+    def reading(self, layout: RowLayout) -> MaskReading:
         """How the masks of a table are read, judged from all of them (T-24)."""
         found = self._readings.get(layout)
         if found is None:
             found = self._readings[layout] = self._judged(layout)
         return found
 
-    def _judged(self, layout: RowLayout) -> Reading:
-        masks: list[Readings] = []
-        pairs: list[tuple[Readings, frozenset[int]]] = []
+    def _judged(self, layout: RowLayout) -> MaskReading:
+        masks: list[MaskReadings] = []
+        pairs: list[tuple[MaskReadings, frozenset[int]]] = []
         for update in self._updates.get(layout, ()):
             if update.mask is None or isinstance(update.mask, Refusal):
                 continue

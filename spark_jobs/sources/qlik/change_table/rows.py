@@ -1,7 +1,7 @@
-"""Rows of Qlik change tables as transports hand them over, and what their column list means for one mirrored table.
+"""Rows of change tables as transports hand them over, and what their columns mean for one mirrored table.
 
-A change table has header columns and the columns of its source table. Which are which is told by the prefix of their
-names (T-02); bit *n* of a change mask is the column at place *n* among all of them (T-20).
+A change table has header columns and the columns of its source table. The prefix of their names tells which are which
+(T-02); bit *n* of a change mask is the column at place *n* among all of them (T-20).
 
 Public source: Qlik help, *Change tables* and *Using change tables*.
 """

@@ -1,7 +1,7 @@
-"""UPDATE rows of change tables: which columns changed, what a NULL means, whether the key changed (T-19 to T-25, T-32).
+"""Reads UPDATE rows of change tables: changed columns, the meaning of NULL, changes of the key (T-19 to T-25, T-32).
 
 The before image of an UPDATE is a row of its own with the same ``change_seq`` (T-11). With it, nothing has to be read
-out of a mask; without it, the mask tells whether the key changed.
+out of a mask; without it, the mask shows whether the key changed.
 
 Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``. As text a mask is one hexadecimal
 number, most significant digit first; how a target stores it as bytes is taken from the documentation and can be set.
@@ -19,12 +19,12 @@ from spark_jobs.sources.qlik.change_table.rows import MASK, RowLayout, Values
 from spark_jobs.sources.qlik.masks import MaskOrder, places, readings
 from spark_jobs.sources.sql_server.types import is_large, is_same_value
 
-Reading = Literal["msb_text", "le_bytes"]
-Readings = Mapping[Reading, frozenset[int]]
+MaskReading = Literal["msb_text", "le_bytes"]
+MaskReadings = Mapping[MaskReading, frozenset[int]]
 """Places of the columns that changed, by each way in which a mask can be read, the preferred one first."""
 
 
-def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> Readings | None:
+def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadings | None:
     """The possible readings of a row's mask; None without a mask, as an empty one is: it tells nothing (T-22).
 
     A reading that names a header column, or a column that the table does not have, is impossible (T-24).
@@ -43,13 +43,13 @@ def is_no_mask(text: str | None) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
+def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReadings:
     """The possible readings of a mask; shared by all rows that have it, and so never changed.
 
     Raises:
         Refusal: as :func:`read_mask`.
     """
-    found: dict[Reading, frozenset[int]] = {}
+    found: dict[MaskReading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
         bits = _bits(layout, text, one)
@@ -66,8 +66,11 @@ def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> Readings:
 
 
 def choose_reading(
-    layout: RowLayout, order: MaskOrder, masks: Iterable[Readings], pairs: Iterable[tuple[Readings, frozenset[int]]]
-) -> Reading:
+    layout: RowLayout,
+    order: MaskOrder,
+    masks: Iterable[MaskReadings],
+    pairs: Iterable[tuple[MaskReadings, frozenset[int]]],
+) -> MaskReading:
     """The order in which the masks of a table are read: the preferred one that no mask and no pair speaks against.
 
     Args:
@@ -105,7 +108,7 @@ def judged_places(layout: RowLayout) -> tuple[int, ...]:
 
 
 def refuse_denied_change(
-    layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: Readings, *, sparse: bool
+    layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: MaskReadings, *, sparse: bool
 ) -> None:
     """Refuse an UPDATE whose before image differs where its mask says that nothing changed, however it is read (T-63).
 
@@ -142,12 +145,12 @@ def refuse_denied_change(
     )
 
 
-def has_no_bit(layout: RowLayout, mask: Readings) -> bool:
+def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
     """Whether a mask that is there names no column; zero bytes alone may as well be missing, and are no mask (T-22)."""
     return not layout.structure.binary_mask and not any(mask.values())
 
 
-def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: Readings) -> None:
+def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
     """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
 
     Raises:
@@ -182,7 +185,7 @@ def absent_columns(
     return tuple(values), frozenset(absent)
 
 
-def _bits(layout: RowLayout, text: str, order: Reading) -> frozenset[int]:
+def _bits(layout: RowLayout, text: str, order: MaskReading) -> frozenset[int]:
     digits = text.strip().removeprefix("0x").removeprefix("0X")
     try:
         mask = bytes.fromhex(digits) if layout.structure.binary_mask else digits
@@ -191,7 +194,7 @@ def _bits(layout: RowLayout, text: str, order: Reading) -> frozenset[int]:
         raise Refusal("MASK_INVALID", f"the change mask {shown(text)} cannot be read: {error}") from None
 
 
-def _orders(layout: RowLayout, order: MaskOrder) -> tuple[Reading, ...]:
+def _orders(layout: RowLayout, order: MaskOrder) -> tuple[MaskReading, ...]:
     if order != "auto":
         return (order,)
     return ("le_bytes", "msb_text") if layout.structure.binary_mask else ("msb_text", "le_bytes")

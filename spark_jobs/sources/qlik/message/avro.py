@@ -97,7 +97,7 @@ class DataSchema:
         return read_datum(datum, self._schema, "data message")
 
     @property
-    def is_ordinary(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether both rows are of one type, and no member names the table (K-15)."""
         data, _ = _part(self._schema, "data")
         before, _ = _part(self._schema, "beforeData")

@@ -1,8 +1,8 @@
-"""One data message of a mirrored table, and the rows of the change log that it is (K-16 to K-31).
+"""Turns one data message of a mirrored table into rows of the change log (K-16 to K-31).
 
-REFRESH, INSERT and UPDATE are the row in ``data``; DELETE is the key of the first image that tells it (K-30). An
-UPDATE whose old row has another key is two changes at one place: the old key leaves (sub 0), the new one is set (sub
-1) (G-03, K-31).
+REFRESH, INSERT and UPDATE set the row in ``data``; DELETE removes the key of the first image that has one (K-30). An
+UPDATE whose old row has another key makes two rows at one place: the old key leaves (sub 0), the new one is set (sub
+1). Otherwise the row would stay at the target under its old key (G-03, K-31).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """

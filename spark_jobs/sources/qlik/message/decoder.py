@@ -24,7 +24,7 @@ from spark_jobs.sources.contract.decoded import (
 )
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.message.images import ImagesMade, TableImages
-from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, QlikMessageSettings, Reading, rejected
+from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, MessageReader, QlikMessageSettings, rejected
 from spark_jobs.sources.qlik.message.registry import Structures
 from spark_jobs.sources.qlik.message.structures import Structure, registry_schema
 from spark_jobs.sources.qlik.message.tables import key_that_tells
@@ -63,14 +63,18 @@ class QlikMessageDecoder:
 
         The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
         """
-        return Reading(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(messages)
+        return MessageReader(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(
+            messages
+        )
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message of a topic follows which gives this id and names no table.
 
         None where that cannot be said before the message is looked at.
         """
-        return Reading(self._tables, self._names, self._known, self._images, self.settings).followed(topic, schema_id)
+        return MessageReader(self._tables, self._names, self._known, self._images, self.settings).followed(
+            topic, schema_id
+        )
 
     def images(self, structure: Structure) -> TableImages | None:
         """How rows of a structure are written; None where its table is not mirrored.

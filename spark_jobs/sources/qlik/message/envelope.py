@@ -1,10 +1,8 @@
-"""What a Kafka message of a Qlik task is: metadata or data, JSON or Avro, with or without an envelope (K-01 to K-06).
+"""Tells what a message of a Qlik task is: metadata or data, JSON or Avro, in an envelope or not (K-01 to K-06).
 
-The forms are told apart by the bytes of each message: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the
-frame of a schema registry, ``Obj`` an Avro container. JSON numbers that are not whole keep their text, so that no digit
-is lost.
-
-JSON that is written compactly, as tasks write it, is read fast and proven to be read exactly.
+The bytes of each message decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema
+registry, ``Obj`` an Avro container. JSON numbers that are not whole keep their text, so that no digit is lost. JSON
+that is written compactly, as tasks write it, is read fast and proven to be read exactly.
 
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*; Confluent, *Wire format*.
 """

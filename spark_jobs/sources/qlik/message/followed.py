@@ -1,4 +1,4 @@
-"""A structure that ordinary messages follow: what proves that a message is a plain change, and its row (K-16 to K-31).
+"""Proves that a message is a plain change of a known structure, and makes its row (K-16 to K-31).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -33,7 +33,7 @@ _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """What ordinary messages of one structure become.
+    """What plain messages of one structure become.
 
     Args:
         structure: what they follow.
@@ -145,7 +145,7 @@ class Followed:
         except (Refusal, TerminalError):
             return None
         names = tuple(field.name for field in schema.fields)
-        return schema if schema.is_ordinary and names == tuple(self.structure.by_name) else None
+        return schema if schema.is_plain and names == tuple(self.structure.by_name) else None
 
     @cached_property
     def _json(self) -> tuple[JsonPattern, JsonPattern] | None:

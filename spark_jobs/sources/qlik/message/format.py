@@ -10,7 +10,7 @@ from open_mirroring.config import Mirror
 from spark_jobs.sources.contract.decoded import IndependentMessages, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik.message.ordinary import OrdinaryQlik
+from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
 
@@ -52,9 +52,11 @@ class QlikMessageFormat(Format):
         """As :meth:`Format.decoder`."""
         return _Decoder(tables, schemas, self.settings)
 
-    def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> OrdinaryQlik:
+    def fast_decoder(
+        self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
+    ) -> FastQlikMessages:
         """As :meth:`Format.fast_decoder`."""
-        return OrdinaryQlik(tables, schemas, self.settings)
+        return FastQlikMessages(tables, schemas, self.settings)
 
 
 class _Decoder(IndependentMessages, QlikMessageDecoder):

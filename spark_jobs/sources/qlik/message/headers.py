@@ -1,4 +1,4 @@
-"""The headers of a data message: what happened to the row, and its place in the order (K-15 to K-26).
+"""Reads the headers of a data message: what happened to the row, and its place in the order (K-15 to K-26).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """

@@ -1,6 +1,6 @@
-"""Row images of data messages: values as text, the columns that were really sent, keys (K-20 to K-23, K-27, K-30).
+"""Reads the row images of data messages: values as text, the columns really sent, keys (K-20 to K-23, K-27, K-30).
 
-A column that the column mask does not name is unknown, not NULL, though the message spells it as null (K-23).
+A column that the column mask does not name is unknown. It is not NULL, though the message spells it as null (K-23).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-r"""The spelling of ordinary Qlik messages as regular expressions over their bytes (K-01, K-02, K-16 to K-28).
+r"""The usual spelling of Qlik messages, as regular expressions over their bytes (K-01, K-02, K-16 to K-28).
 
-A JSON message is taken as tasks write it: compactly, with the members that are documented in their documented order,
-the columns of ``data`` and ``beforeData`` in the order of the structure, texts in quotes and numbers without. What the
-expressions match is JSON without a name that stands twice, and says what its groups say. Escapes are admitted only
-where the log spells them alike, so that a value is copied, not written again.
+Tasks write a JSON message compactly: the documented members in their documented order, the columns of ``data`` and
+``beforeData`` in the order of the structure, texts in quotes and numbers without. What the expressions match is JSON
+without a name that stands twice, and means what its groups say. They admit escapes only where the log spells them
+alike, so a value is copied, not written again.
 
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
 """

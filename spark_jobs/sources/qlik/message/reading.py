@@ -1,4 +1,4 @@
-"""One reading of messages: what each of them is, which table and structure it belongs to, and its disposition.
+"""Sorts messages: what each of them is, which table and structure it belongs to, and its one disposition.
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -103,7 +103,7 @@ class _Seen:
     may_be: str | None = None
 
 
-class Reading:
+class MessageReader:
     """One reading with the structures that it knows and finds.
 
     Args:

@@ -1,4 +1,4 @@
-"""Ordinary Avro messages of one structure: their records read one after another, their rows spelled by columns."""
+"""Reads the Avro records of one structure one after another, and spells their rows by columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Spot(NamedTuple):
 
 
 def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The rows of those messages that are proven to be ordinary.
+    """The rows of those messages that are proven to be plain changes.
 
     Args:
         followed: the structure of all of them, of a mirrored table.

@@ -1,4 +1,4 @@
-"""The structures that are known, and which of them a data message follows (K-05, K-06, K-10, K-11).
+"""Keeps the known structures, and finds the one that a data message follows (K-05, K-06, K-10, K-11).
 
 A structure is found by the topic of its announcement and its ``schemaId``, for ids are unique in a topic only (K-10);
 it may stand in another topic than the data (K-06). A JSON message without an id follows the newest structure of its

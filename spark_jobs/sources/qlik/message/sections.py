@@ -1,8 +1,8 @@
-"""Whether a task writes its messages in a format of its own: sections renamed, or flattened away (K-65).
+"""Notices a task that writes its messages in a format of its own: sections renamed, or flattened away (K-65).
 
 The dialog *Message Format* of a task or a table lets sections be named otherwise, and puts their members one level
-higher where a section's name loses its slash. Such messages are no changes that could be read: which member is the row
-and which the one before it is known to nobody but that dialog.
+higher where a section's name loses its slash. Such messages cannot be read: only that dialog knows which member is the
+row and which the one before it.
 
 Public source: Qlik Help, *Message Format*.
 """

@@ -1,4 +1,4 @@
-"""The structure of a table as a metadata message announces it, or as an Avro schema alone tells it (K-10 to K-14).
+"""Reads the structure of a table: from a metadata message, or from an Avro schema alone (K-10 to K-14).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """

@@ -1,7 +1,7 @@
-"""Whose change a message is, as far as its own key or what is left of it tells (K-15, K-60, K-63).
+"""Finds the table of a message by its own key, or by what is left of it (K-15, K-60, K-63).
 
 A task can be set to write schema and table into the message's key: ``schema+table`` as text, or a record of both. A
-key of other things, such as the primary key's columns, tells nothing.
+key of other things, such as the primary key's columns, names no table.
 
 Public source: Qlik Help, *Setting general connection properties* of the Kafka target, *Message key*.
 """

@@ -1,9 +1,9 @@
-"""Ordinary rows of change tables, decoded as columns.
+"""The fast path of change tables: most rows are decoded as columns.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) is the definition. Rows are taken only where it
-is proven that it would give the same, and all rows of one ``change_seq`` are taken together or left together. What it
-judges from rows that come together - whether the source stores before images (T-19), how masks are read (T-24) -
-matters only to UPDATEs that come without theirs: where one of these would be left, the whole block is.
+The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) defines the format. The fast path takes rows
+only where it proves that the decoder would give the same, and takes all rows of one ``change_seq`` together or none.
+What the decoder judges from rows that come together - whether the source stores before images (T-19), how masks are
+read (T-24) - matters only to UPDATEs without a before image: where one of these would be left, the whole block is.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from spark_jobs.sources.qlik.change_table.keys import canonical_texts
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
 from spark_jobs.sources.qlik.change_table.updates import (
-    Reading,
-    Readings,
+    MaskReading,
+    MaskReadings,
     choose_reading,
     has_no_bit,
     is_no_mask,
@@ -41,11 +41,11 @@ Booleans = npt.NDArray[np.bool_]
 _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
 """What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
 _I, _U, _D, _B = range(1, 5)
-_READINGS: tuple[Reading, ...] = ("msb_text", "le_bytes")
+_READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
 
 
-class OrdinaryChangeRows:
-    """Takes ordinary rows from blocks.
+class FastChangeRows:
+    """Takes rows from blocks.
 
     Args:
         decoder: the exact decoder, whose answers these are.
@@ -142,7 +142,7 @@ class _Look:
         sound |= does == _B
         return sound
 
-    def _masks(self) -> tuple[list[Readings | Refusal | None], Places]:
+    def _masks(self) -> tuple[list[MaskReadings | Refusal | None], Places]:
         """The different masks, and which of them each row has."""
         masks = self._header(MASK).dictionary_encode()
         told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
@@ -165,7 +165,7 @@ class _Look:
             readings = [one for one in used if one is not None and not isinstance(one, Refusal)]
             reading = choose_reading(self._layout, self._settings.mask_order, readings, ())
 
-        def stays(mask: Readings | Refusal | None) -> bool:
+        def stays(mask: MaskReadings | Refusal | None) -> bool:
             if mask is None or isinstance(mask, Refusal):
                 return mask is None and untold
             if reading is not None:
@@ -175,7 +175,7 @@ class _Look:
         kept: Booleans = np.array([stays(one) for one in told])[of_row]
         return kept
 
-    def _readings(self, text: str) -> Readings | Refusal | None:
+    def _readings(self, text: str) -> MaskReadings | Refusal | None:
         if is_no_mask(text):
             return None
         try:

@@ -1,9 +1,9 @@
-"""Ordinary CES messages, taken from blocks by patterns made for their columns.
+"""The fast path of change events: most messages are taken from blocks by patterns made for their columns.
 
-The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) is the definition. A message is taken only where its bytes
-prove that the exact decoder would give the same row: the list of columns was read before, and everything else matches a
-pattern (:mod:`spark_jobs.sources.ces.patterns`) that leaves no freedom; key and position are said twice alike. Pieces
-of split events, key changes, other spellings and everything damaged are left.
+The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path takes a message only where
+its bytes prove that the decoder would give the same row: the list of columns is known, everything else matches a
+pattern (:mod:`spark_jobs.sources.ces.patterns`) that leaves no freedom, and key and position are said twice alike. It
+leaves pieces of split events, key changes, other spellings and everything damaged to the decoder.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _Taker = _KnownList | str | None
 messages are left."""
 
 
-class OrdinaryCes:
-    """Takes ordinary messages from blocks; it knows the column lists that it met, so keep one for many blocks.
+class FastCes:
+    """Takes messages from blocks; it knows the column lists that it met, so keep one for many blocks.
 
     Args:
         decoder: the exact decoder, whose answers these are.
@@ -147,7 +147,7 @@ class OrdinaryCes:
         cols = msgspec.json.decode(source.cols)
         spelled = {"eventsource": {"db": source.db, "schema": source.schema, "tbl": source.tbl, "cols": cols}}
         if _encode(spelled).decode() != head + "]}}":
-            return None  # other members, the same one twice, white space: whatever it is, it is not ordinary
+            return None  # other members, the same one twice, white space: whatever it is, the decoder reads it
         if table is None:
             return self._decoder.foreign_name(data)
         columns = table.columns(bytes(source.cols))

@@ -1,9 +1,9 @@
-"""Ordinary messages of Qlik tasks, taken from blocks: JSON by patterns, Avro by the compiled reader of their schema.
+"""The fast path of Qlik messages: JSON is taken by patterns, Avro by the compiled reader of its schema.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) is the definition. A message is taken only where it
-is proven that the exact decoder would give the same row: its id names a structure that is known, its form is the
-ordinary one, its masks can be read in one way and leave no column out, and both of its images have the same key. Key
-changes, rows with unknown values, other spellings, metadata and everything damaged are left.
+The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) defines the format. The fast path takes a message
+only where it proves that the decoder would give the same row: its id names a known structure, its form is the
+documented one, its masks can be read in one way and leave no column out, and both of its images have the same key. It
+leaves key changes, rows with unknown values, other spellings, metadata and everything damaged to the decoder.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MOST_IDS = 1000
 """Ids remembered for a topic: a task has few; a hostile stream must not fill the memory."""
 
 
-class OrdinaryQlik:
-    """Takes ordinary messages from blocks; it knows the ids that it met, so keep one for many blocks.
+class FastQlikMessages:
+    """Takes messages from blocks; it knows the ids that it met, so keep one for many blocks.
 
     Args:
         tables: the mirrored tables by their name at the source.

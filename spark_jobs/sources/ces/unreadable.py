@@ -1,9 +1,9 @@
-r"""Of which table an event is that cannot be read (C-95): as much of its bytes as still tells it.
+r"""Finds the table that an unreadable event names, as far as its bytes still show it (C-95).
 
-A dead letter without table puts every table of a mirror at risk, one with it that table alone, and one of a table that
-is not mirrored none. So the name is read leniently, from JSON that is no event, from JSON that was cut or altered, and
-from Avro records of which only the beginning is left. What is altered may tell anything: a name counts only if nothing
-in the bytes hints at another event beside it.
+A dead letter without table puts every table of a mirror at risk; one with a table concerns that table alone, or none
+if it is not mirrored. So the name is read leniently: from JSON that is no event, from JSON that was cut or altered, and
+from Avro records of which only the beginning is left. Altered bytes may say anything: a name counts only if nothing
+hints at another event beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
 _VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
-class Told(NamedTuple):
+class NamedTable(NamedTuple):
     """The table that an event names; *db* is None where that is not to be read any more."""
 
     db: str | None
@@ -35,7 +35,7 @@ class Told(NamedTuple):
     tbl: str
 
 
-def told_table(body: bytes | None) -> Told | None:
+def table_in_body(body: bytes | None) -> NamedTable | None:
     """The one table that the bytes of a message tell; None where they tell none, or more than one."""
     if not body:
         return None
@@ -45,15 +45,15 @@ def told_table(body: bytes | None) -> Told | None:
         return None
 
 
-def told_by_line(line: bytes | None) -> Told | None:
+def table_in_line(line: bytes | None) -> NamedTable | None:
     """The same of a line that was to wrap one message: its text is one level deeper, or it is encoded."""
     match = _VALUE.search(line or b"")
     if match is None:
         return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
-    return told_table(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
+    return table_in_body(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
 
 
-def told_by_data(data: object) -> Told | None:
+def table_in_data(data: object) -> NamedTable | None:
     """The same of the payload of an event, or of its first piece; later pieces tell none."""
     if isinstance(data, str):
         return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
@@ -62,7 +62,7 @@ def told_by_data(data: object) -> Told | None:
     return _of_text(data[:_MOST_BYTES]) or _of_record(data)
 
 
-def _of_json(body: bytes) -> Told | None:
+def _of_json(body: bytes) -> NamedTable | None:
     """The name in a message that is JSON, whatever else is wrong with it."""
     try:
         whole = json.loads(body)
@@ -70,7 +70,7 @@ def _of_json(body: bytes) -> Told | None:
         return None
     data = _member(whole, "data")
     if data is None and isinstance(encoded := _member(whole, "data_base64"), str):
-        return told_by_data(base64.b64decode(encoded))
+        return table_in_data(base64.b64decode(encoded))
     if isinstance(data, str):
         try:
             data = json.loads(data)
@@ -81,7 +81,7 @@ def _of_json(body: bytes) -> Told | None:
     if not (isinstance(schema, str) and isinstance(tbl, str)):
         return None
     # One name twice in an object is read as the last one, so the text has a say.
-    told, by_text = Told(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
+    told, by_text = NamedTable(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
     return told if by_text is not None and by_text <= {told} else None
 
 
@@ -92,16 +92,16 @@ def _member(value: Any, name: str) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _of_text(body: bytes, deepest: int = _DEEPEST) -> Told | None:
+def _of_text(body: bytes, deepest: int = _DEEPEST) -> NamedTable | None:
     """The name in a text that was cut or altered, escaped as often as it may be."""
     found = _names(body, deepest)
     has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
     return found.pop() if found and len(found) == 1 and not has_other else None
 
 
-def _names(body: bytes, deepest: int = _DEEPEST) -> set[Told] | None:
+def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
     """The tables that a text names; None if one of them has no one name."""
-    found: set[Told] = set()
+    found: set[NamedTable] = set()
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
     for number, source in enumerate(sources):
         escape, end = source[1], sources[number + 1].start() if number + 1 < len(sources) else len(body)
@@ -114,7 +114,7 @@ def _names(body: bytes, deepest: int = _DEEPEST) -> set[Told] | None:
             names = before if before[b"schema"] and before[b"tbl"] else names
         if len(names[b"schema"]) != 1 or len(names[b"tbl"]) != 1 or len(names[b"db"]) > 1:
             return None
-        found.add(Told(next(iter(names[b"db"]), None), names[b"schema"].pop(), names[b"tbl"].pop()))
+        found.add(NamedTable(next(iter(names[b"db"]), None), names[b"schema"].pop(), names[b"tbl"].pop()))
     return found
 
 
@@ -137,7 +137,7 @@ def _unescaped(text: bytes, escape: bytes) -> str:
     return found
 
 
-def _of_avro(body: bytes) -> Told | None:
+def _of_avro(body: bytes) -> NamedTable | None:
     """The name in an Avro message of which the end, or its frame, may be missing."""
     start = 0 if body[:1] == ces_avro.DATUM_START[:1] else body.find(ces_avro.DATUM_START)
     if start < 0 or body.find(ces_avro.DATUM_START, start + 1) >= 0:
@@ -149,10 +149,10 @@ def _of_avro(body: bytes) -> Told | None:
     reader.number()
     reader.at += 1
     rest = reader.take(cut=True)
-    return None if rest is None else told_by_data(rest)
+    return None if rest is None else table_in_data(rest)
 
 
-def _of_record(data: bytes) -> Told | None:
+def _of_record(data: bytes) -> NamedTable | None:
     """The name in the beginning of an inner record, if a first column follows it, as only there it does."""
     reader = _Reader(data, 0)
     texts = [reader.take() for _ in range(3)]
@@ -164,7 +164,7 @@ def _of_record(data: bytes) -> Told | None:
     except ValueError:
         return None
     is_column = 0 < columns <= 1024 and 0 <= index < 1024 and _TYPE.fullmatch(kind)
-    return Told(db, schema, tbl) if is_column and (db + schema + tbl + column).isprintable() else None
+    return NamedTable(db, schema, tbl) if is_column and (db + schema + tbl + column).isprintable() else None
 
 
 class _Reader:
