@@ -41,7 +41,7 @@ class LetterPlace(NamedTuple):
 class SeenLetter(NamedTuple):
     """A dead letter of a batch: the coordinates of its message, and what is known of the change in it.
 
-    A *place* of -1 stands for those beyond some, as many as *letters* says.
+    With *place* -1 it stands for all letters beyond the number that is kept one by one; *letters* says how many.
     """
 
     origin: str
@@ -92,7 +92,7 @@ class Scope:
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
-        """The scope as the ledger stores it: of new ranges they alone, as ever, where no file's version is known."""
+        """The scope as the ledger stores it; new ranges without file versions are a plain list, as ever."""
         if self.purpose == "new" and not self.versions:
             return json.dumps(self.ranges)
         versions = {"versions": self.versions} if self.versions else {}
@@ -110,7 +110,7 @@ class Scope:
 
 
 class OpenFragment(NamedTuple):
-    """A split message of which pieces are missing: where its pieces lie in the log, and since when it waits."""
+    """A split message that lacks pieces: the log files that hold its other pieces, and since when it waits."""
 
     identity: str
     epoch: str

@@ -15,10 +15,10 @@ _DELTA_LOG = "_delta_log"
 
 
 class TargetWatch(Protocol):
-    """What can tell whether the target has a table."""
+    """Answers whether the target has a table."""
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the table of this landing zone folder is at the target; None when that cannot be told."""
+        """Whether the table of this landing zone folder is at the target; None when that is not known."""
         ...
 
 
@@ -42,7 +42,7 @@ class TablesFolder:
 
 
 class NoWatch:
-    """Nothing tells what the target has: an operator has to."""
+    """The watch of a mirror without a status API: it knows nothing, so an operator has to say what the target has."""
 
     def sees(self, folder: str) -> bool | None:
         """Nobody knows."""

@@ -99,8 +99,8 @@ class LocalStore:
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step.
 
-        The ETag is compared before the step, not in it: what makes that safe is that names of staged objects are
-        used once, so a source that is replaced in between is nobody's but ours.
+        The ETag is compared before that step, not in it. This is safe because names of staged objects are used once, so
+        only we could replace the source in between.
         """
         found = self.stat(source)
         local_source, local_target = self._local(source), self._local(target)

@@ -147,7 +147,7 @@ class MirrorStatus:
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """What somebody has to decide about: the mirror's extraction, tables."""
+        """What an operator has to decide about: the mirror's extraction, tables."""
         tables = [table.source for table in self.tables if table.verdict == Verdict.STOP.value]
         return (*([self.mirror] if self.stop else []), *tables)
 

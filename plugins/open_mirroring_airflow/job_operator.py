@@ -187,7 +187,7 @@ def losses_text(report: dict[str, Any] | None) -> str:
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
-    """The tables of which a proof says so."""
+    """The tables to which a proof gave this verdict."""
     tables = (report or {}).get("tables") or {}
     return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"
 

@@ -106,7 +106,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         self.gate_task_id = gate_task_id
 
     def execute(self, context: Context) -> Any:
-        """Publish, then tell of what is new in the ledger."""
+        """Publish, and send asset events for what is new in the ledger."""
         mirror = load_mirror(Path(self.mirror_file))
         arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
