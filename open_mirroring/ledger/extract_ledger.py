@@ -196,7 +196,7 @@ class ExtractLedger:
                 for f in db.execute(query)
             ]
 
-    def told_partitions(self) -> set[str]:
+    def shown_partitions(self) -> set[str]:
         """The partitions of the source that have shown a position, as far as a complete position is kept."""
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))

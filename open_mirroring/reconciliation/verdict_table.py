@@ -142,7 +142,7 @@ def reconcile(facts: TableFacts) -> Finding:
         "final": ranges(sequence.final),
         "processed": ranges(sequence.moved),
         "applied_by": list(sequence.applied_by),
-        "target": _told(facts.target),
+        "target": _target_evidence(facts.target),
     }
     verdict, code, what = Verdict.PASS, v.OK, "ledger, folder and target agree"
     if found:
@@ -307,8 +307,8 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
         yield f"INTENT_OPEN: from number {intent.first_number}, {state}; the publisher finishes it"
 
 
-def _told(target: TargetStatus | None) -> dict[str, object] | None:
-    """What the target said, and whether its counter was taken for evidence."""
+def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
+    """The status of the target as evidence, and whether its counter was taken for evidence."""
     if target is None:
         return None
     return {

@@ -223,7 +223,7 @@ class HttpService:
                 return Answer(response.status, response.headers, response.data)
             return _received(response, request.into)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
-            # Its text holds the address with its query, or a header: only the kind of failure is told.
+            # Its text holds the address with its query, or a header: only the kind of failure is shown.
             return Said(type(error).__name__)
 
     def _said(self, outcome: Answer | Said) -> Said:
