@@ -135,21 +135,21 @@ class Manifest:
     """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
 
     Attributes:
-        files: per log file its path relative to the log, rows, bytes, and per table and epoch
-            ``[rows, lowest, highest position]``.
+        files: per log file its path relative to the log, rows, bytes, and per table and epoch ``[rows, lowest, highest
+            position]``.
         counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
         columns: per table the column lists seen, each with whether one row proves it to be whole.
         fragments: open ones after this batch, and the identities that this batch closed.
         rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
-        told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
+        told: per such partition and stream incarnation the highest ``major`` that the batch shows.
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
-        healed: tables of which no dead letter hides a change any more since then.
-        given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
+        healed: tables that have no dead letter any more that hides a change.
+        given_back: ranges that were not read, each with the reason; a later batch binds them again.
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
         letters: its dead letters, each as a :class:`SeenLetter`.
-        stops: per table the code and what was found, where reading it came to an end.
+        stops: per table the code and the finding that ended its reading.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 

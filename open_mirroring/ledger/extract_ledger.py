@@ -258,9 +258,10 @@ class ExtractLedger:
         return sorted(str(file["path"]) for manifest in manifests for file in manifest.files)
 
     def _refuse_other_keys(self, db: Connection) -> None:
-        """Inside a transaction that locks the mirror's row: a reset that changes a key comes before it or after.
+        """Refuse a key that is not the ledger's, inside the transaction that locks the mirror's row.
 
-        Whoever read the mirror file before that reset must not log by the old key in a batch that was bound after it.
+        A reset that changes a key comes before that transaction or after it. A run that read the mirror file before the
+        reset must not log by the old key in a batch that was bound after it.
         """
         c = t.mirrored_table.c
         rows = db.execute(sa.select(c.source, c["keys"], c.reset).where(c.mirror == self._mirror)).tuples()

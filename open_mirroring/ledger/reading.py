@@ -366,7 +366,7 @@ class Unpublished(NamedTuple):
     Attributes:
         arrived: contents of new batches that hold something to publish.
         released: contents of published batches that waited for the end of their transactions and are whole now.
-        waiting: contents of new batches of which everything waits.
+        waiting: contents of new batches that wait as a whole.
     """
 
     arrived: Sequence[BatchContents]

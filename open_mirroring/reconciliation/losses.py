@@ -203,7 +203,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
-    """The loss of a table of which nothing comes any more, while a similar one came up since."""
+    """The loss of a table that no change comes for any more, while a table with a similar name appeared since."""
     was_seen = bool(table.last_batch) or table.loaded or table.has_files
     for other in unknown:
         if not other.name or other.first_batch <= table.last_batch:

@@ -171,7 +171,7 @@ def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> TerminalError:
-    """The failure of a run that did everything, and whose tables lack something all the same."""
+    """The failure of a run that did everything although its tables lack something."""
     return TerminalError(
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",

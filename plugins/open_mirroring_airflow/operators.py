@@ -159,15 +159,15 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
 
 class ReloadOperator(PublishingOperator):
-    """Reset the table that was chosen for the run, and build it anew; in the name of whoever approved it.
+    """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
     Args:
         approval_task_id: the approval whose answer names that person.
         kwargs: those of :class:`PublishingOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name.
-        TransientError: also ``RESET_WAITS``, while the target is waited for: another attempt goes on.
+        TerminalError: ``APPROVAL_MISSING`` when the approval names nobody.
+        TransientError: also ``RESET_WAITS``, while the run waits for the target: another attempt goes on.
     """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
