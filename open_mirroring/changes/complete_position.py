@@ -27,9 +27,9 @@ class Completeness(NamedTuple):
 
     Attributes:
         partitions: how many partitions of the source carry changes.
-        told: what they have shown up to this batch.
-        below: per stream incarnation the ``major`` below which every transaction is whole; none where a partition has
-            not shown any position of it yet.
+        told: the highest commit that each of them has shown up to this batch.
+        below: per stream incarnation the ``major`` below which every transaction is whole. An incarnation that some
+            partition has not shown yet is left out.
     """
 
     partitions: int
@@ -58,13 +58,13 @@ class Completeness(NamedTuple):
 def advance(
     before: Completeness | None, told: HighestMajors, partitions: int, waiting: Iterable[tuple[str, str]]
 ) -> Completeness:
-    """What a batch makes of it: a pure function of the batches up to this one; a complete position never falls.
+    """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
 
     Args:
-        before: after the batch before; None when nobody asked then.
-        told: what the batch's ranges have shown.
+        before: the completeness after the batch before; None when none was kept.
+        told: the highest commits that the batch's ranges have shown.
         partitions: how many partitions of the source carry changes.
-        waiting: stream incarnation and ``major`` of every event of which pieces are missing after the batch.
+        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told if before else {}).items()}
     for name, epochs in told.items():

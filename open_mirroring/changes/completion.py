@@ -26,7 +26,7 @@ from open_mirroring.changes.logged_change import (
 def deciding(
     changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
 ) -> Logged | None:
-    """The typable change that decides the key, its row completed as far as the changes before it tell (G-04)."""
+    """The typable change that decides the key, with its row completed as far as earlier changes allow (G-04)."""
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
     return standing(changes, untypable)
@@ -38,43 +38,45 @@ def _with_rows(
     rows_that_left: Mapping[int, Logged | None],
     is_held: Callable[[Logged], bool],
 ) -> Sequence[Logged]:
-    """The changes with the row that each of them leaves, as far as those before it tell.
+    """The changes, each with the row that it leaves, completed as far as earlier changes allow.
 
     A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
-    what tells of them), and never from what stood at its new key, unless that is the very row, as a load shows it.
+    its :class:`Left`). It is not completed from what stood at its new key, unless a load shows that this is the same
+    row.
     """
-    told: deque[Logged] = deque()
+    older: deque[Logged] = deque()
     for change in reversed(changes):
         if change.after is not None and not change.whole:
             if change.left is None:
-                row = standing(list(told), untypable)
+                row = standing(list(older), untypable)
             else:
-                row = _moved_row(change, change.left, rows_that_left[id(change.left)], told, changes, is_held)
+                row = _moved_row(change, change.left, rows_that_left[id(change.left)], older, changes, is_held)
             change = change if row is None or row.after is None else _completed(change, row)
-        told.appendleft(change)
-    return list(told)
+        older.appendleft(change)
+    return list(older)
 
 
 def _moved_row(
     change: Logged,
     left: Left,
     row: Logged | None,
-    told: Sequence[Logged],
+    older: Sequence[Logged],
     changes: Sequence[Logged],
     is_held: Callable[[Logged], bool],
 ) -> Logged | None:
     """The row that a key change took along, where the table was loaded at any time since the stream began (G-08).
 
-    The load may show the source before the move or after it: the *row* under its old key, or the row itself under the
-    new one, of which *told* is older than the move. No key ever has two rows, and that tells which, but for rows that
-    change places by one statement, and for an old key that another row took; then an old image that tells all has to.
+    The load may show the source before the move or after it: the *row* under its old key, or the same row under the new
+    key, where *older* holds the rows from before the move. Mostly it is clear which, because no key ever has two rows.
+    It is not clear for rows that swap keys in one statement, nor when another row took the old key. Then only a before
+    image with all columns decides.
     """
-    loaded = told[-1] if told and told[-1].loaded and told[-1].operation == INSERT else None
+    loaded = older[-1] if older and older[-1].loaded and older[-1].operation == INSERT else None
     if loaded is None:
         return row
     transaction = change.position.transaction
     changed_places = any(other.operation == KEY_LEFT and other.position.transaction == transaction for other in changes)
-    if len(told) == 1 and not changed_places:
+    if len(older) == 1 and not changed_places:
         return loaded  # nobody left the key before this row came: the load saw it there
     if row is None:
         return None
@@ -88,17 +90,17 @@ def _moved_row(
 
 
 def _completed(change: Logged, earlier: Logged) -> Logged:
-    """A change that tells a part of its row, together with an earlier one of that row."""
+    """A change that carries a part of its row, together with an earlier change of that row."""
     after = {**(earlier.after or {}), **(change.after or {})}
     types = {**(earlier.types or {}), **(change.types or {})}
     return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)
 
 
 def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
-    """The row that each key change took along, of those that tell what *changes* leave; *is_held*: what counts.
+    """The row that each key change took along, by the identity of its :class:`Left`; *is_held*: which changes count.
 
-    A row that moved often is told by its earlier moves, and each of these by all before it. So each is found once,
-    oldest first: there are as many ways through them as two to the number of moves.
+    A row that moved often depends on all its earlier moves. So each move is resolved once, oldest first; to follow
+    every way through n moves would take up to 2ⁿ steps.
     """
     found: dict[int, Left] = {}
     frontier = list(changes)
@@ -116,10 +118,10 @@ def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]
 def _row_that_left(
     left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
 ) -> Logged | None:
-    """The row that a key change took along, given all *earlier* ones; None where nobody tells which one it was.
+    """The row that a key change took along, given all *earlier* ones; None where it is not clear which one it was.
 
-    When rows change places, the one that leaves a key may have stood there before the one that took it in the same
-    transaction (G-03): where that one may have taken it so, only the old image tells them apart.
+    When rows swap keys in one transaction, the row that leaves a key may have stood there before the row that took the
+    key (G-03). Then only the before image can distinguish the two.
     """
     known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
     newest = standing(known, ())

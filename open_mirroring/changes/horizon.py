@@ -69,19 +69,19 @@ class LoggedBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """What decides about one table.
+    """The facts that decide how far the horizon of one table may move.
 
     Args:
-        published_batch: the batch that the target has.
-        epochs: the ordinal of every stream that is known.
-        contents: what all committed batches hold of it.
-        waiting: epoch and position of what may still arrive, or be decoded, at a place that is known already.
-        reread_from: ordinary reading may bring changes from this transaction on once more (T-18).
+        published_batch: the batch up to which the target has the changes.
+        epochs: the ordinal of every known stream.
+        contents: what each committed batch holds of the table.
+        waiting: epoch and position of changes that may still arrive or be decoded at a known place.
+        reread_from: normal reading may bring changes from this transaction on once more (T-18).
         completes_rows: its rows are completed from earlier changes (G-04).
         horizon: its H until now.
-        published_position: of these batches the target has the changes below this place over all streams only: from its
-            transaction on they wait (C-88); None where nothing is held back.
-        in_reset: it is about to be built anew, perhaps from all that the log holds.
+        published_position: the target has only the changes below this position of the published batches; the
+            transactions from it on wait (C-88). None where nothing waits.
+        in_reset: it is about to be rebuilt, perhaps from all that the log holds.
     """
 
     published_batch: int

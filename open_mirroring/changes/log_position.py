@@ -110,8 +110,9 @@ def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
 
 
 def above(highest: str | None) -> str:
-    """The lowest text above all of a position's transaction, in the order of texts; that of no position is below all.
+    """The lowest text that is above every position of the transaction of *highest*; None: below every text.
 
-    Never between two changes of one transaction: whether the half of a key change removes a row is told by the others.
+    It never lies between two changes of one transaction: the other changes decide whether the half of a key change
+    removes a row.
     """
     return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"

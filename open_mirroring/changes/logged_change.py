@@ -19,10 +19,10 @@ Meaning = Callable[[str, str], Hashable]
 
 
 class Left(NamedTuple):
-    """The key that a row had before a key change: its changes before that one, newest first, one for each position.
+    """The old key of a row that changed its key, with the changes of that key before the move.
 
-    *before* is the row as the half that leaves the key tells it, *position* the place of that half; *later* are the
-    changes after it that tell of a row at the key.
+    *position* is that of the DELETE half that leaves the key, *before* the before image in it. *changes* are those
+    before it, newest first, one per position; *later* are the changes after it that show a row at the old key.
     """
 
     position: LogPosition
@@ -34,11 +34,11 @@ class Left(NamedTuple):
 class Logged(NamedTuple):
     """One logged change of a key.
 
-    *after* is the row it leaves (None for a delete), or, unless *whole*, what the source told of it; *before* the row
-    it removes, where the source told. *handle* is the caller's own reference to the logged row, *types* how the texts
-    of *after* are to be read, column by column, where a row may be put together from several changes. *left* is the key
-    that the row had before, where this change gave it another one and rows are completed; *loaded* says that the row,
-    or what completed it, is one of an initial load.
+    *after* is the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
+    *before* is the before image, where the source sent one. *handle* is the caller's own reference to the logged row.
+    *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
+    changes. *left* is the key that the row had before, if this change gave it another key and rows are completed.
+    *loaded* says that the row, or what completed it, comes from an initial load.
     """
 
     batch: int
@@ -90,10 +90,11 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 
 
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether a row took a key at which another one stands; known only where rows are completed.
+    """Whether a row took a key at which another row still stands; only known where rows are completed.
 
-    No key ever has two rows, so the other one leaves it by the same statement: the next half that leaves is its own,
-    even if the old image tells nothing but the key. *changes* are newest first and end before that half.
+    No key ever has two rows, so the other row leaves the key in the same statement. The next DELETE half of that key
+    therefore belongs to the other row, even if its before image has only the key. *changes* are newest first and end
+    before that half.
     """
     if change.left is None:
         return False
@@ -105,7 +106,7 @@ def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
 
 
 def is_row(before: Row | None, change: Logged) -> bool:
-    """Whether an old image tells nothing that differs from the row that a change left."""
+    """Whether a before image differs in no column from the row that a change left."""
     after = change.after
     if before is None or after is None:
         return False
@@ -121,8 +122,8 @@ def same_content(one: Logged, other: Logged) -> bool:
         return False
     if one.after is None or other.after is None:
         return one.after is other.after and one.operation == other.operation
-    told, again = _told(one.after), _told(other.after)
-    return told.keys() == again.keys() and all(_equal(one, name, told[name], again[name]) for name in told)
+    values, again = _not_null(one.after), _not_null(other.after)
+    return values.keys() == again.keys() and all(_equal(one, name, values[name], again[name]) for name in values)
 
 
 def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
@@ -131,5 +132,5 @@ def _equal(change: Logged, name: str, one: str | None, other: str | None) -> boo
     return change.meaning(name, one) == change.meaning(name, other)
 
 
-def _told(row: Row) -> Row:
+def _not_null(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}

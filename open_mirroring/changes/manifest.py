@@ -41,7 +41,7 @@ class LetterPlace(NamedTuple):
 class SeenLetter(NamedTuple):
     """A dead letter of a batch: the coordinates of its message, and what is known of the change in it.
 
-    A *place* of -1 stands for those beyond some, as many as *letters* says.
+    With *place* -1 it stands for all letters beyond the number that is kept one by one; *letters* says how many.
     """
 
     origin: str
@@ -92,7 +92,7 @@ class Scope:
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
-        """The scope as the ledger stores it: of new ranges they alone, as ever, where no file's version is known."""
+        """The scope as the ledger stores it; new ranges without file versions are a plain list, as ever."""
         if self.purpose == "new" and not self.versions:
             return json.dumps(self.ranges)
         versions = {"versions": self.versions} if self.versions else {}
@@ -110,7 +110,7 @@ class Scope:
 
 
 class OpenFragment(NamedTuple):
-    """A split message of which pieces are missing: where its pieces lie in the log, and since when it waits."""
+    """A split message that lacks pieces: the log files that hold its other pieces, and since when it waits."""
 
     identity: str
     epoch: str
@@ -135,21 +135,21 @@ class Manifest:
     """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
 
     Attributes:
-        files: per log file its path relative to the log, rows, bytes, and per table and epoch
-            ``[rows, lowest, highest position]``.
+        files: per log file its path relative to the log, rows, bytes, and per table and epoch ``[rows, lowest, highest
+            position]``.
         counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
         columns: per table the column lists seen, each with whether one row proves it to be whole.
         fragments: open ones after this batch, and the identities that this batch closed.
         rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
-        told: per such partition and stream incarnation the highest ``major`` of a position that the batch shows.
+        told: per such partition and stream incarnation the highest ``major`` that the batch shows.
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
-        healed: tables of which no dead letter hides a change any more since then.
-        given_back: ranges of which nothing was read, each with the reason; a later batch binds them again.
+        healed: tables that have no dead letter any more that hides a change.
+        given_back: ranges that were not read, each with the reason; a later batch binds them again.
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
         letters: its dead letters, each as a :class:`SeenLetter`.
-        stops: per table the code and what was found, where reading it came to an end.
+        stops: per table the code and the finding that ended its reading.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 

@@ -36,16 +36,16 @@ from open_mirroring.changes.logged_change import KEY_LEFT, Logged, same_content,
 
 
 class KeyPlan(NamedTuple):
-    """What the rule says of one key.
+    """The decision of the rule on one key.
 
     Attributes:
         publish: the change to publish, or None; a completed one holds the whole row.
-        incomplete: the key's newest change, when parts of its row are told by no change.
+        incomplete: the key's newest change, when no change carries some columns of its row.
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
         superseded: new changes that are older than what the target has.
         compacted: new changes that are older than another one that is published now.
-        renewed: 1 if what is published is no new change, but an old one that new changes show in another light.
+        renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.
     """
 
     publish: Logged | None
@@ -65,16 +65,16 @@ def plan_key(
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
-    New is what lies in batches above *published_batch* or above *published_position*; of equal positions the earliest
-    batch counts. The new changes are accounted for completely: with renewed they are 1 if published, plus duplicates,
-    superseded and compacted, plus the new ones among *untypable*.
+    A change is new when it lies in a batch above *published_batch* or above *published_position*; of equal positions
+    the earliest batch counts. Every new change is counted once: the number of new changes plus *renewed* equals 1 if
+    one is published, plus duplicates, superseded and compacted, plus the new ones among *untypable*.
 
     Args:
         changes: all logged changes of the key, dead letters among them.
-        published_batch: the batch that the target has.
-        untypable: positions of changes known to be dead letters. They decide nothing, so that the key keeps the state
-            before them wherever batches were cut (G-09); but they are what a key change may have removed (G-03), and
-            a repetition with other content is a conflict all the same (G-02).
+        published_batch: the batch up to which the target has the changes.
+        untypable: positions of changes known to be dead letters. They decide nothing, so the key keeps the state before
+            them, wherever batches were cut (G-09). But a key change may have removed such a row (G-03), and a
+            repetition with other content is still a conflict (G-02).
         published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
             batches; None where it has all of them.
     """
@@ -98,14 +98,14 @@ def plan_key(
 
 
 class KeyHistory(NamedTuple):
-    """What the rule says of one key where every change is published.
+    """The decision of the rule on one key where every change is published.
 
     Attributes:
         publish: the changes to publish, oldest first.
-        late: a new change whose place is among those that the target has: the table has to stop.
+        late: a new change at a position that the target has passed: the table has to stop.
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
-        superseded: halves of key changes that removed nothing, for another row had taken their key (G-03).
+        superseded: DELETE halves of key changes that removed nothing, because another row had taken their key (G-03).
     """
 
     publish: tuple[Logged, ...] = ()

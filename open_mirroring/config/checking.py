@@ -148,7 +148,7 @@ def _why_no_sqlite(file: Path) -> str:
 
 
 def _why_no_postgresql(url: str, address: str) -> str:
-    # The driver's message may name user and options: only the kind of failure is told.
+    # The driver's message may name user and options: only the kind of failure is shown.
     engine = create_engine(url, connect_args={"connect_timeout": _CONNECT_SECONDS})
     try:
         with engine.connect():

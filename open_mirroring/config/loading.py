@@ -120,7 +120,7 @@ def _home(file: Path) -> Path:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror writes to (or reads from: *shared*), which nobody else may use."""
+    """A place that a mirror writes to, which no other mirror may use; or (*shared*) one that it only reads from."""
 
     mirror: Mirror
     setting: SettingPath

@@ -103,14 +103,14 @@ class Maintenance(Section):
 
 
 class Alerts(Section):
-    """Who is told when a run fails, or is late."""
+    """Who is notified when a run fails, or is late."""
 
     connection: ConnectionName | None = Field(
         default=None,
         description="Name of the scheduler's http connection that messages are posted to. Unset: only the log.",
     )
     deadline_minutes: Positive | None = Field(
-        default=None, description="Minutes after which a replicating run that is not done is told. Unset: never."
+        default=None, description="Minutes after which a replicating run that is not done is reported. Unset: never."
     )
 
 
@@ -197,7 +197,7 @@ class Mirror(Section):
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
     publish: Publish = Field(default=Publish(), description="How files are cut and written.")
     maintenance: Maintenance = Field(default=Maintenance(), description="What is kept, and for how long.")
-    alerts: Alerts = Field(default=Alerts(), description="Who is told when a run fails, or is late.")
+    alerts: Alerts = Field(default=Alerts(), description="Who is notified when a run fails, or is late.")
     spark: Spark = Field(default=Spark(), description="How Spark is started.")
     prove: Prove = Field(default=Prove(), description="How tables are compared with their source.")
 

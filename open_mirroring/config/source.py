@@ -134,7 +134,8 @@ class Source(Section):
     unframed_avro: StrictBool | None = Field(
         default=None,
         description="For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
-        "schema of their table that fits; the table is told by `topic` or by the message's key (K-60). Default: false.",
+        "schema of their table that fits; the table is known by `topic` or by the message's key (K-60). "
+        "Default: false.",
     )
     header_prefix: Annotated[str, StringConstraints(max_length=60)] | None = Field(
         default=None,

@@ -29,7 +29,7 @@ _NAME = re.compile(r"\s*(?:\[?sys\]?\s*\.\s*)?\[?([A-Za-z_][A-Za-z0-9_]*)\]?")
 
 
 def is_streamed(sql_type: str) -> bool:
-    """Whether columns of a SQL type are in events; of types that nobody knows, as those of users, it says so, too."""
+    """Whether events carry columns of a SQL type; also true for unknown types, such as those that users define."""
     match = _NAME.match(sql_type)
     return match is None or match[1].lower() not in NOT_STREAMED
 

@@ -41,7 +41,7 @@ class TableMirrorState(Enum):
 
 
 class DatabaseStatus(NamedTuple):
-    """What ``getMirroringStatus`` says. *said* is the service's own word, *error* its error, empty without one."""
+    """The answer of ``getMirroringStatus``: *said* is the service's own word, *error* its error, empty without one."""
 
     state: DatabaseState
     said: str
@@ -49,10 +49,10 @@ class DatabaseStatus(NamedTuple):
 
 
 class TableMirroringStatus(NamedTuple):
-    """What ``getTablesMirroringStatus`` says of one table.
+    """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
-    service's text of a time in UTC.
+    *processed_rows* and *processed_bytes* count over the table's life; None when the service does not report them.
+    *last_sync* is the service's text of a time in UTC.
     """
 
     schema: str

@@ -119,8 +119,8 @@ class FabricApi:
     def start(self, database: MirroredDatabase) -> None:
         """Start a database that was never started.
 
-        A start of a stopped one begins from scratch with every table (F-76): whoever calls this has asked for the
-        state, and starts only what is ``Initialized`` (R-07).
+        Starting a stopped database begins every table from scratch (F-76). So the caller asks for the state first, and
+        starts only a database that is ``Initialized`` (R-07).
         """
         path = f"{_path(database)}/startMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)

@@ -22,12 +22,12 @@ _PATIENCE_SECONDS = 600.0
 
 
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
-    """The mirror's database; made with its definition when it is given by name and not there (R-05).
+    """The mirror's database; created with its definition if it is given by name and does not exist (R-05).
 
     Raises:
-        TerminalError: ``WORKSPACE_MISSING``, ``DATABASE_MISSING`` when it is given by GUID and not there,
+        TerminalError: ``WORKSPACE_MISSING``; ``DATABASE_MISSING`` when it is given by GUID and does not exist;
             ``DATABASE_UNFIT`` when it mirrors something else; what the API raises.
-        TransientError: what the API raises; a database that was made all the same is found by the next run.
+        TransientError: what the API raises; if the database was created nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""

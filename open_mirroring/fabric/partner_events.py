@@ -11,7 +11,7 @@ from open_mirroring.landing_zone.whole_files import create_whole
 
 
 def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
-    """Create the zone's ``_partnerEvents.json`` whole; False when the file is there already, whoever wrote it."""
+    """Create the zone's ``_partnerEvents.json`` whole; False when the file exists already, no matter who wrote it."""
     information = {"mirror": mirror.name, "transport": mirror.source.transport}
     document = layout.partner_events_document(mirror.source.format, information)
     staged = f"{layout.SCRATCH_FOLDER}/{uuid4().hex}{layout.PARTNER_EVENTS_FILE}"

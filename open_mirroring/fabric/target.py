@@ -54,11 +54,11 @@ class FabricTarget:
         self._lock = threading.Lock()
 
     def statuses(self, folders: Iterable[str], *, trust_counters: bool = False) -> dict[str, TargetStatus]:
-        """How the table of each folder is; one look for all of them (R-04).
+        """The status of the table of each folder, from one look for all of them (R-04).
 
-        What gives no answer, or one with a word that nobody knows, is looked at once more; after that it is
-        ``UNKNOWN``, with what is the matter (R-02). Who is told to wait is not asked again, nor who refuses this login
-        or this item: that is ``REFUSED``, with its code.
+        A call without an answer, or with an unknown word, is made once more; after that the status is ``UNKNOWN``, with
+        the reason (R-02). A call is not made again when the service asks to wait, nor when it refuses this login or
+        this item: then the status is ``REFUSED``, with its code.
         """
         look: _Look | None = None
         why = ""

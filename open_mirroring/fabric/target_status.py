@@ -37,13 +37,13 @@ class TargetState(Enum):
 
 
 class TargetStatus(NamedTuple):
-    """The target's answer.
+    """The target's status of one table.
 
     Attributes:
         state: of the table, its database included.
-        detail: the service's own words, with the error that it tells: of a throttled one, until when.
+        detail: the service's own words with its error; for a throttled table, until when.
         processed_rows: rows applied over the table's life; None unless that counter is trusted.
-        counted_rows: the same counter as it was told, trusted or not; None where it was not told.
+        counted_rows: the same counter, trusted or not; None where the service did not report it.
         last_sync: when the service says that it last applied something; its own text.
     """
 
@@ -70,10 +70,10 @@ _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED:
 def target_status(
     database: DatabaseStatus, table: TableMirroringStatus | None, *, trust_counters: bool
 ) -> TargetStatus:
-    """One table as its database and its own entry tell; *table* None: the target does not list it (yet).
+    """The status of one table, from its database and its own entry; *table* None: the target does not list it (yet).
 
-    A failed or stopped table goes before whatever its database says, and a word that nobody knows before *running*.
-    No documented word says *throttled*: it is taken from the service's error, which names the time (assumed).
+    A failed or stopped table counts before any state of its database, and an unknown word before *running*. No
+    documented word means *throttled*: it is taken from the service's error, which names the time (assumed).
     """
     words = f"database {database.said}{_because(database.error)}; table {_words_of(table)}"
     state = _OF_DATABASE[database.state]

@@ -15,10 +15,10 @@ _DELTA_LOG = "_delta_log"
 
 
 class TargetWatch(Protocol):
-    """What can tell whether the target has a table."""
+    """Answers whether the target has a table."""
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the table of this landing zone folder is at the target; None when that cannot be told."""
+        """Whether the table of this landing zone folder is at the target; None when that is not known."""
         ...
 
 
@@ -42,15 +42,15 @@ class TablesFolder:
 
 
 class NoWatch:
-    """Nothing tells what the target has: an operator has to."""
+    """The watch where neither tables nor status calls can be read: an operator has to say what the target has."""
 
     def sees(self, folder: str) -> bool | None:
-        """Nobody knows."""
+        """Always None: it is not known."""
         return None
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """What can be looked at: the tables where the mirror file names their place, else the target's status calls."""
+    """The watch that a mirror allows: the folder of tables that its file names, else the target's status calls."""
     tables = mirror.landing_zone.tables
     if tables is not None:
         return TablesFolder(mirror.resolve(tables))

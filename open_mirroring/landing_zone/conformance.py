@@ -24,7 +24,7 @@ _FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
 
 
 class ProvableStore(LandingZoneStore, Protocol):
-    """A store of which whole folders can be removed."""
+    """A store that can also remove whole folders."""
 
     def delete_folder(self, folder: str) -> None:
         """Remove a folder with all it holds; nothing happens when it is not there."""

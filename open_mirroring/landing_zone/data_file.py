@@ -193,11 +193,12 @@ def rows_digest(path: Path) -> str:
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Prove a file fit to be published (F-38, F-50, I11, I26), reading statistics where they tell, else columns.
+    """Check that a file is fit to be published (F-38, F-50, I11, I26).
 
-    Magic bytes and length, a footer of ours whose row count is the file's, the very schema, keys never NULL, the
-    marker last, never NULL, and one that the table may have: upsert or delete with *keys*, insert without. The
-    digest is not computed: :func:`rows_digest` reads all.
+    It checks magic bytes and length; a footer of ours whose row count is the file's; the exact schema; keys without
+    NULL; the marker as last column, without NULL, and with values that the table may have: upsert or delete with
+    *keys*, insert without. It reads statistics where they suffice, else columns. It does not compute the digest:
+    :func:`rows_digest` reads all rows.
 
     Raises:
         TerminalError: ``DATA_FILE_INVALID`` naming the first thing that is wrong.

@@ -42,14 +42,14 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        with _told(root, ""):
+        with _store_errors(root, ""):
             root.mkdir(parents=True, exist_ok=True)
             self._real_root = os.path.realpath(root)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
         """Create an object; the interface allows partial objects under its name, this store shows none."""
         target = self._local(path)
-        with _told(self.root, path):
+        with _store_errors(self.root, path):
             if os.path.lexists(target):
                 return None
             make_folders(os.path.dirname(target))
@@ -71,7 +71,7 @@ class LocalStore:
         """The whole content of a small object with its ETag; None when there is none."""
         if self.stat(path) is None:
             return None
-        with _told(self.root, path):
+        with _store_errors(self.root, path):
             try:
                 with open(self._local(path), "rb") as file:
                     # Of the file that is open, whatever becomes of its name meanwhile.
@@ -87,7 +87,7 @@ class LocalStore:
     def stat(self, path: str) -> ObjectInfo | None:
         """A point read: the object as it is now, None when it is not there."""
         local = self._local(path)
-        with _told(self.root, path):
+        with _store_errors(self.root, path):
             try:
                 found = os.lstat(local)
             except FileNotFoundError:
@@ -99,14 +99,14 @@ class LocalStore:
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step.
 
-        The ETag is compared before the step, not in it: what makes that safe is that names of staged objects are
-        used once, so a source that is replaced in between is nobody's but ours.
+        The ETag is compared before that step, not in it. This is safe because names of staged objects are used once, so
+        only we could replace the source in between.
         """
         found = self.stat(source)
         local_source, local_target = self._local(source), self._local(target)
         if found is None or found.etag != source_etag:
             return RenameOutcome.REFUSED
-        with _told(self.root, f"{source} to {target}"):
+        with _store_errors(self.root, f"{source} to {target}"):
             if not rename_no_replace(local_source, local_target):
                 return RenameOutcome.REFUSED
             for folder in {os.path.dirname(local_target), os.path.dirname(local_source)}:
@@ -124,7 +124,7 @@ class LocalStore:
     def delete(self, path: str) -> None:
         """Remove an object; nothing happens when it is not there."""
         local = self._local(path)
-        with _told(self.root, path):
+        with _store_errors(self.root, path):
             remove(local)
 
     def delete_folder(self, folder: str) -> None:
@@ -134,7 +134,7 @@ class LocalStore:
         late. What a crash leaves is a folder ``_deleted-…`` in the zone, which the next call of this verb removes.
         """
         local = self._local(folder)
-        with _told(self.root, folder):
+        with _store_errors(self.root, folder):
             if os.path.islink(local):
                 raise _unsafe(folder, "is a symbolic link")
             if os.path.lexists(local) and not os.path.isdir(local):
@@ -150,7 +150,7 @@ class LocalStore:
 
     def _walk(self, folder: str) -> Iterator[ObjectInfo]:
         local = self._local(folder) if folder else self._real_root
-        with _told(self.root, folder):
+        with _store_errors(self.root, folder):
             if os.path.islink(local):
                 raise _unsafe(folder, "is a symbolic link")
             subfolders = []
@@ -175,7 +175,7 @@ class LocalStore:
         if reason := why_unsafe(path):
             raise _unsafe(path, reason)
         parent, _, name = f"{self._real_root}/{path}".rpartition("/")
-        with _told(self.root, path):
+        with _store_errors(self.root, path):
             real = os.path.realpath(parent) if self._has_link(parent) else parent
         if real != self._real_root and not real.startswith(f"{self._real_root}/"):
             raise _unsafe(path, "leaves the zone through a symbolic link")
@@ -200,7 +200,7 @@ def _unless_gone(_function: object, _path: str, raised: tuple[type, BaseExceptio
 
 
 @contextmanager
-def _told(root: Path, path: str) -> Iterator[None]:
+def _store_errors(root: Path, path: str) -> Iterator[None]:
     """Turn errors of the operating system into ours, with the place and the way out."""
     try:
         yield

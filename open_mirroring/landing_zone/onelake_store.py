@@ -36,17 +36,17 @@ _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", 
 class OneLakeStore:
     """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` in OneLake; safe for several threads.
 
-    An object is written in three steps (create, append, flush), so a reader may see it empty, and a failure may leave
-    it so (O-07): never under a final name, for those are only made by :meth:`rename`. Reads, appends at a position,
-    deletes, and flushes bound to the object just created are repeated after a failure; a creation and a rename never
-    are. Its ETags are those of the service without their quotes.
+    An object is written in three steps (create, append, flush). A reader may see it empty in between, and a failure may
+    leave it so (O-07), but never under a final name: only :meth:`rename` makes those. Reads, appends at a position,
+    deletes, and flushes bound to the object just created are repeated after a failure; creations and renames never are.
+    Its ETags are those of the service without their quotes.
 
     Raises:
         TerminalError: from every verb: ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition that the
-            protocol rests on; ``ZONE_MISSING`` without workspace or item; what
+            protocol needs; ``ZONE_MISSING`` without workspace or item; what
             :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
-        TransientError: from every verb: its outcome is unknown (O-08); ``STORE_CONFLICT`` when somebody else is at
-            the object.
+        TransientError: from every verb: its outcome is unknown (O-08); ``STORE_CONFLICT`` when another writer is at the
+            object.
     """
 
     def __init__(self, zone: OneLakeZone) -> None:

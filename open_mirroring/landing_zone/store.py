@@ -75,12 +75,13 @@ class LandingZoneStore(Protocol):
         ...
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it is not there.
+        """Remove a folder with all it holds; nothing happens when it does not exist.
 
         When this returns, nothing of the folder is visible any more, and a rename whose source or target lay in it is
-        refused (F-71). Something that is created there later, by whoever, makes another folder.
+        refused (F-71). Whatever is created there later belongs to another folder.
 
         Raises:
-            TransientError: ``FOLDER_IN_USE`` while somebody uses it (F-73): part of it may be gone; repeat the call.
+            TransientError: ``FOLDER_IN_USE`` while the folder is in use (F-73): part of it may be gone; repeat the
+                call.
         """
         ...

@@ -92,7 +92,7 @@ def _record_fragments(db: Connection, mirror: str, number: int, bound_at: dateti
 
 
 def _record_completeness(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """What is complete after this batch, from the one before and the events of which pieces are missing by now."""
+    """Record the completeness after this batch, from the one before and the events that lack pieces now."""
     if not manifest.partitions:
         return
     c = t.log_batch.c
@@ -171,11 +171,12 @@ def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
 
 
 def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[str, Sequence[int | None]]) -> None:
-    """Where changes begin; a row of a full load behind that place means that the source was loaded again (K-18).
+    """Record where changes begin; a row of a full load behind that place means that the source was loaded again (K-18).
 
-    A full load ends before the first change of its table is sent. So in the partition of that change it lies before
-    it, and in every other partition of a broker before the end that this one had when the change was bound. Only one
-    that was read up to its end has such a place: a load that is still being read from a slow partition is no reload.
+    A full load ends before the first change of its table is sent. So its rows lie before that change in the change's
+    partition, and in every other partition of a broker before the end which that partition had when the change was
+    bound. Only a partition that was read up to its end has such a place, because a load that is still being read from a
+    slow partition is no reload.
     """
     if not seen:
         return

@@ -85,9 +85,9 @@ def note_columns(ledger: Engine, table_id: str, generation: int, since: Mapping[
 
 
 def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:
-    """Take columns of a table (all, unless *columns* are given) as verified from now on; how many were not before.
+    """Mark columns of a table as verified (all, unless *columns* are given); returns how many were not before.
 
-    For whoever compared every row of the table with the source.
+    For a caller that compared every row of the table with the source.
     """
     c = t.unverified_column.c
     statement = t.unverified_column.update().where(c.table_id == table_id, c.verified.is_(False))

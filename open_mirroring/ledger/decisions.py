@@ -218,7 +218,7 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
-    """The streams of which the log holds changes of a table, given by its row, and that have no ordinal yet."""
+    """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
     b, e = t.batch_table.c, t.stream_epoch.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
@@ -226,7 +226,7 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The row of a table, which nobody else writes until the transaction ends.
+    """The row of a table, locked against other writers until the transaction ends.
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``.

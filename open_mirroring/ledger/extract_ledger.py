@@ -134,7 +134,7 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def stop(self, version: int, code: str, what: str) -> Owned | Lost:
-        """Stop extraction of this mirror until somebody decides."""
+        """Stop extraction of this mirror until an operator decides."""
         with self._engine.begin() as db:
             if not self._set(db, version, sa.true(), stop_code=code, stop_what=what):
                 return Lost()
@@ -196,7 +196,7 @@ class ExtractLedger:
                 for f in db.execute(query)
             ]
 
-    def told_partitions(self) -> set[str]:
+    def shown_partitions(self) -> set[str]:
         """The partitions of the source that have shown a position, as far as a complete position is kept."""
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
@@ -226,17 +226,17 @@ class ExtractLedger:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})
 
     def tables_with_changes(self) -> frozenset[str]:
-        """Source tables of which changes were logged, not rows of a full load alone (K-18)."""
+        """Source tables with logged changes, not only rows of a full load (K-18)."""
         m, s = t.mirrored_table.c, t.stream_start.c
         query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
-        """The open dead letters that reading one of these files settles, each with whether it tells no table.
+        """The open dead letters that reading one of these files settles, each with whether it names no table.
 
-        They say that it is damaged, and hide no known table's changes. Those that do stop their table: whoever lifts
-        the stop decides about them as well, but for a file of which only a part was there (T-42).
+        These letters say that the file is damaged, and hide no change of a known table. Letters that do hide one stop
+        their table; whoever lifts the stop decides about them, except for a file that was only partly there (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
@@ -258,9 +258,10 @@ class ExtractLedger:
         return sorted(str(file["path"]) for manifest in manifests for file in manifest.files)
 
     def _refuse_other_keys(self, db: Connection) -> None:
-        """Inside a transaction that locks the mirror's row: a reset that changes a key comes before it or after.
+        """Refuse a key that is not the ledger's, inside the transaction that locks the mirror's row.
 
-        Whoever read the mirror file before that reset must not log by the old key in a batch that was bound after it.
+        A reset that changes a key comes before that transaction or after it. A run that read the mirror file before the
+        reset must not log by the old key in a batch that was bound after it.
         """
         c = t.mirrored_table.c
         rows = db.execute(sa.select(c.source, c["keys"], c.reset).where(c.mirror == self._mirror)).tuples()

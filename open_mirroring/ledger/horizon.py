@@ -47,9 +47,9 @@ def move_horizon(
 ) -> bool:
     """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
 
-    False, and nothing is set, when a batch above *committed* is under way or was completed meanwhile: it may hold
-    changes that the horizon would pass. Whoever is about to bind one has to look at the horizon again. The same when
-    another table than those *in_reset* is: what it shall be rebuilt from may be what the horizon would drop.
+    Returns False and sets nothing in two cases. A batch above *committed* is under way or was completed meanwhile: it
+    may hold changes that the horizon would pass; whoever is about to bind one has to look at the horizon again. Or
+    another table than those *in_reset* is in a reset: the horizon could drop what that table is to be rebuilt from.
     """
     now = datetime.now(UTC)
     with ledger.begin() as db:

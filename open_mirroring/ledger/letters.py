@@ -51,14 +51,14 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
 def accept_letters(
     ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
 ) -> int:
-    """Accept dead letters as lost, with an entry in the audit; how many were open until now.
+    """Accept dead letters as lost, with an entry in the audit; returns how many were open until now.
 
     Args:
         ledger: the ledger.
         mirror: the mirror's name.
-        letters: of each, how many of its rows told no table.
+        letters: for each, how many of its rows named no table.
         reason: who decides, and why.
-        request: asked again by it, nothing more is accepted, whatever is open by then (G-30).
+        request: the id of the request; asked again by it, nothing more is accepted, whatever is open then (G-30).
     """
     asked = Asked(request, ACCEPT_LETTERS)
     with ledger.begin() as db:
@@ -143,11 +143,11 @@ class LetterExample(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenLetters:
-    """The open dead letters of a table, or those that tell none.
+    """The open dead letters of one table, or those that name no table.
 
     Attributes:
         by_code: how many there are.
-        example: the oldest of which the coordinates are known.
+        example: the oldest one with known coordinates.
         keys: how many rows they are known to leave out of date.
     """
 
@@ -174,7 +174,7 @@ class LetterCounts:
     """The open dead letters of a mirror.
 
     Attributes:
-        known: False when the ledger was made by an earlier version and nobody has counted since: there may be more.
+        known: False when the ledger was made by an earlier version and has not been counted since: there may be more.
         tables: by source table, only those that have any.
         without_table: those that name no table: any table may lack a change.
         foreign: how many are about tables that are not mirrored.
@@ -295,9 +295,9 @@ def is_counted(ledger: Engine, mirror: str) -> bool:
 
 
 def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Enter what the log holds, by batch, as it was after batch *committed*; what is settled stays so.
+    """Enter what the log holds, by batch, as it was after batch *committed*; settled letters stay settled.
 
-    Nothing is entered when a batch was completed meanwhile: whoever counts looks again.
+    Nothing is entered when a batch was completed meanwhile: the caller counts again.
     """
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:

@@ -100,15 +100,15 @@ def chunks_of(text: str) -> tuple[int, ...]:
 
 
 class HandOver(NamedTuple):
-    """What the log has of a table at the moment at which its load begins.
+    """What the log has of a table when its load begins.
 
     Attributes:
         generation: the table's life.
-        batch: the newest committed batch; all its changes are in whatever is read from the source later.
-        log_from: the batch up to which the log tells nothing of this generation's rows, or was dropped; 0 in most.
+        batch: the newest committed batch; whatever is read from the source later contains all its changes.
+        log_from: the batch up to which the log cannot be used for this generation's rows, or was dropped; mostly 0.
         highest: the table's highest position in the newest stream incarnation; None before its first change.
-        highest_before: the highest position in that stream up to batch *log_from*: of any table, as one that was not
-            mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
+        highest_before: the highest position in that stream up to batch *log_from*: of any table, because one that was
+            not mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
     """
 
     generation: int

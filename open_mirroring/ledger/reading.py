@@ -43,9 +43,9 @@ class TableState(NamedTuple):
     """A mirrored table as the ledger knows it.
 
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
-    of published batches wait for the end of their transactions. *log_from* is the batch up to which the log tells
-    nothing of this generation's rows; *reset* the reset under way; *text* how its files of delimited text are written,
-    None where they are Parquet.
+    of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
+    batch *log_from*. *reset* is the reset under way. *text* says how its files of delimited text are written; None for
+    Parquet.
     """
 
     id: str
@@ -362,12 +362,12 @@ LOADED = position_order(0, "")
 
 
 class Unpublished(NamedTuple):
-    """What lies between two sets, told from the ledger before any file is opened.
+    """What lies between two published sets, from the ledger alone, before any file is opened.
 
     Attributes:
         arrived: contents of new batches that hold something to publish.
         released: contents of published batches that waited for the end of their transactions and are whole now.
-        waiting: contents of new batches of which everything waits.
+        waiting: contents of new batches that wait as a whole.
     """
 
     arrived: Sequence[BatchContents]

@@ -31,7 +31,7 @@ RESETS = (RELOAD, DROP)
 
 
 class Asked(NamedTuple):
-    """A request: what is asked for, of which table (empty: of the mirror), and of what of it."""
+    """A request: what is asked for, of which table (empty: of the mirror), and of which part of it."""
 
     request: str
     action: str
@@ -47,10 +47,10 @@ class Known(NamedTuple):
 
 
 def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
-    """What the ledger knows of a request; None when nobody asked by this id yet.
+    """What the ledger knows of a request; None when no request had this id yet.
 
     Raises:
-        TerminalError: ``REQUEST_TAKEN`` when the id was given to ask for something else.
+        TerminalError: ``REQUEST_TAKEN`` when the id was used to ask for something else.
     """
     if not asked.request:
         return None
@@ -104,10 +104,7 @@ def finish(
     outcome: Mapping[str, Any],
     subject: str | None = "",
 ) -> None:
-    """Every request of these kinds that is under way has this outcome, whoever brought it to its end.
-
-    *subject* None is any.
-    """
+    """Set the outcome of every open request of these kinds, whichever run reached it; *subject* None means any."""
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
     db.execute(

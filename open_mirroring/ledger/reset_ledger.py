@@ -61,15 +61,15 @@ class ResetLedger:
     def request_reload(
         self, declared: TableDeclaration, reason: Reason, *, again: bool = False, request: str = ""
     ) -> bool:
-        """Ask for a reset after which the table is what the mirror file declares; False when nothing begins with it.
+        """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
-        That is when one is under way already, which the *request* joins, or when this request was made before: it
-        begins nothing a second time, whether it is under way or finished (G-30). Another request begins anew when the
-        declaration changed meanwhile, when what was published was stopped, or *again* is asked.
+        It begins none when one is under way, which the *request* joins, or when this request was made before: that one
+        is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
+        declaration changed meanwhile, when what was published was stopped, or with *again*.
 
         Raises:
-            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log cannot tell the table's
-                rows and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
+            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log does not hold all rows of
+                the table and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
                 ``REQUEST_TAKEN``.
         """
         asked = Asked(request, RELOAD, declared.source)
@@ -107,7 +107,7 @@ class ResetLedger:
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
-        """Ask that a table be dropped for good; False when that is under way, done already, or asked by this *request*.
+        """Ask that a table be dropped for good; False when a drop is under way or done, or was asked by this *request*.
 
         Raises:
             TerminalError: ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``.

@@ -15,12 +15,12 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 
 class Remembered(NamedTuple):
-    """What one look leaves to the next, in the evidence of its verdict.
+    """What an inspection leaves for the next one, in the evidence of its verdict.
 
     Attributes:
-        metadata_etag: of the metadata object that was read and found to name the table's keys; empty without one.
-        generation: the generation that was looked at.
-        counted_rows: the highest count of processed rows that the target told of that generation.
+        metadata_etag: of the metadata object that was read and names the table's keys; empty without one.
+        generation: the generation that was inspected.
+        counted_rows: the highest count of processed rows that the target reported for that generation.
     """
 
     metadata_etag: str = ""

@@ -32,11 +32,11 @@ def exit_of_report(stopped: object, losses: object) -> Exit:
 
 
 class UsageError(TerminalError):
-    """An argument that cannot be right, although only the mirror file could tell."""
+    """An argument that is wrong, as only the mirror file could show."""
 
 
 def exit_of(error: MirroringError) -> Exit:
-    """The exit code that tells a scheduler whether trying again makes sense."""
+    """The exit code of an error; from it a scheduler knows whether trying again makes sense."""
     if isinstance(error, ConfigError | UsageError):
         return Exit.USAGE
     return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL

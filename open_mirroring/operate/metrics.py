@@ -36,17 +36,17 @@ class PartitionLag(NamedTuple):
 
 @dataclass(frozen=True)
 class MirrorMetrics:
-    """Ages are in seconds, None where there is nothing that could be old.
+    """The metrics of a mirror. Ages are in seconds, None where nothing exists that could be old.
 
     Attributes:
         last_commit_age: since the newest batch of the log was committed.
         open_batch_age: since the batch under way was bound.
         open_fragments: split messages that wait, the oldest since *oldest_fragment_age*.
-        homeless_letters: dead letters without a table that nobody has settled.
-        open_letters: by source table, and by code, the dead letters that nobody has settled.
+        homeless_letters: open dead letters that name no table.
+        open_letters: open dead letters, by source table and code.
         letters_known: False while those of a ledger of an earlier version are not counted.
-        settled_letters: dead letters that are settled, by how.
-        horizon_age: how far the source may be read again, and the log be compared with.
+        settled_letters: settled dead letters, by how they were settled.
+        horizon_age: age of the moment down to which the source may be read again and the log be compared.
         partitions: per topic partition how far reading is behind, and ahead of retention.
         tables: per table what became of the changes of its present generation: *superseded* ones came late.
     """

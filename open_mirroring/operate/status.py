@@ -54,7 +54,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table.
+    """The status of one table.
 
     Attributes:
         verdict: PASS, LOSSES, HOLD or STOP; None when the landing zone was not inspected and the ledger holds no stop.
@@ -64,17 +64,17 @@ class TableStatus:
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: rows that open dead letters are known to leave out of date.
-        letters: its open dead letters, as :meth:`~open_mirroring.ledger.letters.OpenLetters.document` tells them.
-        losses: what it lacks, or may, each as ``CODE: what``, whatever the verdict.
+        letters: its open dead letters, as :meth:`~open_mirroring.ledger.letters.OpenLetters.document` lists them.
+        losses: what it lacks, or may lack, each as ``CODE: what``, whatever the verdict.
         load_state: ``none``, ``pending`` or ``loaded``; *load_chunks* is (done, all) while there is a plan: done is
             published, or in the change log where the load goes through it.
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
-        unverified_columns: columns that came behind rows which were there, each with the first position that has it;
-            whether those rows have a default at the source, no change tells (G-07).
+        unverified_columns: columns that came after rows were published, each with the first position that has it; no
+            change shows whether those rows have a default at the source (G-07).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
-        proof: what comparing it with its source came to the last time, without the keys; None when nobody did.
+        proof: the result of its last comparison with the source, without the keys; None when there was none.
     """
 
     source: str
@@ -107,7 +107,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class MirrorStatus:
-    """A mirror and its tables.
+    """The status of a mirror and its tables.
 
     Attributes:
         committed_batch: newest batch in the change log; *last_commit* ago by *last_commit_age*.
@@ -115,11 +115,11 @@ class MirrorStatus:
         stop: the stop of its extraction; None when it is not stopped.
         horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
         dropped_batch: the change log's rows of batches up to this one may be gone.
-        homeless_rejects: dead letters that tell no table, as *letters* counts them.
-        letters: every open dead letter, as :meth:`~open_mirroring.ledger.letters.LetterCounts.document` tells.
-        losses: what the mirror's tables lack, or may, by table.
+        homeless_rejects: dead letters without a table, as *letters* counts them.
+        letters: every open dead letter, as :meth:`~open_mirroring.ledger.letters.LetterCounts.document` lists them.
+        losses: what the mirror's tables lack, or may lack, by table.
         ignored: tables that are not mirrored, with the messages that were ignored of each.
-        at_risk: dead letters whose table is unknown exist, so any table may lack a change.
+        at_risk: dead letters without a table exist, so any table may lack a change.
         recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
         inspection_failed: why the landing zone could not be inspected; empty when it was.
     """
@@ -147,7 +147,7 @@ class MirrorStatus:
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """What somebody has to decide about: the mirror's extraction, tables."""
+        """What an operator has to decide about: the mirror's extraction, tables."""
         tables = [table.source for table in self.tables if table.verdict == Verdict.STOP.value]
         return (*([self.mirror] if self.stop else []), *tables)
 

@@ -100,8 +100,8 @@ class _Complete:
             return NO_COMPLETE_POSITION
         position = self._known.position(ordinals) if self._known else None
         if position is None:
-            told = len(self._known.told) if self._known else 0
-            return f"none yet: {told} of {self._partitions} partitions have shown a commit"
+            shown = len(self._known.told) if self._known else 0
+            return f"none yet: {shown} of {self._partitions} partitions have shown a commit"
         ordinal, _, major = position.partition(":")
         return f"below {int(ordinal)}:{major}"
 

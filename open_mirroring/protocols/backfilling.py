@@ -48,7 +48,7 @@ def parse_interval(start: str, end: str) -> Interval:
 
 
 def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
-    """Refuse an interval of which the log may hold no history any more; nothing where no horizon was ever set.
+    """Refuse an interval below the horizon, where the log may lack history; without a horizon nothing is refused.
 
     Raises:
         TerminalError: ``BELOW_HORIZON``.

@@ -139,7 +139,7 @@ class LogOpened:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The log says the commit was done by this request; it is read back all the same."""
+    """The log says that this request did the commit; the protocol still reads it back."""
 
 
 @dataclass(frozen=True, slots=True)

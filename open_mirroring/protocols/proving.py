@@ -80,10 +80,10 @@ class DifferingKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a table is when it is looked at.
+    """How far a table is when it is looked at.
 
-    *batch* is the newest log batch of which the target shows all changes; *highest* the newest change of the table in
-    these batches, as ``epoch ordinal:position``, None where there is none.
+    *batch* is the newest log batch of which the target shows all changes. *highest* is the newest change of the table
+    in these batches, as ``epoch ordinal:position``; None where there is none.
     """
 
     batch: int
@@ -92,23 +92,23 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """What comparing one table came to.
+    """The result of comparing one table with its source.
 
     Attributes:
-        verdict: EQUAL: every row of the source that was read, and every row of the target's version, was seen to have
-            its equal in one look. DIFFERENT: some key differs for certain. UNPROVEN: neither.
-        at: where the table was at the first look: all that is proved is proved of that, or of a later look.
+        verdict: EQUAL: every row that was read of the source, and every row of the target's version, had its equal in
+            one look. DIFFERENT: some key differs for certain. UNPROVEN: neither.
+        at: how far the table was at the first look; what is proved holds for that look or a later one.
         source: what the source's rows were read from.
         target_version: the version of the target's Delta table in the first look; None where there is no table.
         rows_source: rows of the source in the first look; *rows_target* of the target.
-        cells: parts that were compared; *cells_differing* of them were cut down to keys.
+        cells: parts that were compared; *cells_differing* of them were divided down to keys.
         looks: how often the table was looked at.
         counts: keys that differ for certain, by kind. Of a table without key: rows.
         columns: in how many differing rows each column differs.
         keys: the first of these keys.
-        unproven: keys of which nothing is decided.
+        unproven: keys that are neither proved equal nor different.
         reasons: why something is unproven, or that a column is on one side only.
-        code: where the table could not be compared at all: the code; "" else.
+        code: the code, where the table could not be compared at all; else "".
     """
 
     verdict: ProofVerdict

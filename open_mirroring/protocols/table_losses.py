@@ -15,7 +15,7 @@ DEAD_LETTERS_OPEN = "DEAD_LETTERS_OPEN"
 """Changes of the table could not be read or typed, more than are tolerated: rows of it are as they were before."""
 
 DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
-"""Messages of which not even the table can be told: any table may lack a change."""
+"""Messages whose table is unknown: any table may lack a change."""
 
 DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
 """The ledger was made by an earlier version, and nobody has counted the dead letters of its log since."""

@@ -133,7 +133,7 @@ WAYS_OUT = {
 
 
 class Verdict(Enum):
-    """PASS: the next number may be intended. HOLD: later, by itself. STOP: somebody has to decide.
+    """PASS: the next number may be intended. HOLD: later, without anybody's help. STOP: an operator decides.
 
     LOSSES: the next number may be intended as with PASS, but some of the table's changes are missing.
     """
@@ -161,12 +161,12 @@ class Repair(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on a table and what it rests on.
+    """The verdict on a table and its evidence.
 
     *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are the confirmed
-    numbers that are nowhere and were not purged; of these *repairs* are proved not to be applied. *notes* are worth a
-    line in a report and change nothing. *losses* are told whatever the verdict: they decide it only where nothing holds
-    or stops the table. *left_over* is False when no staged object of an earlier run was seen.
+    numbers that are nowhere and were not purged; *repairs* are those of them that are proved not to be applied. *notes*
+    are shown in reports and change nothing. *losses* are reported with every verdict, and decide it only where nothing
+    holds or stops the table. *left_over* is False when no staged object of an earlier run was seen.
     """
 
     verdict: Verdict

@@ -141,8 +141,8 @@ class Problems:
 def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
     """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
 
-    *files* are those that are still there, every copy of each; a number without a file is no finding here, for only
-    its neighbours and its age tell why (F-36, I22). Numbers above K are left to the publisher, who sealed them.
+    *files* are those that are still there, every copy of each. A number without a file is no finding here, because only
+    its neighbours and its age can explain it (F-36, I22). Numbers above K are left to the publisher, who sealed them.
 
     Codes: CONTENT_CHANGED, FOOTER_MISMATCH, FILE_UNFIT, PUBLICATION_GAP, COUNTS_DIFFER; not stopping: FILE_UNREAD,
     FILE_MOVED.

@@ -207,7 +207,7 @@ class _Looking:
     def _unlisted(
         self, state: TableState, items: Sequence[ListedItem], published: Sequence[PublishedFile]
     ) -> tuple[ListedItem, ...]:
-        """The newest published files that a listing lacks and that are there all the same."""
+        """The newest published files that a listing lacks although they are there."""
         listed = {item.number for item in items}
         absent = [file.number for file in published if file.number not in listed][-_POINT_READS:]
         names = [layout.file_name(number, state.extension) for number in absent]

@@ -41,13 +41,13 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 @dataclass(frozen=True)
 class LossReport:
-    """What the ledger tells of a mirror beside its marks.
+    """What the ledger knows of losses of a mirror.
 
     Attributes:
         letters: its open dead letters, tolerated ones included.
         losses: by source table, and under :data:`ANY_TABLE`.
         notes: by source table what may be a loss, with its code.
-        ignored: the tables of which messages were ignored, but those that the mirror file names by now.
+        ignored: the tables whose messages were ignored, except those that the mirror file names by now.
         acknowledged: names of them that stand under ``ignore``.
     """
 
@@ -101,7 +101,7 @@ class SeenTable(NamedTuple):
 
 
 def look(mirror: Mirror, ledger: Engine) -> LossReport:
-    """What the ledger tells of a mirror: a few queries, whose cost grows with what is open and with the tables."""
+    """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables."""
     letters = letter_counts(ledger, mirror.name)
     foreign = foreign_tables(ledger, mirror.name)
     m, b = t.mirrored_table.c, t.batch_table.c
@@ -133,7 +133,7 @@ def judge(
     *,
     has_read: bool = True,
 ) -> LossReport:
-    """What of it is a loss, and what a note; a pure function.
+    """Sort what the ledger knows into losses and notes; a pure function.
 
     Args:
         tables: the mirrored tables.
@@ -203,7 +203,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
-    """The loss of a table of which nothing comes any more, while a similar one came up since."""
+    """The loss of a table that no change comes for any more, while a table with a similar name appeared since."""
     was_seen = bool(table.last_batch) or table.loaded or table.has_files
     for other in unknown:
         if not other.name or other.first_batch <= table.last_batch:

@@ -59,7 +59,7 @@ class TableFacts:
 
     Args:
         row: the ledger's row, its own stop included.
-        published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger vouches that
+        published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger guarantees that
             they were confirmed before the purge horizon, and none of them was listed.
         marker: the id in ``_incarnation.json``; None when there is no such file or it cannot be read.
         metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
@@ -74,10 +74,10 @@ class TableFacts:
         marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
         reset: the reset that the table is in, in words; empty when it is in none.
         first_files_pending: the files that the table begins with are not all published.
-        losses: what the table lacks, or may, although nothing is wrong with its folder.
-        remarks: notes that are known of it already.
-        counted_before: the most rows that the target ever said it processed of this generation.
-        lost: what shows that this mirror published the table, of which the ledger knows nothing; else empty.
+        losses: what the table lacks, or may lack, although nothing is wrong with its folder.
+        remarks: notes on it that are known already.
+        counted_before: the highest count of processed rows that the target ever reported for this generation.
+        lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
     """
 
     row: TableRow
@@ -142,7 +142,7 @@ def reconcile(facts: TableFacts) -> Finding:
         "final": ranges(sequence.final),
         "processed": ranges(sequence.moved),
         "applied_by": list(sequence.applied_by),
-        "target": _told(facts.target),
+        "target": _target_evidence(facts.target),
     }
     verdict, code, what = Verdict.PASS, v.OK, "ledger, folder and target agree"
     if found:
@@ -307,8 +307,8 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
         yield f"INTENT_OPEN: from number {intent.first_number}, {state}; the publisher finishes it"
 
 
-def _told(target: TargetStatus | None) -> dict[str, object] | None:
-    """What the target said, and whether its counter was taken for evidence."""
+def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
+    """The status of the target as evidence, and whether its counter was taken for evidence."""
     if target is None:
         return None
     return {

@@ -10,7 +10,7 @@ from open_mirroring.remote.http_service import Answer, HttpService, Request, Sai
 class AuthorizedService:
     """An :class:`~open_mirroring.remote.http_service.HttpService` with a token in every call.
 
-    A token that the service refuses is renewed once. What was refused then is refused for good: somebody has to look.
+    A token that the service refuses is renewed once. If the service refuses the new one, too, the error is terminal.
 
     Args:
         service: where the calls go.

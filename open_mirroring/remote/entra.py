@@ -135,7 +135,7 @@ class TokenSource:
                 self._credential = _credential(self._login)
             found = self._credential.get_token(self._audience)
         except ClientAuthenticationError as error:
-            # Its text may quote what was sent: the kind and the code are told.
+            # Its text may quote what was sent: only kind and code are shown.
             code = _CODE.search(str(error))
             raise self._refused(f"{type(error).__name__}{', ' + code.group() if code else ''}") from None
         except (AzureError, ValueError, OSError) as error:

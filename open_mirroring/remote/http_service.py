@@ -82,8 +82,8 @@ class Answer(NamedTuple):
 class RetryBudget:
     """How much all calls of a run to one service may repeat and wait, together; safe for several threads.
 
-    A repetition costs one of *repeats*, a success gives a tenth of one back: a service that fails now and then is
-    carried, one that fails all the time is told from it quickly.
+    A repetition costs one of *repeats*, and a success gives a tenth of one back. So a service that fails now and then
+    is tolerated, and one that fails all the time is noticed quickly.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class HttpService:
         raise self.unknown(request, said)
 
     def unknown(self, request: Request, said: Said) -> TransientError:
-        """The error for a call whose outcome nobody told."""
+        """The error for a call whose outcome is not known."""
         if said.wait is not None:
             return TransientError(
                 "SERVICE_THROTTLED",
@@ -223,7 +223,7 @@ class HttpService:
                 return Answer(response.status, response.headers, response.data)
             return _received(response, request.into)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
-            # Its text holds the address with its query, or a header: only the kind of failure is told.
+            # Its text holds the address with its query, or a header: only the kind of failure is shown.
             return Said(type(error).__name__)
 
     def _said(self, outcome: Answer | Said) -> Said:

@@ -186,7 +186,7 @@ def _deadline(mirror: Mirror) -> DeadlineAlert | None:
     minutes = mirror.alerts.deadline_minutes
     if minutes is None:
         return None
-    told = {
+    message = {
         "mirror": mirror.name,
         "event": "overdue",
         "connection": mirror.alerts.connection,
@@ -194,7 +194,7 @@ def _deadline(mirror: Mirror) -> DeadlineAlert | None:
     }
     # From being queued on: the logical date of a run by hand or of a backfill says nothing of when it should be done.
     reference, interval = DeadlineReference.DAGRUN_QUEUED_AT, timedelta(minutes=minutes)
-    return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=told))
+    return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=message))
 
 
 def _approval(subject: str, what: str) -> ApprovalOperator:

@@ -171,7 +171,7 @@ def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> TerminalError:
-    """The failure of a run that did everything, and whose tables lack something all the same."""
+    """The failure of a run that did everything although its tables lack something."""
     return TerminalError(
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",
@@ -187,7 +187,7 @@ def losses_text(report: dict[str, Any] | None) -> str:
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
-    """The tables of which a proof says so."""
+    """The tables to which a proof gave this verdict."""
     tables = (report or {}).get("tables") or {}
     return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"
 

@@ -62,7 +62,7 @@ class MirrorNotifier(BaseNotifier):
         """What is posted."""
         run, dag = _named(context, "dag_run", "run_id"), _named(context, "dag", "dag_id")
         error = context.get("exception")
-        # An error of ours repeats no secret; of any other only its kind is told.
+        # An error of ours repeats no secret; of any other only its kind is shown.
         said = "" if error is None else str(error) if isinstance(error, MirroringError) else type(error).__name__
         about = "; ".join(filter(None, (self.about, said)))
         where = f" ({dag} {run})" if dag else ""

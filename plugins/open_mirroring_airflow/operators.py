@@ -107,7 +107,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         self.gate_task_id = gate_task_id
 
     def execute(self, context: Context) -> Any:
-        """Publish, then tell of what is new in the ledger."""
+        """Publish, and send asset events for what is new in the ledger."""
         mirror = load_mirror(Path(self.mirror_file))
         arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
@@ -160,15 +160,15 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
 
 class ReloadOperator(PublishingOperator):
-    """Reset the table that was chosen for the run, and build it anew; in the name of whoever approved it.
+    """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
     Args:
         approval_task_id: the approval whose answer names that person.
         kwargs: those of :class:`PublishingOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name.
-        TransientError: also ``RESET_WAITS``, while the target is waited for: another attempt goes on.
+        TerminalError: ``APPROVAL_MISSING`` when the approval names nobody.
+        TransientError: also ``RESET_WAITS``, while the run waits for the target: another attempt goes on.
     """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:

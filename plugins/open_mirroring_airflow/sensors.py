@@ -20,7 +20,7 @@ _GRACE = timedelta(minutes=5)
 
 
 class GateSensor(BaseSensorOperator):
-    """Ask once; while tables are held and none passes, wait deferred, at most the mirror's ``gate.timeout_minutes``.
+    """Ask the gate once; while tables are held and none passes, wait deferred, up to ``gate.timeout_minutes``.
 
     Then it **succeeds** in any case and returns a :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that
     pass, possibly none, and a HOLD note. Extraction does not wait for it. One sensor asks for all tables of a landing

@@ -17,10 +17,10 @@ from open_mirroring_airflow.gate import GateEvent, error_event, gate_event, is_s
 
 
 class GateTrigger(BaseTrigger):
-    """Ask the gate every *poll_interval* seconds, at most until a given time; then one event, whatever the answer.
+    """Ask the gate every *poll_interval* seconds, at most until a given time; then send one event, whatever the answer.
 
-    The event promises nothing beyond the moment it was asked: publishing asks again. Ledger and landing zone are read
-    in a thread; an error that may pass is asked again, too, and told when the time is over.
+    The event holds only for the moment of the question: publishing asks again. Ledger and landing zone are read in a
+    thread. After an error that may pass the gate is asked again; the error is reported only when the time is over.
 
     Args:
         mirror_file: path of the mirror file, the same where the triggerer runs.

@@ -235,7 +235,7 @@ class BatchWriting:
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """More partitions than the mirror file knows: what was called complete may lack what they brought."""
-        known = self.ledger.told_partitions() | manifest.told.keys() if manifest.partitions else set()
+        known = self.ledger.shown_partitions() | manifest.told.keys() if manifest.partitions else set()
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
