@@ -1,8 +1,8 @@
-"""Ticks over a wire to OneLake that fails at random, for so many minutes; the job is killed now and then.
+"""Runs ticks against a OneLake whose calls fail at random, for some minutes; the job is killed now and then.
 
-``make bench-faults MINUTES=30``. The emulator is in this process, the jobs are in one of their own that keeps its Spark
-session from tick to tick until SIGKILL ends it, at any moment, with or without its children. At the end the wire is
-good again, one more tick is run, and every table has to be the source's, every number made once.
+``make bench-faults MINUTES=30``. The emulator runs in this process; the jobs run in another one that keeps its Spark
+session from tick to tick until SIGKILL ends it at any moment, with or without its children. At the end the faults
+stop and one more tick runs; then every table must equal the source, and every file number must be made exactly once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A table of PostgreSQL proved against its mirrored Delta table, beside DuckDB on the same two and a plain JDBC read.
+"""Times the proof of a PostgreSQL table against its mirrored Delta table, beside DuckDB and a plain JDBC read.
 
-``make bench-prove ROWS=10000000``. The real job (session, ledger, workers, both sides over their real readers) on
-tables that are equal, then on the same with a few rows spoiled. DuckDB reads both sides by its own extensions, if they
-are there, and joins the rows in one process; a plain JDBC read counts the same columns and compares nothing. The memory
-is that of the process tree, without the database.
+``make bench-prove ROWS=10000000``. The real job (session, ledger, workers, both sides over their real readers) runs on
+equal tables, then on the same tables with a few rows spoiled. DuckDB reads both sides by its own extensions, where they
+are installed, and joins the rows in one process. A plain JDBC read counts the same columns and compares nothing. The
+memory is that of the process tree, without the database.
 """
 
 from __future__ import annotations

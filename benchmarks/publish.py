@@ -1,9 +1,9 @@
-"""Publishing, from the change log to confirmed files, beside DuckDB alone doing the same from the same log.
+"""Times publishing, from the change log to confirmed files, against DuckDB on the same log.
 
 The real job (gate, plan, typing, digests, staging, seals, renames, confirmations) and DuckDB take turns on the same
-batch; each round gives one ratio, DuckDB's time over the job's. DuckDB takes the newest change of each key, types it
-and writes Parquet; it checks nothing. With ``--idle`` it is measured what a run over tables without changes costs,
-with ``--per-table`` what one more small table costs.
+batch. Each round gives one ratio, DuckDB's time over the job's. DuckDB takes the newest change of each key, types it
+and writes Parquet; it checks nothing. ``--idle`` measures a run over tables without changes, ``--per-table`` the cost
+of one more small table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An Airflow of the demo's own: one command, SQLite, its own folder and ports, reachable from this machine only."""
+"""Starts an Airflow for the demo: one command, SQLite, its own folder and ports, reachable from this machine only."""
 
 from __future__ import annotations
 

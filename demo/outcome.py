@@ -1,4 +1,4 @@
-"""What came of it: is every table equal, has each seen everything that can go wrong, and how far is it behind."""
+"""The result of a demo: whether every table is equal, has met every kind of event, and how far it is behind."""
 
 from __future__ import annotations
 

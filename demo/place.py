@@ -1,4 +1,4 @@
-"""The folder that a demo has for itself."""
+"""The folder of a demo, and the paths in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in the demo, in order."""
+"""The steps of the demo, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong: a table that fails, and an emulator that cannot work at all."""
+"""The errors of the emulator: a table that fails, and an emulator that cannot work at all."""
 
 from __future__ import annotations
 

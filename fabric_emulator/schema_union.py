@@ -1,4 +1,4 @@
-"""What may happen to a table's columns from file to file (F-83 to F-90).
+"""Which changes of a table's columns from file to file are allowed (F-83 to F-90).
 
 Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
 columns and changed types; field for a widened integer and an added NOT NULL column.

@@ -1,7 +1,7 @@
-"""Spark job: carry everything new at the source into the change log, as one batch in one commit.
+"""Spark job: reads everything new at the source into the change log, as one batch in one commit.
 
-``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running session. The batch is
-idempotent: whatever a killed run left behind, the next one adopts and finishes.
+``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running session. The next run
+finishes the batch that a killed run left open, so nothing is read twice or left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Spark job: snapshot every table that has an initial load into marker-free files of the landing zone.
+"""Spark job: writes a snapshot of every table that has an initial load, as files without markers in the landing zone.
 
 ``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load` in a running session. A load
-is a series of intents of some chunks each, published by the same protocol as changes; a run that was killed is resumed
-by the next one, and a table that is loaded is left alone. A load is all or nothing: a row that cannot be loaded stops
-its table, never another one.
+is a series of intents of a few chunks each, published by the same protocol as changes. The next run resumes what a
+killed run left open; loaded tables are left alone. A load is all or nothing: a row that cannot be loaded stops its
+table, and no other table.
 """
 
 from __future__ import annotations

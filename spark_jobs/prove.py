@@ -1,8 +1,8 @@
-"""Spark job: compare the source's tables with the mirrored ones, row by row.
+"""Spark job: compares the source's tables with the mirrored ones, row by row.
 
-``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. What a look
-decides and when a key differs for certain is in :mod:`open_mirroring.protocols.proving`. Nothing is changed: neither at
-the source nor at the target; what was found is kept in the ledger.
+``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session.
+:mod:`open_mirroring.protocols.proving` decides when a key certainly differs. Source and target are only read; the
+findings are kept in the ledger.
 """
 
 from __future__ import annotations

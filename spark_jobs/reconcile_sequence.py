@@ -1,9 +1,9 @@
-"""Spark job: the deep check of a mirror, content against ledger against change log.
+"""Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. After the verdict on each table, which needs no Spark, workers read every published file that is still there
-and Spark counts the change log. It writes nothing but the ledger: a table of which something is not as it must be is
-stopped there, with the evidence in the audit.
+session. After the verdict on each table, which needs no Spark, workers read every published file that still exists,
+and Spark counts the change log. It writes to the ledger only: a table that differs is stopped there, with the evidence
+in the audit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Spark job: reset one table and build it anew, while the others of its mirror go on.
+"""Spark job: resets one table and builds it again, while the other tables of its mirror go on.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. The table begins again with its initial load, or, where the log is known to hold every change of
-it, with what the log holds. Any number of runs: each goes on from the last record.
+:func:`reload_table`. The table begins again with its initial load, or with the log where that is known to hold every
+change of it. A run that was killed is continued by the next one from its last record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults on demand."""
+"""Faults that tests order: what goes wrong, and with which calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From ``<workspace>/<item>/<path>`` to a place in the local folders.
+"""Maps ``<workspace>/<item>/<path>`` to a path in the local folders.
 
 O-01 (Microsoft Learn): the first folder below a workspace is an item; names with type suffix or both GUIDs, never
 mixed. O-03: the item and its ``Files`` and ``Tables`` are fixed; below ``Files`` everything may be written, the

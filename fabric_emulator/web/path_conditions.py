@@ -1,4 +1,4 @@
-"""ETags and the conditions of a request."""
+"""ETags, and the conditions of a request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the DFS endpoint does to files and folders: Path operations of ADLS Gen2 with a hierarchical namespace.
+"""Path operations of ADLS Gen2 with a hierarchical namespace, on local files and folders.
 
-Rules: O-04 a rename overwrites unless told otherwise, O-05 its conditions, O-07 a file exists with zero bytes from
-its creation to its flush. ETags are new with every creation and flush and survive a rename.
+Rules: O-04 a rename overwrites unless a condition forbids it, O-05 its conditions, O-07 a file exists with zero bytes
+from its creation to its flush. ETags are new with every creation and flush and survive a rename.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The rows of the change log: every message read, as it was read.
+"""The rows of the change log: every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so that
-they become visible in one commit. The log never judges: duplicates and late changes are in it too, and only the
-plan decides what they mean. Values stay as text; they are typed when a table is published.
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so one
+commit makes all of them visible. The log keeps duplicates and late changes too; only the plan decides what they mean.
+Values stay text; publishing types them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the change log holds, counted by Spark: the log's side of the deep check."""
+"""Counts of what the change log holds, made by Spark for the deep check."""
 
 from __future__ import annotations
 

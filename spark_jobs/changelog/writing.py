@@ -1,4 +1,4 @@
-"""Writing log files in a worker: rows in, sorted Parquet and its statistics out."""
+"""Writing log files in a worker: takes rows, and makes sorted Parquet files and their statistics."""
 
 from __future__ import annotations
 

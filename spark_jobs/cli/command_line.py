@@ -1,6 +1,7 @@
-"""The command line ``open-mirroring``: what Airflow does, by hand; and what operators look at and decide.
+"""The command line ``open-mirroring``: the steps that Airflow runs, and what operators look at and decide.
 
-Progress goes to standard error, the result to standard output. An error on purpose is one text without a trace.
+Progress goes to standard error, the result to standard output. An expected error is printed as one text without a
+traceback.
 """
 
 from __future__ import annotations

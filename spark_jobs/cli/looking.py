@@ -1,4 +1,4 @@
-"""Commands that look: check, status, dead-letters, schema, pools. They start no JVM."""
+"""Commands that only look: check, status, dead-letters, schema, pools. They need no JVM."""
 
 from __future__ import annotations
 

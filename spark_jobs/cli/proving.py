@@ -1,4 +1,4 @@
-"""The command that compares the source's tables with the mirrored ones: prove."""
+"""The command ``prove``: compares the source's tables with the mirrored tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that publishes a lost number once more: repair. No JVM."""
+"""The command ``repair``: publishes a lost file number once more. It needs no JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line prints: results as text for people."""
+"""Results of commands as text for people."""
 
 from __future__ import annotations
 

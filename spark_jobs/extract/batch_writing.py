@@ -1,4 +1,4 @@
-"""Writing one log batch: read the bound ranges in the workers, join what waited, and say what was written."""
+"""Writes one log batch: workers read the bound ranges, waiting messages are joined, a manifest lists the result."""
 
 from __future__ import annotations
 

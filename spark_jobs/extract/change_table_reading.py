@@ -1,7 +1,7 @@
-"""Bound ranges of change tables in a database, decoded into log files by Spark's workers.
+"""Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
 
-A worker asks PostgreSQL itself, by COPY; what other databases hold comes to it through Spark's JDBC reader. Both give
-the same texts in the same order.
+From PostgreSQL a worker reads by COPY itself, from other databases through Spark's JDBC reader. Both give the same
+texts in the same order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The second stage of a batch: messages that waited for others, of this batch and of earlier ones.
+"""The second stage of a batch: joins messages that wait for others, of this batch and of earlier ones.
 
-Pieces of split messages lie in the log as rows; the ledger knows which identities are open and since when.
+Pieces of split messages are rows of the log; the ledger knows which messages are incomplete, and since when.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rows of a source's own full load that come behind changes of their table: repetitions, or a reload (K-18, K-67).
+"""Rows of a source's own full load that arrive after changes of their table: repetitions, or a reload.
 
-Delivery is at least once: the very row that was logged before is no news. What is left of a batch may tell that the
-source was loaded again. Only tables of which both rows of a load and changes are logged are looked at. No JVM: the
-log's files are queried in place.
+Delivery is at least once, so a row that equals a logged row is a repetition. A row that differs from the loaded row of
+its key shows that the source was loaded again. Only tables that have both loaded rows and changes in the log are looked
+at. This needs no JVM: DuckDB queries the log's files in place (K-18, K-67).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Initial loads that go through the change log.
+"""Initial loads that go through the change log, for tables that cannot be loaded straight into the landing zone.
 
-A change that tells only some columns is completed from the rows before it, so the log must hold the loaded rows, too
-(G-04); and the files of a table of delimited text are all written in one place. The rows are read into it as batches of
-their own, by the protocol of every other batch, and the plan publishes them like changes: that is all a load is then,
-and the target is the fold of the log without exception. Nothing of such a table is published before the last of its
-chunks is in the log.
+A partial change is completed from earlier rows, so the log must hold the loaded rows too. The files of a table of
+delimited text are all written by the plan, so its load goes through the log as well. Chunks of rows become batches by
+the protocol of every other batch, and the plan publishes them like changes. Nothing of such a table is published
+before its last chunk is in the log (G-04).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who sends the changes of a table: one database, or one task (C-12, K-71).
+"""Finds who sends the changes of a table: it must be one database, or one task.
 
-The ledger keeps the first senders of a table beside the structures that were announced.
+The ledger keeps the first sender of each table beside the announced structures (C-12, K-71).
 """
 
 from __future__ import annotations

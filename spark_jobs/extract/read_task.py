@@ -1,6 +1,6 @@
-"""What a worker does for extraction: read bound ranges, decode, write log files; join split messages.
+"""What a worker does for extraction: reads bound ranges, decodes them and writes log files; joins split messages.
 
-Both tasks return plain dictionaries, parts of the batch's manifest: only paths and counts cross back to the driver.
+Both tasks return plain dictionaries, which are parts of the batch's manifest: only paths and counts go to the driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker does for a replay: decode the messages of dead letters again, by today's decoder and settings."""
+"""What a worker does for a replay: decodes the messages of dead letters again, with today's decoder and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many dead letters of a batch the ledger knows one by one; of the others it knows their number."""
+"""Limits how many dead letters of a batch the ledger lists one by one; the others are only counted."""
 
 from __future__ import annotations
 

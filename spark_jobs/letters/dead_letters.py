@@ -1,7 +1,7 @@
-"""The dead letters of a mirror: messages that could not be read, and changes that could not be typed.
+"""Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
 
-The first are rows of the change log, the second are known to the ledger. No JVM: the log's newest files are listed by
-their table and queried in place.
+The first are rows of the change log, the second are in the ledger. This needs no JVM: DuckDB queries the log's files
+in place.
 """
 
 from __future__ import annotations

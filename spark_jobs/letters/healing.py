@@ -1,11 +1,11 @@
-"""Dead letters that leave nothing out of date any more: a later row of their key is published, or the table was loaded.
+"""Finds dead letters that no longer leave anything out of date, because a later row of their key is published.
 
-A dead letter is *healed* when the log holds a later change of the very row that is published, could be typed, and tells
-all of the row: then the target shows that row, whatever the letter said. What is not proved stays open: letters without
-key or position, tables without key, and tables of which every change is published, whose history lacks the letter's for
-ever. It is *reloaded* when an initial load that is complete holds what it said.
+A dead letter is *healed* when the log holds a later change of the same row that is published, could be typed, and
+carries the whole row: the target then shows that row, whatever the letter said. It is *reloaded* when a complete
+initial load holds what it said. What is not proven stays open: letters without key or position, tables without key, and
+tables that publish every change, because their history lacks the letter's change for ever.
 
-Of the log only those files are opened that may hold a later row, each once. No JVM: they are queried in place.
+Only log files that may hold a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
 """
 
 from __future__ import annotations

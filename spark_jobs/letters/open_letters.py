@@ -1,6 +1,6 @@
-"""The dead letters of the log that nothing has settled: what a replay may take, and what a repetition covers.
+"""Dead letters of the log that nothing has settled: what a replay may take, and what a repeated read covers.
 
-Only batches whose counts tell of dead letters are opened. No JVM: their files are queried in place.
+Only batches that counted dead letters are opened. This needs no JVM: DuckDB queries their files in place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What an initial load will read: columns and chunks of one table, decided once and bound in the ledger.
+"""Decides once what an initial load of a table reads, its columns and chunks, and binds that in the ledger.
 
-The stream position comes first: an export names it, a database is asked only after the newest batch of the log was
-noted. Changes of later batches are published over the load; they may repeat what it holds, but nothing falls between.
+The stream position is noted first: an export names it; a database is asked only after the newest batch of the log was
+noted. Changes of later batches are published over the load. They may repeat what the load holds, but no change is lost
+between the two.
 """
 
 from __future__ import annotations

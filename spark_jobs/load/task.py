@@ -1,6 +1,7 @@
-"""What a worker does for an initial load: read a chunk, type its rows, and create staged objects without markers.
+"""What a worker does for an initial load: reads a chunk, types its rows, and creates staged objects without markers.
 
-Rows without a marker are inserted as they are (F-57), so nothing is staged before the chunk's keys are proven unique.
+The service inserts rows without a marker as they are, so nothing is staged before the keys of the chunk are proven
+unique (F-57).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The keys of a table whose newest change is published for certain, found for all keys together.
+"""Finds, for all keys of a table together, the keys whose newest change is certainly published.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if a Boolean proves that the
-definition would say "publish the newest": all its changes lie above everything published, none is the DELETE half of a
-key change, none shares a position with another, unless it is the same one to the letter in the same batch, and at no
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if one expression over columns
+proves that the definition publishes its newest change: all its changes lie above everything published; none is the
+DELETE half of a key change; none shares a position with another, unless both are equal and of one batch; and at no
 position its row is both set and removed.
 """
 

@@ -1,8 +1,8 @@
-"""Rows that changed their key and carry only what changed: what they were before stands under another key (G-03, G-04).
+"""Finds earlier changes of rows that changed their key: partial changes are completed from them.
 
-The two halves of a key change share their position but for the half, so that each is found by the other's. Keys of one
-table are planned in several workers; what is read here is read whatever its key bucket, and only rows are told from
-it: every key is still published by the one worker that plans it.
+The two halves of a key change have the same position but for the half, so each half leads to the other. Several
+workers plan the keys of one table. A worker may read old keys of any bucket here, but publishes only its own keys
+(G-03, G-04).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The plan rule over log rows: which changes of one table are published next.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. Keys of which it is proved what the definition
-would say (:mod:`spark_jobs.plan.certain_keys`) are taken all together; every other key is decided by the definition,
-over all its changes.
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. Keys for which its answer is proven
+(:mod:`spark_jobs.plan.certain_keys`) are taken all together; the definition decides every other key over all its
+changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What planning a table starts from and ends in, which logged changes it is about, and how it sees them.
+"""The input and the result of planning a table, and the logged changes that a plan looks at.
 
-Shared by both rules: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
+Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
 (:mod:`spark_jobs.plan.history`).
 """
 

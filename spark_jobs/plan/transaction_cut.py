@@ -1,4 +1,4 @@
-"""Which log rows a publication takes where transactions are held back until they are whole (I4, C-88)."""
+"""Which log rows a publication takes where transactions wait until they are whole (I4, C-88)."""
 
 from __future__ import annotations
 

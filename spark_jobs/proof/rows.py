@@ -1,4 +1,4 @@
-"""What a worker does for a proof: typed rows in, sums of cells or hashes of keys out; never a row.
+"""What a worker does for a proof: takes typed rows and gives sums of cells or hashes of keys, never a row.
 
 Source and target go through the same functions, so equal rows give equal numbers whatever they came from.
 """

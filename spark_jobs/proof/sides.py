@@ -1,6 +1,6 @@
-"""The two sides of a proof: rows of the source, of a database or an export, and rows of the mirrored Delta table.
+"""The two sides of a proof: rows of the source (a database or an export), and rows of the mirrored Delta table.
 
-Each side is read by Spark in its workers, and brings what a function makes of its typed rows, never the rows.
+Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Driving the publish protocol of many tables at once, whatever it is that they publish.
+"""Drives the publish protocol for many tables at once, whatever they publish.
 
-The jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals,
-renames and confirmations are the same. All tables step in rounds, so that ledger writes of many tables share a
-transaction and their rows are computed by one Spark job.
+Jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals, renames
+and confirmations are the same. All tables step in rounds: one transaction holds the ledger writes of many tables, and
+one Spark job computes their rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Preparing what workers need to plan and stage tables: from the ledger to tasks.
+"""Prepares the tasks by which workers plan and stage tables.
 
-The ledger knows the rows, position bounds and files of every batch, so tasks are cut to size, and history is opened
-only where its positions reach up to the new ones, before any file is touched.
+The ledger knows rows, position bounds and files of every batch. So tasks are cut to size before any file is opened,
+and older files are read only where their positions reach up to the new ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Publishing one number of a table once more, because somebody approved it by name (F-40, F-41); never by itself.
+"""Publishes one lost number of a table once more, after somebody approved it by name (F-40, F-41); never by itself.
 
-Crash-safe at each arrow: requested → staged → sealed → renamed → confirmed. Each record is in the ledger before its
-effect; from *sealed* on only that one object can become the number, whoever sends the rename, how often and how late.
+A kill between any two steps is safe: requested → staged → sealed → renamed → confirmed. Each record is in the ledger
+before its effect. From *sealed* on only that one object can become the number, however often and late it is renamed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a worker does for publishing: read its row groups of the log, plan, type, and create staged objects.
+"""What a worker does for publishing: reads its row groups of the log, plans, types, and creates staged objects.
 
-Workers create staged objects under names used once; nothing is visible to the target before the driver has sealed
-their names, ETags and digests and renamed them.
+Staged objects have names that are used once. The target sees nothing before the driver has sealed their names, ETags
+and digests and renamed them.
 """
 
 from __future__ import annotations

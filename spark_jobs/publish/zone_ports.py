@@ -1,4 +1,4 @@
-"""The publish protocol's requests to the landing zone, answered by a store."""
+"""Answers the publish protocol's requests to the landing zone, by means of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does for the deep check: read published files whole, and say what is in them."""
+"""What a worker does for the deep check: reads published files completely and summarises their content."""
 
 from __future__ import annotations
 

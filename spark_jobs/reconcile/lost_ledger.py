@@ -1,7 +1,7 @@
-"""A ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one (G-31).
+"""Recognises a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
 
-Without this the mirror would look as if nothing had run yet, and begin anew beside what it published. Looking creates
-no ledger: where there is none, an empty one stands in for it, in a folder that goes with the look.
+Without this check the mirror would look new and would publish everything again beside what is there. The check creates
+no ledger: where none exists, an empty one in a temporary folder takes its place (G-31).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arguments of whoever asks for a reset: the job and the commands alike."""
+"""The arguments of a reset, for the job and the commands alike."""
 
 from __future__ import annotations
 
