@@ -4,6 +4,9 @@
 equal tables, then on the same tables with a few rows spoiled. DuckDB reads both sides by its own extensions, where they
 are installed, and joins the rows in one process. A plain JDBC read counts the same columns and compares nothing. The
 memory is that of the process tree, without the database.
+
+``--tables 24 --rows 1000`` proves 24 equal tables of 1,000 rows instead, and nothing beside it: it measures the fixed
+cost of a table.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("benchmarks.prove", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--chunks", type=int, default=16)
+    parser.add_argument("--tables", type=int, help="prove so many tables, each of --rows rows")
+    parser.add_argument("--rounds", type=int, default=5, help="how often, with --tables")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-prove")
     arguments = parser.parse_args(argv)
     logging.disable(logging.INFO)
@@ -54,35 +59,35 @@ def main(argv: list[str] | None = None) -> int:
     before = {child.pid for child in psutil.Process().children()}
     with running_postgres() as server:
         database = {child.pid for child in psutil.Process().children()} - before
-        _fill(server, arguments.rows)
-        file = _mirror(arguments.folder, server, arguments.chunks)
-        found = _measure(file, arguments.folder, server, arguments.rows, database)
-    print(f"{arguments.rows} rows of 6 columns; {os.cpu_count()} cores; {versions()}")
-    for name, cost, said in found:
-        marked = " (busy machine)" if cost.others > BUSY else ""
-        rate = arguments.rows / cost.wall
-        print(f"{name:28} {cost.wall:8.1f} s {rate:12,.0f} rows/s {cost.peak / 2**20:8,.0f} MB  {said}{marked}")
+        names = ["shop.orders"] if arguments.tables is None else [f"shop.t{at}" for at in range(arguments.tables)]
+        for name in names:
+            _fill(server, name, arguments.rows)
+        file = _mirror(arguments.folder, server, arguments.chunks if arguments.tables is None else None, names)
+        if arguments.tables is not None:
+            return _measure_many(file, len(names), arguments.rounds, database)
+        print(f"{arguments.rows} rows of 6 columns; {os.cpu_count()} cores; {versions()}", flush=True)
+        _measure(file, arguments.folder, server, arguments.rows, database)
     return 0
 
 
-def _fill(server: Any, rows: int) -> None:
+def _fill(server: Any, table: str, rows: int) -> None:
     server.execute(
-        "DROP SCHEMA IF EXISTS shop CASCADE",
-        "CREATE SCHEMA shop",
-        f"CREATE TABLE shop.orders ({_COLUMNS})",
-        f"INSERT INTO shop.orders {_ROW.format(rows=rows)}",
-        "ANALYZE shop.orders",
+        "CREATE SCHEMA IF NOT EXISTS shop",
+        f"CREATE TABLE {table} ({_COLUMNS})",
+        f"INSERT INTO {table} {_ROW.format(rows=rows)}",
+        f"ANALYZE {table}",
     )
 
 
-def _mirror(folder: Path, server: Any, chunks: int) -> Path:
-    """A mirror of that one table, with its mirrored table as a service would have written it."""
+def _mirror(folder: Path, server: Any, chunks: int | None, names: list[str]) -> Path:
+    """A mirror of these tables, with their mirrored tables as a service would have written them."""
     from deltalake import write_deltalake
 
     content = {"conn_type": "postgres", "host": "127.0.0.1", "port": server.port, "login": server.user}
     content |= {"password": server.password, "schema": server.database}
     os.environ["AIRFLOW_CONN_SHOP"] = json.dumps(content)
-    load = {"format": "jdbc", "connection": "shop", "split_column": "id", "chunks": chunks}
+    load: dict[str, Any] = {"format": "jdbc", "connection": "shop"}
+    load |= {} if chunks is None else {"split_column": "id", "chunks": chunks}
     document = {
         "mirror": "bench",
         "source": {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "source"},
@@ -90,17 +95,18 @@ def _mirror(folder: Path, server: Any, chunks: int) -> Path:
         "ledger": "sqlite:///ledger.db",
         "change_log": "log",
         "prove": {"settle_seconds": 0},
-        "tables": [{"source": "shop.orders", "target": "shop/orders", "key": ["id"], "prove": load}],
+        "tables": [{"source": name, "target": name.replace(".", "/"), "key": ["id"], "prove": load} for name in names],
     }
     (folder / "mirrors").mkdir()
     (folder / "source").mkdir()
     file = folder / "mirrors" / "bench.yaml"
     file.write_text(yaml.safe_dump(document))
-    write_deltalake(str(folder / "tables" / "shop" / "orders"), _batches(server))
+    for name in names:
+        write_deltalake(str(folder / "tables" / name.replace(".", "/")), _batches(server, name))
     return file
 
 
-def _batches(server: Any) -> pa.RecordBatchReader:
+def _batches(server: Any, table: str) -> pa.RecordBatchReader:
     schema = pa.schema(
         [
             ("id", pa.int64()),
@@ -117,7 +123,7 @@ def _batches(server: Any) -> pa.RecordBatchReader:
         connection.autocommit = False
         with connection.cursor("rows") as cursor:
             cursor.itersize = 100_000
-            cursor.execute("SELECT id, name, price, changed AT TIME ZONE 'UTC', open, place FROM shop.orders")
+            cursor.execute(f"SELECT id, name, price, changed AT TIME ZONE 'UTC', open, place FROM {table}")
             while lines := cursor.fetchmany(100_000):
                 columns = zip(*lines, strict=True)
                 arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
@@ -127,7 +133,7 @@ def _batches(server: Any) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
-def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int]) -> list[tuple[str, Cost, str]]:
+def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int]) -> None:
     from open_mirroring.config import load_mirror
     from open_mirroring.ledger import open_ledger
     from spark_jobs.prove import prove
@@ -151,11 +157,41 @@ def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int
         read.write.format("noop").mode("overwrite").save()
         return "read, nothing compared"
 
-    found = [_run("prove, equal", proved, database), _run("plain JDBC read of the source", plain, database)]
-    found.append(_run("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows), database))
+    def told(name: str, work: Callable[[], str]) -> None:
+        name, cost, said = _run(name, work, database)
+        marked = " (busy machine)" if cost.others > BUSY else ""
+        rate = f"{cost.wall:8.1f} s {rows / cost.wall:12,.0f} rows/s {cost.cpu:8.0f} CPU s {cost.peak / 2**20:8,.0f} MB"
+        # At once: who ends it early keeps what was measured by then.
+        print(f"{name:28} {rate}  others {cost.others:.0%}  {said}{marked}", flush=True)
+
+    told("prove, equal", proved)
+    told("plain JDBC read of the source", plain)
+    told("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
     for at in range(_SPOILED):
         server.execute(f"UPDATE shop.orders SET name = name || ' ' WHERE id = {rows * (at + 1) // (_SPOILED + 1)}")
-    return [*found, _run("prove, 5 rows spoiled", proved, database)]
+    told("prove, 5 rows spoiled", proved)
+
+
+def _measure_many(file: Path, tables: int, rounds: int, database: set[int]) -> int:
+    from open_mirroring.config import load_mirror
+    from open_mirroring.ledger import open_ledger
+    from spark_jobs.prove import prove
+    from spark_jobs.runtime.session import build_session
+
+    mirror = load_mirror(file)
+    ledger = open_ledger(mirror.ledger_url())
+    spark = build_session("bench-prove")
+    spark.range(1).count()
+
+    def proved() -> str:
+        verdicts = [one["verdict"] for one in prove(mirror, ledger, spark).tables.values()]
+        return f"{verdicts.count('EQUAL')} of {tables} EQUAL"
+
+    for at in range(1, rounds + 1):
+        name, cost, said = _run(f"round {at}", proved, database)
+        load = f"{cost.cpu / tables:6.2f} CPU s a table, others {cost.others:.0%}"
+        print(f"{name:10} {cost.wall:7.1f} s {cost.wall / tables:6.2f} s a table, {load}  {said}", flush=True)
+    return 0
 
 
 def _run(name: str, work: Callable[[], str], without: set[int]) -> tuple[str, Cost, str]:

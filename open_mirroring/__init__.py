@@ -1,5 +1,5 @@
-"""What is true about an open mirrored database: the core, in plain Python.
+"""The core of the product, in plain Python: it decides what is true about an open mirrored database.
 
-The core decides (positions, plans, protocols, verdicts) and owns the ledger and the landing zone's rules.
-It imports neither Airflow nor Spark, so that sensors, jobs, the command line and the explorer run the same code.
+It holds positions, plans, protocols and verdicts, and it owns the ledger and the rules of the landing zone.
+It imports neither Airflow nor Spark. So sensors, jobs, the command line and the explorer run the same code.
 """

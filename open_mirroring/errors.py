@@ -1,8 +1,8 @@
-"""The two error roots of the product, and how an error speaks.
+"""The two roots of all errors that the product raises on purpose.
 
-*Terminal* errors need somebody: trying again gives the same answer. *Transient* errors may pass by themselves:
-the scheduler tries again. Every error carries a stable code, what happened, where, and the way out; the text of
-the exception says all of it, so that no log line sends the reader searching.
+*Terminal* errors need a person: trying again gives the same answer. *Transient* errors may pass by themselves:
+the scheduler tries again. Every error has a stable code, says what happened and where, and names the way out. The
+text of the exception holds all of it, so the log line alone is enough to act on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Named places at which a test can kill the process, one after each durable step.
+"""Named points at which a test can kill the process. There is one after each durable step.
 
-Setting ``OPEN_MIRRORING_FAULT`` to ``name`` (or ``name:n`` for the n-th time it is reached) makes the process end
+``OPEN_MIRRORING_FAULT`` is a ``name``, or ``name:n`` for the n-th time that the point is reached. The process ends
 there by SIGKILL: no ``finally``, no exit handler, as after a power cut. Without the variable a point costs nothing.
 """
 

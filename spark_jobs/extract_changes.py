@@ -43,8 +43,9 @@ class Extracted(NamedTuple):
         withheld: those of them that hold something already.
         batches: all batches that it completed.
         gone: what a backfill was to read again and the source no longer has.
-        losses: what the mirror's tables lack, or may, by table.
-        told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
+        losses: what the mirror's tables lack, or may, by table; the job asks, :func:`extract` leaves it empty.
+        told: likewise dead letters and ignored tables, as
+            :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
     """
 
     batch: int | None
@@ -70,9 +71,7 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)
-    extracted = _Points(mirror, ledger, spark).read(backfill)
-    told = look(mirror, ledger)
-    return extracted._replace(losses=told.lost, told=told.document())
+    return _Points(mirror, ledger, spark).read(backfill)
 
 
 class _Points:
@@ -154,7 +153,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``: the exit code tells the scheduler whether trying again makes sense."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
-        return extract(mirror, ledger, spark, backfill_of(arguments))
+        extracted = extract(mirror, ledger, spark, backfill_of(arguments))
+        report = look(mirror, ledger)
+        return extracted._replace(losses=report.lost, told=report.document())
 
     return job_main("extract_changes", argv, work, add_backfill_arguments)
 

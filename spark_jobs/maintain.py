@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import Advance, LoggedBatch, LoggedTable, advance
+from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, MovedHorizon, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone.opening import open_store
@@ -136,7 +136,7 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
     return {}, ["batches or resets were begun or completed meanwhile: the next run moves it"]
 
 
-def _set(ledger: Engine, mirror: str, committed: int, found: Advance, states: Mapping[str, TableState]) -> bool:
+def _set(ledger: Engine, mirror: str, committed: int, found: MovedHorizon, states: Mapping[str, TableState]) -> bool:
     if found.mirror is None:
         return True
     tables = [(states[source].id, states[source].row.generation, h) for source, h in found.tables.items()]

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -52,14 +53,16 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, read_sums
-from spark_jobs.proof.rows import KEYS_SCHEMA, SUMS_SCHEMA, HashKeys, Shape, SumCells
-from spark_jobs.proof.sides import Source, Target, TargetTables, check_errors, source_side
+from spark_jobs.proof.mirrored_files import Target, TargetTables
+from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
+from spark_jobs.proof.sides import Source, check_errors, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
 
 log = logging.getLogger(__name__)
 
 _STAYS = ["k1", "k2"]
+_MOST_AT_ONCE = 8
 _NOWHERE = Position(0, None)
 
 
@@ -165,21 +168,26 @@ class _Proving:
             if behind:
                 log.info("not yet: %s", behind)
                 continue
-            self._look_again(looking)
+            self._look_at(looking, self._second_look)
             looking, ends = [case for case in looking if case.left is not None], None
         return Proved({case.table.source: self._concluded(case) for case in cases})
 
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
-        cases = []
-        self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
-        for table in self._mirror.tables:
-            if only is not None and table.source not in only:
-                continue
-            state = self._reader.tables()[table.source]
-            case = _Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
-            self._looked(case, self._first_look)
-            cases.append(case)
+        states = self._reader.tables()
+        cases = [
+            _Case(table, states[table.source], Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
+            for table in self._mirror.tables
+            if only is None or table.source in only
+        ]
+        self._look_at(cases, self._first_look)
         return cases
+
+    def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
+        """Look at tables, some at a time: of a small one most is planning, which leaves the cores idle."""
+        self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
+        at_once = min(_MOST_AT_ONCE, max(2, self._spark.sparkContext.defaultParallelism))
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(lambda case: self._looked(case, look), cases))
 
     def _first_look(self, case: _Case) -> None:
         if case.state.load_state == "pending":
@@ -191,7 +199,7 @@ class _Proving:
         target = self._target(case)
         case.shape = _shape(case, target)
         log.info("%s: comparing with %s", case.table.source, case.source.text)
-        sums = [read_sums(side.frame(case.shape, SumCells(case.shape), SUMS_SCHEMA)) for side in (case.source, target)]
+        sums = [read_sums(side, case.shape) for side in (case.source, target)]
         cells = differing_cells(*sums)
         case.cells = frozenset(cells)
         case.proof = replace(
@@ -216,7 +224,7 @@ class _Proving:
 
     def _target(self, case: _Case) -> Target:
         """Pin the newest version of the target, after noting which batches it shows at least."""
-        case.state = self._reader.tables()[case.table.source]
+        case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
         target = Target(self._spark, self._targets.path(case.state.folder))
@@ -243,7 +251,7 @@ class _Proving:
         shape = case.shape
         work = HashKeys(shape, case.cells)
         ranges = {cell // shape.buckets for cell in case.cells}
-        frames = [side.frame(shape, work, KEYS_SCHEMA, ranges) for side in (case.source, target)]
+        frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in (case.source, target)]
         for frame in frames:
             check_errors(frame)
         found = differing_keys(*frames, keyed=bool(shape.keys)).persist()
@@ -251,11 +259,6 @@ class _Proving:
         for frame in frames:
             frame.unpersist()
         return found
-
-    def _look_again(self, cases: Sequence[_Case]) -> None:
-        self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
-        for case in cases:
-            self._looked(case, self._second_look)
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
         """Look at one table; what hinders that is said of it, and holds up no other."""

@@ -44,8 +44,7 @@ _TASKS_PER_CORE = 3
 class Published(NamedTuple):
     """What a run did: new file numbers per table, tables on hold and stopped with the reason.
 
-    *losses* are what tables of the mirror lack, or may, whichever were published; *told* as for
-    :class:`~spark_jobs.extract_changes.Extracted`.
+    *losses* and *told* are as for :class:`~spark_jobs.extract_changes.Extracted`, whichever tables were published.
     """
 
     files: Mapping[str, Sequence[int]]
@@ -99,8 +98,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     files = {source: [file.number for file in published.get(state.id, [])] for source, state in moved.items()}
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
     settle_outdated_letters(mirror, ledger)
-    told = look(mirror, ledger)
-    return Published(files, verdict.held, {**verdict.stopped, **stopped}, told.lost, told.document())
+    return Published(files, verdict.held, {**verdict.stopped, **stopped})
 
 
 class _ChangesWork:
@@ -194,7 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-        return publish(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+        published = publish(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+        report = look(mirror, ledger)
+        return published._replace(losses=report.lost, told=report.document())
 
     return job_main("publish_changes", argv, work, _add_arguments)
 

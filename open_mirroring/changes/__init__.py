@@ -1,1 +1,1 @@
-"""What a change is: its place in the one order of its table, and which change decides a key. Pure."""
+"""What a change is: its position in the order of its table, and which change of a key counts. Pure functions."""

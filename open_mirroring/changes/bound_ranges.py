@@ -1,7 +1,7 @@
-"""Names of bound ranges that are none of the source: chunks of an initial load, and corrections.
+"""Names of bound ranges that do not come from the source's stream: chunks of initial loads, and corrections.
 
-A batch binds ranges by name. Whoever reads the ledger tells by the name alone what a range is, so none is taken for
-another one's.
+A batch binds its ranges by name. The name alone says what kind of range it is, so no range is mistaken for another
+kind.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The complete position: below it no change can come any more, and no transaction is missing a part.
+"""The complete position of a log: below it no change can arrive any more, and every transaction is whole.
 
-Positions rise inside a partition of the source, and nothing marks the end of a transaction. So a transaction is whole
-once a later commit was seen on every partition (C-34): the complete position is the smallest of the highest commits
-that the partitions have shown, that commit excluded, and never above an event of which pieces are missing (C-52). A
-partition that shows nothing new holds it back, for nobody can tell a quiet one from a late one: a row that the source
-writes on each partition from time to time (a heartbeat) moves it on (C-88).
+Nothing in the source marks the end of a transaction, but positions rise inside each partition. So a transaction is
+whole once every partition has shown a later commit (C-34). The complete position is the smallest of the highest
+commits that the partitions have shown, that commit excluded. It never passes an event whose pieces are missing (C-52).
+A partition that shows nothing new holds the position back, because a quiet partition looks like a late one. A row that
+the source writes to each partition from time to time (a heartbeat) moves it on (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from open_mirroring.changes.log_position import position_order
 
-Told = Mapping[str, Mapping[str, str]]
+HighestMajors = Mapping[str, Mapping[str, str]]
 """Per partition of the source and stream incarnation the highest ``major`` of a position that it has shown."""
 
 
@@ -33,7 +33,7 @@ class Completeness(NamedTuple):
     """
 
     partitions: int
-    told: Told
+    told: HighestMajors
     below: Mapping[str, str]
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
@@ -56,7 +56,7 @@ class Completeness(NamedTuple):
 
 
 def advance(
-    before: Completeness | None, told: Told, partitions: int, waiting: Iterable[tuple[str, str]]
+    before: Completeness | None, told: HighestMajors, partitions: int, waiting: Iterable[tuple[str, str]]
 ) -> Completeness:
     """What a batch makes of it: a pure function of the batches up to this one; a complete position never falls.
 

@@ -1,7 +1,8 @@
-"""Rows that carry only what changed, completed by the changes before them (G-04).
+"""Completes rows of which a change carries only the changed columns, from earlier changes of the row (G-04).
 
-A row is what its changes tell, oldest first, down to one that tells all; a row that came from another key is completed
-by the changes of that key (G-03), and one that moved while its table was loaded by what the load shows of it (G-08).
+The columns come from the earlier changes, back to one that carries the whole row. A row that had another key before is
+completed from the changes of that key (G-03). A row that moved while its table was loaded is completed from the rows
+of the load (G-08). Without this, columns that did not change would become NULL.
 """
 
 from __future__ import annotations

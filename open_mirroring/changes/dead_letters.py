@@ -1,8 +1,8 @@
-"""What to do about a dead letter, by its code.
+"""What an operator does about a dead letter, by its code.
 
 A dead letter is a message that could not be read, or a change whose values do not fit their columns. It is kept with
-its coordinates and its reason, and nothing else waits for it. If its table and key are known, that key keeps the state
-before it until a later change of it arrives; if not even its table is known, any table of the mirror may lack it.
+its coordinates and the reason, and nothing else waits for it. If its table and key are known, only that key is out of
+date, until a later change of it arrives. If its table is unknown, any table of the mirror may lack a change.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Moving the horizon: up to which transaction a table's changes are decided for ever, and what of the log may go.
+"""Moves the horizon, up to which all changes of a table are decided, so that old batches of the log can be dropped.
 
-H of a table is a transaction of which everything is published, together with everything before it. A change at or below
-it that arrives later stops the table (G-05). Pure functions over plain values.
+H of a table is a transaction. All changes up to H are published. A change at or below H that arrives later stops the
+table (G-05). All functions are pure.
 
-What may be dropped, and why nobody misses it. A block of batches is dropped when every change in it lies at or below
-the H of its table, and is published. Whatever is planned later is a change above H, else the table stops. Planning such
-a change asks only for changes of its own transaction and newer ones: older ones are neither newer, nor repetitions of
-it, nor rows that the half of a key change written with it could have removed (G-03), and transactions lie wholly above
-or wholly below H. None of those lies in a dropped block. So every plan is the same with the blocks and without, deletes
-included. It is not where rows are completed from earlier changes (G-04): nothing of such a table is dropped. Open dead
-letters, and pieces of split messages that wait, hold the horizon before their batch and their position: when they are
-decoded after all, they arrive above it.
+Which batches may be dropped: a block of batches, once each change in it is published and lies at or below the H of its
+table. Why no plan needs them any more: only a change above H is planned; any other stops the table. To plan it, one
+needs the changes of its own transaction and newer ones. Older changes are not newer than it, do not repeat it, and
+are not rows that the DELETE half of its key change could have removed (G-03). A transaction lies wholly above or
+wholly below H, so none of the changes that a plan needs is in a dropped block.
+
+Where rows are completed from earlier changes (G-04) this does not hold, so nothing of such a table is dropped. Open
+dead letters, and pieces of split messages that wait, keep the horizon below their batch and position: when they are
+decoded later, they still arrive above H.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class LoggedTable:
     in_reset: bool = False
 
 
-class Advance(NamedTuple):
+class MovedHorizon(NamedTuple):
     """The next horizon: of the mirror (None: none yet), and of the tables whose H moves, by source."""
 
     mirror: MirrorHorizon | None
@@ -109,7 +110,7 @@ def advance(
     before: datetime,
     held_from: int | None,
     batches_per_block: int,
-) -> Advance:
+) -> MovedHorizon:
     """Move the horizon as far as nothing forbids it; it never moves back.
 
     Args:
@@ -123,7 +124,7 @@ def advance(
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)
     if newest is None or (known is not None and newest.number < known.batch):
-        return Advance(known, {})
+        return MovedHorizon(known, {})
     moved: dict[str, TableHorizon] = {}
     for source, table in tables.items():
         reached = _reached(table, newest.number)
@@ -142,7 +143,7 @@ def advance(
     # The first block begins with batch 0, which there is not.
     whole = min(kept_from, newest.number + 1) // batches_per_block * batches_per_block - 1
     dropped = max(0, whole, 0 if known is None else known.dropped)
-    return Advance(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
+    return MovedHorizon(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
 
 
 def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:

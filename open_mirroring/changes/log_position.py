@@ -1,11 +1,11 @@
-"""The one total order of a table's changes.
+"""The total order of a table's changes.
 
-A log position is ``(epoch, major, minor, sub)`` (rule G-01): *epoch* is the ordinal that the ledger gave to a
-stream incarnation (a CES ``logicalid`` guid, a Qlik load), *major* the commit (LSN, change sequence) and *minor*
-the place inside it, both as fixed-width text, so that text order is log order; *sub* puts the DELETE half of a
-key change (0) before its UPSERT half (1).
+A log position is ``(epoch, major, minor, sub)`` (G-01). *epoch* is the ordinal that the ledger gave to a stream
+incarnation (a CES ``logicalid`` GUID, a Qlik load). *major* is the commit (LSN, change sequence) and *minor* the place
+inside it, both as texts of fixed width, so that the order of texts is the order of the log. *sub* puts the DELETE half
+of a key change (0) before its UPSERT half (1).
 
-Inside an epoch a position is written ``major:minor:sub``. Arrival, file order and clocks never decide anything.
+Inside an epoch a position is written ``major:minor:sub``. Arrival, file order and clocks never decide the order.
 """
 
 from __future__ import annotations

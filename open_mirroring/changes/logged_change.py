@@ -1,6 +1,6 @@
-"""One logged change, and which of a key's changes stands: values and rules that planning and completing share.
+"""One logged change, and the rule which change of a key stands. Planning and completing rows share both.
 
-Public source of the halves of a key change: C-33, K-05 and T-10 in the rules book; G-02 and G-03 for what follows.
+Public source of the two halves of a key change: C-33, K-05 and T-10 in the rules book. G-02 and G-03 follow from them.
 """
 
 from __future__ import annotations

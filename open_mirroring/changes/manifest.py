@@ -1,4 +1,4 @@
-"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as documents."""
+"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as JSON documents."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class SeenLetter(NamedTuple):
 
 
 class SettledLetter(NamedTuple):
-    """A dead letter that a batch settles, being *replayed* or *reread*; *homeless* of its rows told no table."""
+    """A dead letter that a batch settles, *replayed* or *reread*; *without_table* of its rows named no table."""
 
     batch: int
     origin: str
     place: int
     outcome: Literal["replayed", "reread"]
-    homeless: int
+    without_table: int
 
 
 Purpose = Literal["new", "reread", "replay", "overdue"]

@@ -1,29 +1,28 @@
 """The plan rule: which change of a key is published next.
 
-For each key: take its newest change over **all** logged batches, and publish it unless the target has it: unless it
-was the newest already among the batches up to the one that the target has. This one rule decides duplicates, late
-events, replays and re-reads. It is the definition; a vectorised query may stand in for it only where a Boolean proves
-both equal.
+For each key, take its newest change over **all** logged batches. Publish it unless the target has it already, that is,
+unless it was already the newest among the batches up to *published_batch*. This one rule handles duplicates, late
+changes, replays and repeated reads. This module is its definition. A vectorised query may replace it only for keys
+where a Boolean proves that both give the same result.
 
 Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up
-to *published_batch*; publishing f of all batches whenever it is another change makes the target hold that one. A change
-that arrived after *published_batch* is always another one; an earlier one can become the deciding change only through
-the rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`), when a late change of the same
-transaction turns out to be the row that it removed.
+to *published_batch*. If f of all batches is another change, it is published, and then the target holds f of all
+batches. Mostly this is a change that arrived after *published_batch*. An earlier change can become the deciding one
+only by the rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`): a late change of the
+same transaction shows that it was the row that the key change removed.
 
-Where transactions are held back until they are whole, the sets are cut by position as well: the target holds f of the
-batches up to *published_batch* and the positions up to *published_position*. Nothing in the argument asks for more than
-that the new set holds the old one, which it does as long as neither batch nor position falls: "arrived after" becomes
-"in the new set, not in the old". Every set that ends at a complete position holds each transaction as a whole or not
-at all, so the target shows no part of one (I4).
+*Whole transactions.* Here both sets also end at a position: the target holds f of the batches up to *published_batch*
+and the positions up to *published_position*. The argument needs only that the new set contains the old one. It does,
+because neither batch nor position ever falls; read "in the new set, not in the old" for "arrived after". A set that
+ends at a complete position holds each transaction as a whole or not at all, so the target never shows a part (I4).
 
-Where events carry only what changed (G-04), what decides a key is a *row*: that of its newest change, completed by the
-changes before it down to one that tells all. The target has it unless one of these rows differs: a late change may
-complete another row without being the newest itself. A row that changed its key is completed from the changes of its
-old key, so a late one of these may show the row at its new key in another light.
+*Rows completed from earlier changes* (G-04). Here a *row* decides the key: that of the newest change, completed by
+earlier changes back to one that carries the whole row. The target has it unless one of these rows differs: a late
+change may complete the row without being the newest. A row that changed its key is completed from the changes of its
+old key, so a late change of the old key may change the row at the new key.
 
-Where the target is to have every change (:func:`key_history`), not only the newest, what lies between two sets is
-published as it stands, which needs the complete position: below it no change is missing that would belong in between.
+*Every change published* (:func:`key_history`). All changes between the two sets are published as they are. This needs
+the complete position: below it, no change that belongs in between can be missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The key of a row as everything compares it: one text, and the bucket that it lies in.
+"""The key of a row as one text, and the bucket of that text.
 
-Whoever writes a key writes it here, so that two spellings of one key never become two rows of the target.
+Every module that writes a key writes it here. Otherwise two spellings of one key would become two rows in the target.
 """
 
 from __future__ import annotations

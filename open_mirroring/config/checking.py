@@ -1,4 +1,4 @@
-"""What is wrong with a mirror on this machine, although its file is right. Looks only; creates and changes nothing."""
+"""Finds what is wrong with a mirror on this machine although its file is right. It changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns what the models refuse into problems: our code, one sentence, the way out; never the value itself."""
+"""Turns errors of the models into problems: our code, one sentence and the way out. No problem repeats the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an export begins in the stream (G-08)."""
+"""Reads where an export begins in the stream (G-08)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The part of a mirror file that says where the files for the mirrored database go.
 
 Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both named by GUID, or both
-by name, the item's with its type as suffix; never mixed (O-01).
+by name, then the item's with its type as suffix; never mixed (O-01).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads mirror files; everything wrong with them is reported at once, by file and line."""
+"""Reads mirror files, and reports all mistakes in one together, each with file and line."""
 
 from __future__ import annotations
 

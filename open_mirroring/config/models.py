@@ -1,7 +1,7 @@
-"""What a mirror file says, as frozen models.
+"""The content of a mirror file, as frozen models.
 
-Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
-not hide another.
+Each check belongs to one field and may look at the fields before it. No check belongs to the whole file: it would not
+run after an error in a field, so one mistake would hide another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks of single values in a mirror file; each raises a pydantic error that carries our code and the way out.
+"""Checks of single values in a mirror file. Each raises a pydantic error with our code and the way out.
 
-No message repeats a value that may hold a secret (paths, URLs, connection names); names of tables and columns are
+No message repeats a value that may hold a secret (paths, URLs, connection names). Names of tables and columns are
 shown escaped.
 """
 

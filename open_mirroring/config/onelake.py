@@ -1,14 +1,14 @@
-"""Connections to OneLake and the Fabric API: who signs in, and at which addresses the services are.
+"""Connections to OneLake and the Fabric API: the login, and the addresses of the services.
 
 A connection of the type ``open_mirroring_onelake`` has in its ``extra``:
 
 ``auth``: ``service_principal`` (the default; *login* is the client id, *password* the secret), ``workload_identity``,
-``managed_identity`` or ``cli``; ``tenant_id``; and where the public addresses will not do ``dfs_endpoint``,
+``managed_identity`` or ``cli``; ``tenant_id``; and, where the public addresses do not fit, ``dfs_endpoint``,
 ``fabric_endpoint``, ``authority``, ``timeout_seconds``.
 
-Addresses are https and of Microsoft's hosts, so that no connection sends a token elsewhere; a loopback address may be
-anything, for an emulator. Whoever installs the product, not whoever edits connections, can trust more hosts: the
-variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` of the process lists them, with commas between.
+Addresses must be https and on Microsoft's hosts, so that no connection can send a token elsewhere. A loopback address
+may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections: the
+environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a mistake in a mirror file is reported: where it is, what is wrong, how to mend it."""
+"""One mistake in a mirror file, as it is reported: where it is, what is wrong, how to correct it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A light check of cron texts: five fields of numbers in range, so that a slip is found before a scheduler sees it."""
+"""A simple check of cron expressions: five fields of numbers in range, so that a typing error is found early."""
 
 from __future__ import annotations
 

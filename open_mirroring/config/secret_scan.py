@@ -1,7 +1,7 @@
-"""What looks like a secret in a file that must not hold one.
+"""Finds what looks like a secret in a mirror file.
 
-Mirror files name connections; the secrets are in the environment (I30: no secret leaves). The scan refuses rather too
-much than too little, and nobody is ever shown what it found.
+Mirror files only name connections; the secrets are in the environment (I30). The scan would rather refuse too much
+than too little, and never shows what it found.
 """
 
 from __future__ import annotations

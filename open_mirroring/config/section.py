@@ -1,4 +1,4 @@
-"""What the parts of a mirror file have in common, the kinds of values in them, and the part about dead letters."""
+"""What all parts of a mirror file share: their base, the kinds of values in them, and the part about dead letters."""
 
 from __future__ import annotations
 

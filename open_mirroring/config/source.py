@@ -1,7 +1,7 @@
-"""What a mirror file says about its source: format, transport, and what each of them leaves to be chosen.
+"""The part of a mirror file about its source: format, transport, and the choices that each of them leaves open.
 
-Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
-not hide another. Rule ids name the choice that a format leaves open.
+Each check belongs to one field and may look at the fields before it, so that one mistake does not hide another. Rule
+ids name the choice that a format leaves open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which SQL types change event streaming leaves out (C-77): a column of them is loaded, and never told again.
+"""The SQL types that change event streaming leaves out (C-77): such a column is loaded, and no change ever carries it.
 
 Public source: Microsoft Learn, *Configure change event streaming*, limitations.
 """

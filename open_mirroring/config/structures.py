@@ -1,4 +1,4 @@
-"""Structures of tables that a mirror file gives by hand, where the source announces none (K-61)."""
+"""Table structures that a mirror file gives by hand, where the source announces none (K-61)."""
 
 from __future__ import annotations
 

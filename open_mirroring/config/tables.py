@@ -1,8 +1,8 @@
-"""What a mirror file says about one table: names, key, and where its first rows come from.
+"""The part of a mirror file about one table: names, key, and where its first rows come from.
 
-Every check is that of one field, which looks at the fields before it, never a check of the whole: so one mistake does
-not hide another. Rules of the house: G-08 (initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25
-(delimited text; Microsoft Learn, *Open mirroring landing zone requirements and format*).
+Each check belongs to one field and may look at the fields before it, so that one mistake does not hide another. Rules
+of the house: G-08 (initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25 (delimited text; Microsoft
+Learn, *Open mirroring landing zone requirements and format*).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""YAML read with the line of every setting, reporting every mistake of the text instead of the first.
+"""Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
 
-The values are those of ``yaml.safe_load``, merge keys included; duplicate keys, keys that are no text, endless or
-exploding aliases and secrets are findings here. A secret never gets into the data, so nothing later can show it.
+The values are those of ``yaml.safe_load``, merge keys included. Duplicate keys, keys that are not text, aliases that
+never end or grow without limit, and secrets are reported. A secret never enters the data, so nothing can show it later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOURCE_COLUMNS = "types"
 """Keys below this setting are names of source columns, which may well be called ``password``."""
 
 
-class Finding(NamedTuple):
+class YamlMistake(NamedTuple):
     """A mistake of the text; *line* counts from 1."""
 
     code: str
@@ -42,7 +42,7 @@ class YamlTree:
 
     def __init__(self, text: str) -> None:
         self.data: Any = None
-        self.findings: list[Finding] = []
+        self.findings: list[YamlMistake] = []
         self.withheld: set[SettingPath] = set()
         self._lines: dict[SettingPath, int] = {(): 1}
         self._values = 0
@@ -86,7 +86,7 @@ class YamlTree:
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None
-        self.findings.append(Finding("YAML_INVALID", line, (), what, way_out))
+        self.findings.append(YamlMistake("YAML_INVALID", line, (), what, way_out))
 
     def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
         self._values += 1
@@ -121,12 +121,12 @@ class YamlTree:
             key = self._key(key_node)
             if key is None:
                 way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
-                self.findings.append(Finding("SETTING_UNKNOWN", line, path, "a key here is no text", way_out))
+                self.findings.append(YamlMistake("SETTING_UNKNOWN", line, path, "a key here is no text", way_out))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
                 what = "this setting looks like a secret"
-                self.findings.append(Finding("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+                self.findings.append(YamlMistake("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
                 continue
             place = (*path, key)
             self._lines[place] = line
@@ -141,7 +141,7 @@ class YamlTree:
             if key in first:
                 named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
                 what = f"{named} stands here again; it was set in line {first[key]}"
-                self.findings.append(Finding("SETTING_DUPLICATE", line, path, what, "keep one of the two"))
+                self.findings.append(YamlMistake("SETTING_DUPLICATE", line, path, what, "keep one of the two"))
             elif key is not None:
                 first[key] = line
 
@@ -156,7 +156,7 @@ class YamlTree:
         if secret_scan.text_smells(str(node.value)):
             self.withheld.add(path)
             what = "this value looks like a secret"
-            self.findings.append(Finding("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+            self.findings.append(YamlMistake("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
             return WITHHELD
         try:
             value = loader.construct_object(node)
@@ -165,7 +165,7 @@ class YamlTree:
             # Text that looks like a date or a number but is none, or half of a character (a lone surrogate).
             self.withheld.add(path)
             what = "this value is neither a proper text nor a proper number or date"
-            self.findings.append(Finding("VALUE_INVALID", line, path, what, "put the text in quotes"))
+            self.findings.append(YamlMistake("VALUE_INVALID", line, path, what, "put the text in quotes"))
             return WITHHELD
         return value
 
@@ -175,7 +175,7 @@ class YamlTree:
         for number, line in enumerate(text.split("\n"), start=1):
             if number not in reported and secret_scan.text_smells(line):
                 what = "this line looks as if it held a secret"
-                self.findings.append(Finding("SECRET_IN_FILE", number, (), what, secret_scan.WAY_OUT))
+                self.findings.append(YamlMistake("SECRET_IN_FILE", number, (), what, secret_scan.WAY_OUT))
 
 
 class _TooLarge(Exception):

@@ -1,1 +1,1 @@
-"""Fabric over REST: the mirrored database, what it reports of itself and its tables, and what follows from that."""
+"""Fabric over REST: creates and starts the mirrored database, and reads the status of it and its tables."""

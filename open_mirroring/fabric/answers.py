@@ -1,6 +1,6 @@
-"""What the Fabric REST API says of a mirrored database and its tables, as values.
+"""The answers of the Fabric REST API about a mirrored database and its tables, as plain values.
 
-A word that this version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+An unknown status word is no error. It counts as *not ready*, and is shown as the service wrote it (R-02).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status, Get Tables Mirroring
 Status.
@@ -48,7 +48,7 @@ class DatabaseStatus(NamedTuple):
     error: str = ""
 
 
-class TableStatus(NamedTuple):
+class TableMirroringStatus(NamedTuple):
     """What ``getTablesMirroringStatus`` says of one table.
 
     *processed_rows* and *processed_bytes* count over the table's life, None when they are not told; *last_sync* is the
@@ -74,12 +74,12 @@ def database_status(document: Mapping[str, Any]) -> DatabaseStatus:
     return DatabaseStatus(_state(DatabaseState, said), _shown(said), error_text(document.get("error")))
 
 
-def table_status(entry: Mapping[str, Any]) -> TableStatus:
+def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
     """The status of one table in an answer."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
     said = str(entry.get("status", ""))
-    return TableStatus(
+    return TableMirroringStatus(
         schema=str(entry.get("sourceSchemaName") or ""),
         table=str(entry.get("sourceTableName") or ""),
         state=_state(TableMirrorState, said),

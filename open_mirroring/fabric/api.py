@@ -1,7 +1,7 @@
-"""The Fabric REST API of mirrored databases: make one, start it, and ask how it and its tables are.
+"""Calls of the Fabric REST API for mirrored databases: create one, start it, read its status and that of its tables.
 
-One status call is for a whole database, never for a table: calls are counted per identity (R-04). A value that this
-version does not know is no error: it is *not ready*, and is told as it stands (R-02).
+One status call serves the whole database, because calls are limited per identity (R-04). An unknown status word is no
+error. It counts as *not ready*, and is shown as the service wrote it (R-02).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, *Mirrored database definition*, *Long
 running operations*, *Throttling*; R-01 to R-07.
@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseStatus, TableStatus, database_status, error_text, table_status
+from open_mirroring.fabric.answers import (
+    DatabaseStatus,
+    TableMirroringStatus,
+    database_status,
+    error_text,
+    table_status,
+)
 from open_mirroring.remote.authorized_service import AuthorizedService
 from open_mirroring.remote.entra import FABRIC_AUDIENCE, EntraLogin
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described
@@ -130,7 +136,7 @@ class FabricApi:
         document = self._document(self._service.send(Request("POST", path, repeatable=True)), path)
         return database_status(document)
 
-    def table_statuses(self, database: MirroredDatabase) -> list[TableStatus]:
+    def table_statuses(self, database: MirroredDatabase) -> list[TableMirroringStatus]:
         """How every table of the database is, page by page (R-01: asked by POST)."""
         return [
             table_status(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")

@@ -1,8 +1,8 @@
-"""Making the mirrored database of a mirror, and starting it when its structure and first files are there.
+"""Creates the mirrored database of a mirror, and starts it once its structure and first files are there.
 
-A database that is made over REST is not started by that (R-06), and that is what we want: the whole structure and the
-first files have to be there before mirroring starts (F-42). Every step looks first, so that a run that was killed is
-finished by the next one. A stopped database is never started: that would begin from scratch (R-07, F-76).
+Fabric does not start a database that is created over REST (R-06). That is wanted: all tables and first files have to
+be there before mirroring starts (F-42). Every step looks first, so the next run finishes one that was killed. A
+stopped database is never started: a start would rebuild every table from scratch (R-07, F-76).
 """
 
 from __future__ import annotations

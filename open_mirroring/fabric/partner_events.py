@@ -1,4 +1,4 @@
-"""Saying at the root of a landing zone who publishes from what (F-06)."""
+"""Writes the file at the root of a landing zone that names who publishes, and from which source (F-06)."""
 
 from __future__ import annotations
 

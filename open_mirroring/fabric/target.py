@@ -1,7 +1,6 @@
-"""Asking Fabric how a mirrored database and its tables are: two calls for the whole database, never one per table.
+"""Asks Fabric for the status of a mirrored database and its tables: two calls for the whole database.
 
-It only asks. A stopped database is never started from here: a start would rebuild every table from scratch (R-07,
-F-76).
+It only asks. It never starts a stopped database: a start would rebuild every table from scratch (R-07, F-76).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
 """
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
 from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry_of, target_status
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
@@ -29,7 +28,7 @@ class _Look(NamedTuple):
     """What one look at the database gave."""
 
     database: DatabaseStatus
-    tables: list[TableStatus]
+    tables: list[TableMirroringStatus]
 
     @property
     def is_understood(self) -> bool:

@@ -1,8 +1,7 @@
-"""What the target says of a table, in the words that the gate decides by.
+"""Turns the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
 
-Pure: the answers of the status calls in, one :class:`TargetStatus` per table out. The table is judged with its
-database, for the two differ (R-09): a table may have failed in a running database, and the tables of a stopped
-one go on to be called *Replicating*.
+Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have
+failed in a running database, and the tables of a stopped database are still called *Replicating*.
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
 Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, name_identity, split_table_folder
 
 
@@ -68,7 +67,9 @@ _OF_DATABASE = {
 _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED: TargetState.STOPPED}
 
 
-def target_status(database: DatabaseStatus, table: TableStatus | None, *, trust_counters: bool) -> TargetStatus:
+def target_status(
+    database: DatabaseStatus, table: TableMirroringStatus | None, *, trust_counters: bool
+) -> TargetStatus:
     """One table as its database and its own entry tell; *table* None: the target does not list it (yet).
 
     A failed or stopped table goes before whatever its database says, and a word that nobody knows before *running*.
@@ -90,7 +91,7 @@ def target_status(database: DatabaseStatus, table: TableStatus | None, *, trust_
     return TargetStatus(state, words, trusted, counted, "" if table is None else table.last_sync)
 
 
-def entry_of(folder: str, tables: Iterable[TableStatus]) -> TableStatus | None:
+def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirroringStatus | None:
     """The target's entry for a table folder of the landing zone; None when it lists none.
 
     A folder without schema is a table of the default one (F-03). Names are compared as the target compares them.
@@ -103,7 +104,7 @@ def entry_of(folder: str, tables: Iterable[TableStatus]) -> TableStatus | None:
     return None
 
 
-def _words_of(table: TableStatus | None) -> str:
+def _words_of(table: TableMirroringStatus | None) -> str:
     return "not listed" if table is None else f"{table.said}{_because(table.error)}"
 
 

@@ -1,4 +1,4 @@
-"""Looking at the target: is a table there? What a reset waits for before and after it builds a table anew (F-75)."""
+"""Looks whether a table is at the target. A reset waits for that before and after it rebuilds the table (F-75)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The target's rules: names and files, columns and markers, and the store they live in."""
+"""The rules of the landing zone: names, files, columns and row markers; and the stores that hold it."""

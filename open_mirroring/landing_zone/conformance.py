@@ -1,7 +1,7 @@
-"""Does a store do what the publish protocol rests on? Proved by trying it, in a scratch folder, before the first run.
+"""Tests, in a scratch folder, that a store does what the publish protocol needs, before the first run.
 
-OneLake documents no promise for the conditions of a rename in every region (O-05), so whoever deploys asks the very
-endpoint, with the very login. Everything happens below ``_scratchPad``, which the service reads nothing from (F-05).
+OneLake promises nothing about the conditions of a rename in every region (O-05). So who deploys asks the real
+endpoint with the real login. All files are below ``_scratchPad``, where the service reads nothing (F-05).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer, read_footer, write_data_file
 from open_mirroring.landing_zone.layout import SCRATCH_FOLDER, file_name
-from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, RenameOutcome
 
 _SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False)])
 _FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
@@ -97,7 +97,7 @@ class _Probe:
     def _no_overwrite(self) -> Iterator[Deviation]:
         taken, late = self._new(file_name(1), b"published"), self._new("late", b"late")
         answer = self._store.rename(late.path, taken.path, source_etag=late.etag)
-        yield from self._check("a rename onto an object is refused (O-05)", answer, Renamed.REFUSED)
+        yield from self._check("a rename onto an object is refused (O-05)", answer, RenameOutcome.REFUSED)
         yield from self._check("the object it was to replace is unchanged", self._store.stat(taken.path), taken)
         yield from self._check("the object that was to be renamed is unchanged", self._store.stat(late.path), late)
 
@@ -107,21 +107,23 @@ class _Probe:
         anew = self._new("replaced", b"same")
         yield from self._check("an object created anew has another ETag", anew.etag != sealed.etag, True)
         answer = self._store.rename(anew.path, self._number(2), source_etag=sealed.etag)
-        yield from self._check("a rename of another object than the one named is refused", answer, Renamed.REFUSED)
+        yield from self._check(
+            "a rename of another object than the one named is refused", answer, RenameOutcome.REFUSED
+        )
         yield from self._check("nothing comes of that rename", self._store.stat(self._number(2)), None)
 
     def _missing(self) -> Iterator[Deviation]:
         answer = self._store.rename(f"{self._folder}/nowhere", self._number(3), source_etag="0x1")
-        yield from self._check("a rename of what is not there is refused", answer, Renamed.REFUSED)
+        yield from self._check("a rename of what is not there is refused", answer, RenameOutcome.REFUSED)
         dying = self._new("table/_stage-1/dying", b"x")
         self._store.delete_folder(f"{self._folder}/table")
         answer = self._store.rename(dying.path, f"{self._folder}/table/{file_name(1)}", source_etag=dying.etag)
-        yield from self._check("a rename out of a deleted folder is refused", answer, Renamed.REFUSED)
+        yield from self._check("a rename out of a deleted folder is refused", answer, RenameOutcome.REFUSED)
 
     def _rename(self) -> Iterator[Deviation]:
         info = self._new("sealed", b"rows")
         answers = [self._store.rename(info.path, self._number(4), source_etag=info.etag) for _ in range(2)]
-        yield from self._check("a rename happens once", answers, [Renamed.DONE, Renamed.REFUSED])
+        yield from self._check("a rename happens once", answers, [RenameOutcome.DONE, RenameOutcome.REFUSED])
         yield from self._check("a rename consumes its source", self._store.stat(info.path), None)
         moved = info._replace(path=self._number(4))
         yield from self._check("a rename keeps ETag and size", self._store.stat(moved.path), moved)

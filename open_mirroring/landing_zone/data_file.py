@@ -1,7 +1,7 @@
-"""Data files of the landing zone: Parquet with a footer that says what the file is, and the check before it counts.
+"""Writes Parquet data files with a footer that says what the file is, and checks each before it counts.
 
-The footer makes every file its own evidence: which mirror, table and publication it belongs to, which part of the log
-it holds, and the digest of its rows. The last file stays in the folder (F-35), so it can tell what the ledger lost.
+The footer names the mirror, the table and the publication, the part of the log that the file holds, and the digest of
+its rows. The last file stays in the folder (F-35), so its footer can answer for a ledger that was lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Footer:
     digest: str = EMPTY
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A data file just written: its rows, its size in bytes, the digest of its rows."""
 
     rows: int
@@ -80,7 +80,7 @@ def write_data_file(
     schema: pa.Schema,
     footer: Footer,
     compression: Compression = DEFAULT_COMPRESSION,
-) -> Written:
+) -> WrittenFile:
     """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
 
     The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
@@ -101,7 +101,7 @@ def write_data_file(
             digest.add(group)
         finished = replace(footer, rows=rows, digest=digest.text)
         writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
-    return Written(rows, path.stat().st_size, finished.digest)
+    return WrittenFile(rows, path.stat().st_size, finished.digest)
 
 
 class _RowsDigest:

@@ -1,8 +1,8 @@
-"""Writing data files of delimited text (F-20, F-22, F-24, F-25).
+"""Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Texts and bytes, and nothing else, stand in quotes, which are doubled inside, so that an empty one is no NULL; times
-are UTC without a zone; bytes are Base64, as nobody documents their spelling. A file of text has no footer: its digest
-is that of its bytes.
+Texts and bytes are quoted, and nothing else is, with quotes doubled inside. So an empty text differs from NULL. Times
+are UTC without a zone. Bytes are Base64, because nobody documents how to spell them. A text file has no footer, so its
+digest is that of its bytes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.landing_zone.data_file import Written, fitted, invalid_file
+from open_mirroring.landing_zone.data_file import WrittenFile, fitted, invalid_file
 from open_mirroring.landing_zone.text_format import QUOTE, TextFormat
 
 _ROWS_AT_ONCE = 65_536
 
 
-def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> Written:
+def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
     """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
 
     Raises:
@@ -37,7 +37,7 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
                 lines = pc.binary_join_element_wise(*cells, text.column_separator)
                 for line in lines.to_pylist():
                     file.write((line + text.row_separator).encode())
-    return Written(rows.num_rows, path.stat().st_size, bytes_digest(path))
+    return WrittenFile(rows.num_rows, path.stat().st_size, bytes_digest(path))
 
 
 def bytes_digest(path: Path) -> str:

@@ -1,25 +1,24 @@
-"""The logical digest of rows: equal for equal rows, however they are ordered, cut into files or encoded (I9, I16).
+"""The logical digest of rows: equal rows give equal digests, whatever their order, files or encoding (I9, I16).
 
 The digest of a set of rows is the sum modulo 2¹²⁸ of a 128-bit hash of each row, written as 32 hex digits. A sum
-does not know the order of its terms, so row order, row groups, files and Parquet encodings do not matter, but a row
-that is there twice does. Digests are stored for as long as files are, so the hash is defined here, on bytes, and
-leans on no library's hash function:
+does not depend on order, so row order, row groups, files and Parquet encodings do not matter; a row that is there
+twice does. Digests are stored as long as files are, so the hash is defined here on bytes and uses no library's hash:
 
 * A value's bytes, padded with zeros to little-endian 64-bit words: boolean, integers, date (days) and timestamp
   (microseconds) 8 bytes, two's complement; floats their IEEE bits (4 or 8 bytes: every NaN and -0.0 is itself);
   decimal its unscaled integer, 16 bytes; string UTF-8; binary as it is. Strings and binaries beyond 256 bytes are
   replaced by their 16-byte BLAKE2b.
-* A column's two seeds (one per 64-bit lane): BLAKE2b of its type tag, a zero byte and its name; the type tag holds
-  what the bytes do not say, the scale of a decimal for one.
+* A column's two seeds (one per 64-bit lane): BLAKE2b of its type tag, a zero byte and its name. The type tag holds
+  what the bytes do not show, for example the scale of a decimal.
 * A value's hash, per lane: ``h = seed + length``, then ``h = mix(h ^ word)`` for each word; *mix* is the finaliser of
   SplitMix64.
 * A row's hash, per lane: ``mix(row seed + sum of its values' hashes)``. **A NULL adds nothing**: it differs from an
-  empty string, and a nullable column added later (F-83) leaves the digests of older rows as they were.
+  empty string, and a nullable column added later (F-83) does not change the digests of older rows.
 
-Where the order of the rows is content, too (a file that holds every change, F-34), the digest of a *sequence* of rows
-stands instead: the 16-byte BLAKE2b of their hashes one behind the other, each as its two lanes, little-endian.
+Where the order of rows is content, too (a file that holds every change, F-34), the digest of a *sequence* of rows is
+used: the 16-byte BLAKE2b of their hashes in order, each as its two lanes, little-endian.
 
-It detects accidents and wrong bookkeeping; it is no signature against somebody who forges rows.
+The digest detects accidents and wrong bookkeeping. It is no signature against somebody who forges rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Files that are on disk when a call returns, and the rename that the publish protocol rests on.
+"""Writes files that are on disk when the call returns, and the rename that the publish protocol needs.
 
-Linux only: the rename must consume its source and refuse an existing target in one step, which is ``renameat2(2)`` with
-``RENAME_NOREPLACE``. Never link and unlink: a crash between the two leaves the sealed object behind its number; the
-mirror moves the number away, and the next owner publishes it a second time.
+Linux only: one step must consume the source and refuse an existing target, which is ``renameat2(2)`` with
+``RENAME_NOREPLACE``. Link and unlink would be wrong: a crash between the two leaves the sealed object beside its
+number; the mirror then moves the number away, and the next owner publishes the object a second time.
 """
 
 from __future__ import annotations

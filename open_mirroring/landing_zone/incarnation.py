@@ -1,4 +1,4 @@
-"""The marker that tells one life of a table's folder from the next, as it lies in a store (I12)."""
+"""Reads the marker that distinguishes one life of a table's folder from the next (I12)."""
 
 from __future__ import annotations
 

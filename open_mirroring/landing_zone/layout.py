@@ -1,4 +1,4 @@
-"""Names and files of a landing zone: the only place that knows how it is laid out.
+"""The layout of a landing zone: names of folders and files, and what the small files hold. No other module knows it.
 
 Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
 best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,

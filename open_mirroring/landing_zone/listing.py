@@ -1,4 +1,4 @@
-"""What a listing of the zone says about one table: which object is which, and at which stage of its travel."""
+"""Sorts a listing of the zone by table: what each object is, and which stage of its way it has reached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from open_mirroring.landing_zone.layout import (
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
-class Stage(Enum):
+class FileStage(Enum):
     """Where on its way an object is; data files travel in this order, never backwards."""
 
     STAGING = "staging"
@@ -32,7 +32,7 @@ class ListedItem(NamedTuple):
     """One object of a table. *name* is the last part of its path for ours, the path in the folder for a foreign one."""
 
     name: str
-    stage: Stage
+    stage: FileStage
     size: int
     etag: str
     extension: str = PARQUET
@@ -40,7 +40,7 @@ class ListedItem(NamedTuple):
     @property
     def number(self) -> int | None:
         """The number of a data file; None for staged and foreign objects."""
-        return None if self.stage in (Stage.STAGING, Stage.FOREIGN) else file_number(self.name, self.extension)
+        return None if self.stage in (FileStage.STAGING, FileStage.FOREIGN) else file_number(self.name, self.extension)
 
 
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
@@ -83,11 +83,11 @@ def _item(folder: str, staging: str, info: ObjectInfo, extension: str) -> Listed
     for processed in PROCESSED_FOLDERS:
         if info.path.startswith((f"{folder}/{processed}/", f"{processed}/{folder}/")):
             numbered = file_number(name, extension)
-            return ListedItem(name, Stage(processed), info.size, info.etag, extension) if numbered else None
+            return ListedItem(name, FileStage(processed), info.size, info.etag, extension) if numbered else None
     if info.path.startswith(staging):
-        return ListedItem(name, Stage.STAGING, info.size, info.etag, extension)
+        return ListedItem(name, FileStage.STAGING, info.size, info.etag, extension)
     inside = info.path.removeprefix(f"{folder}/")
     if inside == info.path or inside.startswith("_"):
         return None
-    stage = Stage.FINAL if file_number(inside, extension) else Stage.FOREIGN
+    stage = FileStage.FINAL if file_number(inside, extension) else FileStage.FOREIGN
     return ListedItem(inside, stage, info.size, info.etag, extension)

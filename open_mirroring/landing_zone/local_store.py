@@ -1,4 +1,4 @@
-"""A landing zone in a local folder: for trying out, for tests, and for zones that something else carries on."""
+"""A landing zone in a local folder: to try the product, for tests, and where another program carries the files on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.durable_files import make_folders, remove, rename_no_replace, sync_folder, write_new
 from open_mirroring.landing_zone.paths import why_unsafe
-from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
 
 _DELETED = "_deleted-"
 """What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""
@@ -96,7 +96,7 @@ class LocalStore:
                 raise _unsafe(path, "is a symbolic link")
             return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step.
 
         The ETag is compared before the step, not in it: what makes that safe is that names of staged objects are
@@ -105,13 +105,13 @@ class LocalStore:
         found = self.stat(source)
         local_source, local_target = self._local(source), self._local(target)
         if found is None or found.etag != source_etag:
-            return Renamed.REFUSED
+            return RenameOutcome.REFUSED
         with _told(self.root, f"{source} to {target}"):
             if not rename_no_replace(local_source, local_target):
-                return Renamed.REFUSED
+                return RenameOutcome.REFUSED
             for folder in {os.path.dirname(local_target), os.path.dirname(local_source)}:
                 sync_folder(folder)
-            return Renamed.DONE
+            return RenameOutcome.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
         """Every object below a folder, those of a folder before those of its subfolders.

@@ -1,4 +1,4 @@
-"""Where a landing zone in OneLake is, as plain values.
+"""The address of a landing zone in OneLake, as plain values.
 
 Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: the account is ``onelake``, the container a
 workspace, the first folder an item; either both by GUID, or both by name, the item's with its type as suffix (O-01).

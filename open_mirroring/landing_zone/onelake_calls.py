@@ -1,4 +1,4 @@
-"""Calls to the DFS endpoint of one landing zone in OneLake, and what their answers mean.
+"""Calls of OneLake's DFS endpoint for one landing zone, and the meaning of the answers.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API* with its error codes; *OneLake parity and
 integration*: headers that OneLake ignores are named in ``x-ms-rejected-headers`` (O-03).

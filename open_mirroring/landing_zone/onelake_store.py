@@ -1,8 +1,8 @@
-"""A landing zone in OneLake, through the DFS endpoint of ADLS Gen2 as far as OneLake supports it (O-03).
+"""A landing zone in OneLake, through the part of the ADLS Gen2 DFS endpoint that OneLake supports (O-03).
 
-Plain REST, not the storage SDK: which calls may be repeated is decided here call by call, the SDK repeats appends,
-flushes and renames alike; a call costs a seventh of the processor time; and ``x-ms-rejected-headers`` is read in every
-answer that depends on a condition.
+It uses plain REST, not the storage SDK, for three reasons. The SDK repeats appends, flushes and renames alike; here
+each call says whether it may be repeated. A call costs a seventh of the processor time. And every answer to a
+condition is checked for ``x-ms-rejected-headers``, so that a condition that OneLake ignored is noticed.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API*: Path Create, Update, Read, Delete, List, Get
 Properties; *OneLake parity and integration* (ignored headers are named in ``x-ms-rejected-headers``).
@@ -22,7 +22,7 @@ from typing import Any
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_calls import OneLakeCalls, busy, error_code, etag_of, unquoted
-from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
 from open_mirroring.remote.http_service import Answer, Request, described
 
 _BLOCK_BYTES = 4 << 20
@@ -108,7 +108,7 @@ class OneLakeStore:
             return None
         return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), etag_of(answer))
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step (O-04, O-05); refused as well when the target's folder is gone."""
         headers = {
             "x-ms-rename-source": self._calls.address(source),
@@ -120,9 +120,9 @@ class OneLakeStore:
             self._calls.is_missing(answer)
             if error_code(answer).startswith(_BUSY):
                 raise busy(source, answer)
-            return Renamed.REFUSED
+            return RenameOutcome.REFUSED
         self._calls.expect(answer, 201, target)
-        return Renamed.DONE
+        return RenameOutcome.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
         """Every object below a folder, page by page, each path once; a folder that is none lists nothing."""

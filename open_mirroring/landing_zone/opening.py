@@ -1,4 +1,4 @@
-"""Which store holds a landing zone, as a value that a worker can be given."""
+"""Says which store holds a landing zone, as a value that can be sent to a worker, and opens that store."""
 
 from __future__ import annotations
 

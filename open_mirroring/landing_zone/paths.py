@@ -1,4 +1,4 @@
-"""What a path in a landing zone may look like, whatever store holds the zone."""
+"""Checks paths in a landing zone, the same for every store."""
 
 from __future__ import annotations
 

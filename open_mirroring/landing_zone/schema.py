@@ -1,8 +1,8 @@
-"""Columns of a landing-zone file: which types exist, and what may change without a reload.
+"""The columns of a landing-zone file: which types exist, and which changes need no reload.
 
-The target documents only that simple Parquet types are supported (F-80 to F-82); what nobody documents (nanoseconds,
-unsigned, TIME, decimals beyond 38 digits) is never written. Schema is sticky: adding a nullable column is free,
-anything else needs the table to be loaded anew (F-83 to F-90).
+The target documents only that simple Parquet types are supported (F-80 to F-82). Types that nobody documents
+(nanoseconds, unsigned, TIME, decimals beyond 38 digits) are never written. The schema of a table stays: a nullable
+column may be added; any other change needs a reload of the table (F-83 to F-90).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The narrow interface to the storage that holds a landing zone.
+"""The interface of a store that holds a landing zone.
 
-Few verbs, because the local folder and OneLake must fail alike. Paths are relative to the zone's root, with ``/``
-between parts, and are built by :mod:`open_mirroring.landing_zone.layout` only.
+It has few methods, because the local folder and OneLake must fail in the same ways. Paths are relative to the zone's
+root, with ``/`` between parts. Only :mod:`open_mirroring.landing_zone.layout` builds them.
 
-Every verb may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have
-happened, may happen later, or never (O-08). Callers look, or repeat the identical request; they never assume.
+Every method may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have
+happened, may happen later, or never (O-08). The caller looks, or repeats the identical request; it never assumes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Content(NamedTuple):
     etag: str
 
 
-class Renamed(Enum):
+class RenameOutcome(Enum):
     """What a conditional rename answered; anything else is an unknown outcome and raises."""
 
     DONE = "done"
@@ -62,7 +62,7 @@ class LandingZoneStore(Protocol):
         """A point read: the object as it is now, None when it is not there."""
         ...
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step, only if *source* still has that etag and *target* does not exist."""
         ...
 

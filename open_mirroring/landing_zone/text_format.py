@@ -1,6 +1,6 @@
-"""How a table's files of delimited text are written, and what its metadata say of that (F-20 to F-25).
+"""How a table's files of delimited text are written, and what the table's metadata say about it (F-20 to F-25).
 
-Of what the format allows, the spelling is fixed where a choice would only lose something: UTF-8, a header, double
+Where the format allows a choice that could only lose something, the choice is fixed: UTF-8, a header line, double
 quotes that are doubled inside quoted text.
 
 Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.

@@ -1,9 +1,9 @@
-"""Small files that nobody ever reads half of, also on a store that shows an object before it is complete (F-10)."""
+"""Creates small files that no reader ever sees half written, even on a store that shows unfinished objects (F-10)."""
 
 from __future__ import annotations
 
 from open_mirroring.errors import TransientError
-from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
+from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome
 
 
 def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
@@ -17,7 +17,7 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
     info = store.create(staged, content)
     if info is None:
         raise TransientError("NAME_TAKEN", f"{staged!r} is there already", way_out="another name is tried")
-    if store.rename(staged, path, source_etag=info.etag) is Renamed.DONE:
+    if store.rename(staged, path, source_etag=info.etag) is RenameOutcome.DONE:
         return True
     store.delete(staged)
     return False

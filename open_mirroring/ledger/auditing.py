@@ -1,4 +1,4 @@
-"""The ledger's audit: what was decided or found, by whom, when and why."""
+"""The audit of the ledger: what was decided or found, by whom, when and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a completed batch leaves in the ledger: contents, open fragments, structures, and what it says of tables."""
+"""Writes what a completed batch leaves in the ledger: its contents by table, open fragments, structures, stops."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The columns of a table over time: which lists still say something of its rows, and which columns nobody has verified.
+"""The columns of a table over time: which column lists are still valid, and which columns nobody has verified.
 
-`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends none (G-07): at the target they have NULL until
-they change. A nullable column without default is equal at once, but the stream cannot tell the one from the other. So a
-column is told as unverified until source and target were compared, or until a new generation of the table was loaded.
+`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
+NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
+So a new column is reported as unverified until source and target were compared, or the table was loaded again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What operators decide: clearing a stop whose cause is mended, accepting a stream that began anew.
+"""Decisions of operators: to clear a stop whose cause is corrected, or to accept a stream that began anew.
 
-Each decision is one transaction that changes the stop, fences whoever is at work on the row, and writes who decided,
-what and why into the ledger's audit. Nothing else in the product lifts a stop. A decision that names its request is
-taken once: asked again, it answers what it cleared then, and lifts no stop that came later (G-30).
+Each decision is one transaction. It changes the stop, raises the row's version so that a run at work on the row loses
+it, and writes who decided, what and why into the audit. Nothing else in the product lifts a stop. A decision that names
+its request is taken once: asked again, it reports what it cleared then, and lifts no stop that came later (G-30).
 """
 
 from __future__ import annotations

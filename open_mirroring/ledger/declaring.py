@@ -1,6 +1,6 @@
-"""Registering the tables of a mirror file: the ledger holds on to what must not change without a reset.
+"""Registers the tables of a mirror file. The ledger keeps what must not change without a reset, and refuses a change.
 
-A reset that is under way is held on to likewise, in a document of the table's row.
+A reset under way is kept as a document of the table's row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import DROP, LOAD_NEEDED, RESET
 
 
@@ -159,7 +159,7 @@ class ResetRecord:
         since: when it was asked for, in ISO form.
     """
 
-    stage: Stage
+    stage: ResetStage
     drops: bool
     loads: bool
     folders: tuple[str, ...]
@@ -178,7 +178,7 @@ class ResetRecord:
         if text is None:
             return None
         document = json.loads(text)
-        return cls(**{**document, "stage": Stage(document["stage"]), "folders": tuple(document["folders"])})
+        return cls(**{**document, "stage": ResetStage(document["stage"]), "folders": tuple(document["folders"])})
 
     @property
     def begun(self) -> datetime:

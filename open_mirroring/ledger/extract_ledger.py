@@ -246,7 +246,7 @@ class ExtractLedger:
             sa.or_(c.source.is_(None), c.code == "FILE_INCOMPLETE"),
         )
         with self._engine.begin() as db:
-            found = [(LetterPlace(*at), bool(homeless)) for *at, homeless in db.execute(query).tuples()]
+            found = [(LetterPlace(*at), bool(without_table)) for *at, without_table in db.execute(query).tuples()]
         return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:

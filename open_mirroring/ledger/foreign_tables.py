@@ -1,4 +1,4 @@
-"""Tables of the source that are not mirrored: what was read of each and ignored, by name."""
+"""Source tables that are not mirrored: how many of their messages were read and ignored, by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Dead letters in the ledger: entered with their batch, settled later, counted alike for everybody who asks.
+"""Dead letters in the ledger: entered with their batch, settled later, and counted the same way for every report.
 
-Two kinds are open: messages of the log that could not be read (``open_letter``), and changes whose values do not fit
-their columns (``rejected_change``). Letters about tables that are not mirrored are of no concern to any that is.
+Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their
+columns (``rejected_change``). Dead letters of tables that are not mirrored do not concern the tables that are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
     """
     settled = {LetterPlace(*letter[:3]): letter for letter in letters}
     outcomes = {place: letter.outcome for place, letter in settled.items()}
-    _settle(db, mirror, outcomes, number, {place: letter.homeless for place, letter in settled.items()})
+    _settle(db, mirror, outcomes, number, {place: letter.without_table for place, letter in settled.items()})
 
 
 def accept_letters(
@@ -101,7 +101,7 @@ def _settle(
     mirror: str,
     outcomes: Mapping[LetterPlace, Any],
     batch: int | None,
-    homeless: Mapping[LetterPlace, int],
+    without_table: Mapping[LetterPlace, int],
 ) -> list[LetterPlace]:
     """Write the letters that are not settled yet, and take their rows without a table off the mirror's count."""
     if not outcomes:
@@ -117,8 +117,8 @@ def _settle(
         common = {"mirror": mirror, "settled_in": batch, "settled_at": datetime.now(UTC)}
         rows = [{**common, **place._asdict(), "outcome": outcomes[place]} for place in fresh]
         db.execute(t.settled_letter.insert(), rows)
-        told_none = sum(homeless.get(place, 0) for place in fresh)
-        values = {"homeless_rejects": c.homeless_rejects - told_none}
+        named_none = sum(without_table.get(place, 0) for place in fresh)
+        values = {"homeless_rejects": c.homeless_rejects - named_none}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
         take_out(db, mirror, fresh)
     return fresh
@@ -176,19 +176,19 @@ class LetterCounts:
     Attributes:
         known: False when the ledger was made by an earlier version and nobody has counted since: there may be more.
         tables: by source table, only those that have any.
-        homeless: those whose table is not told: any table may lack a change.
+        without_table: those that name no table: any table may lack a change.
         foreign: how many are about tables that are not mirrored.
     """
 
     known: bool
     tables: Mapping[str, OpenLetters]
-    homeless: OpenLetters
+    without_table: OpenLetters
     foreign: int = 0
 
     @property
     def count(self) -> int:
         """How many are of concern to the mirror."""
-        return self.homeless.count + sum(letters.count for letters in self.tables.values())
+        return self.without_table.count + sum(letters.count for letters in self.tables.values())
 
     def document(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -196,7 +196,7 @@ class LetterCounts:
             "known": self.known,
             "open": self.count,
             "tables": {source: letters.document() for source, letters in self.tables.items()},
-            "homeless": self.homeless.document(),
+            "homeless": self.without_table.document(),
             "foreign": self.foreign,
         }
 
@@ -223,9 +223,11 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
             for source, codes in sorted(counts.items(), key=lambda item: item[0] or "")
             if source is None or source in mirrored
         }
-    homeless = found.pop(None, NO_LETTERS)
+    without_table = found.pop(None, NO_LETTERS)
     foreign = sum(codes.total() for source, codes in counts.items() if source is not None and source not in mirrored)
-    return LetterCounts(bool(known) or is_new, {s: x for s, x in found.items() if s is not None}, homeless, foreign)
+    return LetterCounts(
+        bool(known) or is_new, {s: x for s, x in found.items() if s is not None}, without_table, foreign
+    )
 
 
 def _untyped(mirror: str) -> sa.Subquery:

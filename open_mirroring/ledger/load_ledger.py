@@ -1,7 +1,7 @@
-"""The load plan of a table: which parts its initial load has, bound once, before the first of them is read.
+"""The load plan of a table: the parts of its initial load, bound before the first of them is read.
 
-The plan lives in the table's ledger row; the confirmation of an intent moves its chunks to ``done``
-(:mod:`~open_mirroring.ledger.publish_ledger`), so that a load resumes where it stopped.
+The plan is in the table's ledger row. Confirming an intent moves its chunks to ``done``
+(:mod:`~open_mirroring.ledger.publish_ledger`), so a load resumes where it stopped.
 """
 
 from __future__ import annotations

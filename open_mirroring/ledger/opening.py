@@ -1,4 +1,4 @@
-"""Opening a ledger: connections that fence, and the migrations that shape it."""
+"""Opens a ledger: sets up connections whose writes exclude each other, and runs the migrations."""
 
 from __future__ import annotations
 

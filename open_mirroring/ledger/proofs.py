@@ -1,4 +1,4 @@
-"""Proofs in the ledger: what comparing a table with its source came to, when, and at which position."""
+"""Proofs in the ledger: the result of comparing a table with its source, when, and at which position."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The ledger transactions of publishing: one row per mirrored table, moved only by compare-and-set.
+"""The ledger transactions of publishing: one row per mirrored table, changed only by compare-and-set.
 
-Each method takes many tables and runs one transaction, because a mirror may have hundreds of small ones.
+Each method takes many tables and runs one transaction, because a mirror may have hundreds of small tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 
 
 class StagedDetails(NamedTuple):
@@ -145,7 +145,7 @@ def table_row(row: Any) -> TableRow:
         stop=row.stop_code,
         marker_etag=row.marker_etag,
         published_position=row.published_position,
-        resetting=reset is not None and reset.stage is not Stage.REBUILDING,
+        resetting=reset is not None and reset.stage is not ResetStage.REBUILDING,
     )
 
 

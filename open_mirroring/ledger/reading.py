@@ -1,4 +1,4 @@
-"""Reading the ledger: what planning, reconciling, the status and Airflow want to know. Nothing here writes."""
+"""Reads the ledger for planning, reconciliation, status and Airflow. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -140,11 +140,12 @@ class LedgerReader:
             return MirrorState(0, None, None, None, 0)
         return MirrorState(row.committed, row.open_number, row.stop_code, row.stop_what, row.homeless_rejects)
 
-    def tables(self) -> dict[str, TableState]:
-        """Every table of the mirror by source name."""
+    def tables(self, source: str | None = None) -> dict[str, TableState]:
+        """Every table of the mirror by source name, or this one."""
         c = t.mirrored_table.c
+        query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
         with self._engine.connect() as db:
-            rows = db.execute(sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source))
+            rows = db.execute(query if source is None else query.where(c.source == source))
             return {
                 row.source: TableState(
                     row.id,

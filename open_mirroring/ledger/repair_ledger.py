@@ -1,7 +1,7 @@
-"""The ledger's records of repairs: requested, sealed, done. Each is an entry of the audit, written before its effect.
+"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect.
 
-A run that was killed is finished by the next one from the last record: the sealed object is renamed, never a second
-one. Nothing but the record of the number's object changes when it is done.
+The next run finishes a killed one from the last record: it renames the sealed object, never a second one. When the
+repair is done, only the record of the number's object changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What was asked for, and what came of it: one approval has one effect (G-30).
+"""Requests and their outcomes: one approval has one effect (G-30).
 
-A request has an id of whoever approved it. It is recorded in the transaction that begins its effect and finished in the
-one that ends it, also when somebody else brought it there. Whoever asks again by the same id is told the outcome; only
-another id asks for another effect. An empty id is nobody's: it is not recorded.
+A request has an id, given by the one who approved it. It is recorded in the transaction that begins its effect, and
+finished in the one that ends it, also when another run ends it. Asked again by the same id, the ledger gives the
+outcome; only another id asks for another effect. An empty id belongs to no request and is not recorded.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The ledger transactions of resets: the request, one record per arrow, and the new generation.
 
-A request decides what the new generation can begin with. With an initial load, anything. From the log alone only what
-the log is known to hold whole: see :func:`_why_log_lacks`.
+A request decides what the new generation can begin with: with an initial load, anything; from the log alone, only if
+the log is known to hold every change (see :func:`_why_log_lacks`).
 
-*Fresh* resets are those after which the batches logged so far tell nothing of the table: they are keyed by another key,
-or lack changes. ``log_from`` is the newest batch of that kind, counted at the request under the lock that also binds
-batches; whoever binds a later one has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
+A reset is *fresh* when the batches logged so far cannot be used for the table: they have another key, or lack changes.
+``log_from`` is then the newest of these batches. It is read at the request, under the lock that also binds batches, so
+whoever binds a later batch has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from open_mirroring.ledger.declaring import (
 )
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
-from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, Stage
+from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
 from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
 
 LOG_LACKS = {
@@ -84,7 +84,7 @@ class ResetLedger:
             open_one = ResetRecord.of(row.reset)
             same = declared.is_that_of(row)
             if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
-                failed = open_one.stage is Stage.REBUILDING and row.stop_code is not None
+                failed = open_one.stage is ResetStage.REBUILDING and row.stop_code is not None
                 if not (failed or again):
                     return False
             refuse_taken_folder(db, self._mirror, declared)
@@ -119,7 +119,7 @@ class ResetLedger:
             d = t.dropped_table.c
             done = sa.select(d.table_id).where(d.mirror == self._mirror, d.source == source)
             if db.scalar(done) is not None:
-                requests.record(db, self._mirror, asked, {"stage": Stage.DROPPED.value})
+                requests.record(db, self._mirror, asked, {"stage": ResetStage.DROPPED.value})
                 return False
             row = locked_table(db, self._mirror, source)
             if requests.known(db, self._mirror, asked) is not None:
@@ -154,7 +154,7 @@ class ResetLedger:
         with self._engine.connect() as db:
             return db.scalar(query) or 0
 
-    def advance(self, source: str, version: int, to: Stage, *, absent: bool = False) -> Owned | Lost:
+    def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
         """The next record: in the row, and in the audit."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
@@ -163,22 +163,22 @@ class ResetLedger:
             reset = None if row is None else ResetRecord.of(row.reset)
             if row is None or reset is None or row.version != version:
                 return Lost()
-            if to is Stage.DROPPED:
+            if to is ResetStage.DROPPED:
                 self._drop(db, row)
             else:
                 record = replace(reset, stage=to, absent=absent)
-                values: dict[str, Any] = {"reset": None if to is Stage.TABLE_BACK else record.to_json()}
-                if to is Stage.REBUILDING:
+                values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
+                if to is ResetStage.REBUILDING:
                     values |= _new_generation(db, row, reset)
                 db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=version + 1, **values))
             if to is not reset.stage:
-                generation = row.generation + (to is Stage.REBUILDING)
+                generation = row.generation + (to is ResetStage.REBUILDING)
                 detail = {"who": reset.who, "why": reset.why, "generation": generation}
                 audit(db, self._mirror, source, to.value, detail)
-                if to in (Stage.REBUILDING, Stage.DROPPED):
+                if to in (ResetStage.REBUILDING, ResetStage.DROPPED):
                     refused = {"refused": f"table {source!r} was reset meanwhile: its numbers are other files now"}
                     requests.finish(db, self._mirror, source, (requests.REPAIR,), refused, None)
-                if to in (Stage.TABLE_BACK, Stage.DROPPED):
+                if to in (ResetStage.TABLE_BACK, ResetStage.DROPPED):
                     outcome = {"stage": to.value, "generation": generation}
                     requests.finish(db, self._mirror, source, requests.RESETS, outcome)
             return self._owned(db, source)
@@ -187,7 +187,7 @@ class ResetLedger:
         open_one = ResetRecord.of(row.reset)
         folders = tuple(dict.fromkeys([*(() if open_one is None else open_one.folders), row.folder]))
         since = datetime.now(UTC).isoformat()
-        record = ResetRecord(Stage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since)
+        record = ResetRecord(ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since)
         c = t.mirrored_table.c
         db.execute(
             t.mirrored_table.update()
@@ -207,7 +207,7 @@ class ResetLedger:
         detail = {"who": reason.who, "why": reason.why, "cleared": stop, "drops": drops, "loads": loads}
         if row.intent is not None:
             detail["abandoned"] = row.intent
-        audit(db, self._mirror, row.source, Stage.REQUESTED.value, detail)
+        audit(db, self._mirror, row.source, ResetStage.REQUESTED.value, detail)
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason) -> None:
         """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between."""

@@ -1,6 +1,6 @@
-"""The ledger's tables, and how a row is put where one may be.
+"""The tables of the ledger, and an upsert for them.
 
-Documents are JSON text; positions are the text of a log position inside its epoch.
+Documents are JSON text. Positions are the text of a log position inside its epoch.
 """
 
 from __future__ import annotations

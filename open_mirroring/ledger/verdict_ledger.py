@@ -1,4 +1,4 @@
-"""Recording verdicts: what was found of a table, on what evidence, and when."""
+"""Records verdicts: what was found of a table, on what evidence, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one look at a table leaves to the next, in the evidence of the verdict that it recorded."""
+"""What an inspection of a table leaves for the next one, in the evidence of the verdict that it recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes of jobs and of the command line; knows neither Spark nor a JVM."""
+"""The exit codes of jobs and of the command line. The module needs neither Spark nor a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator graphs and sets alarms on (G-11): ages, lags and counts of a mirror, from the ledger alone."""
+"""The metrics of a mirror (G-11): ages, lags and counts for graphs and alarms, from the ledger alone."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
         open_batch_age=None if row is None else age(row.open_bound_at),
         open_fragments=waiting,
         oldest_fragment_age=age(oldest),
-        homeless_letters=letters.homeless.count,
+        homeless_letters=letters.without_table.count,
         open_letters={source: dict(found.by_code) for source, found in letters.tables.items()},
         letters_known=letters.known,
         settled_letters=outcomes,

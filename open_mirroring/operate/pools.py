@@ -1,4 +1,4 @@
-"""The scheduler's pools that a set of mirrors needs, as a document to import; no scheduler is imported for it.
+"""The Airflow pools that a set of mirrors needs, as a document to import. The module does not import Airflow.
 
 Public source: Apache Airflow, *Pools* and ``airflow pools import``.
 """

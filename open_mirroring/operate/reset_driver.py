@@ -1,6 +1,6 @@
-"""Driving the reset of one table: the real ledger, store and target behind :mod:`open_mirroring.protocols.resetting`.
+"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target.
 
-It needs no JVM except for rebuilding, which is handed in.
+It needs no JVM except to rebuild the table; the caller passes that step in.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from open_mirroring.ledger.requests import Asked
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols import resetting as protocol
 from open_mirroring.protocols.driving import drive_one
-from open_mirroring.protocols.resetting import Sight, Stage
+from open_mirroring.protocols.resetting import ResetStage, Sight
 from open_mirroring.reconciliation.inspection import zone_address
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _PAUSE_SECONDS = 5.0
 class ResetOutcome(NamedTuple):
     """How far a run brought a reset: *stage* of its last record (None: it is over), and what it *waits_for*."""
 
-    stage: Stage | None
+    stage: ResetStage | None
     waits_for: str
 
     @property
@@ -132,11 +132,11 @@ class ResetDriver:
                 raise
             return protocol.Unknown()
 
-    def _advance(self, version: int, to: Stage, absent: bool) -> protocol.Reply:
+    def _advance(self, version: int, to: ResetStage, absent: bool) -> protocol.Reply:
         reply = self._ledger.advance(self._source, version, to, absent=absent)
         if isinstance(reply, protocol.Owned):
             log.info("%s: %s", self._source, to.value)
-            if to is not Stage.REQUESTED and not absent:
+            if to is not ResetStage.REQUESTED and not absent:
                 reach(f"reset.{to.value.lower()}")
         return reply
 
@@ -154,7 +154,7 @@ class ResetDriver:
         return protocol.Deleted()
 
     def _sight(self, row: protocol.ResetRow) -> Sight:
-        if row.stage is Stage.REBUILDING:
+        if row.stage is ResetStage.REBUILDING:
             folder = self._reader.tables()[self._source].folder
             if self._word == "back" or self._watch.sees(folder) or self._was_applied(folder):
                 return Sight.THERE

@@ -1,7 +1,7 @@
 """The status of a mirror: how far each table is, what holds or stops it, and what to do about it.
 
-It says the four marks apart that a single "watermark" would mix up: what was read (bound offsets), the newest change
-seen (highest position), the position below which nothing can come any more (complete position), and what the target has
+It shows four marks, which one single "watermark" would confuse: what was read (bound offsets), the newest change seen
+(highest position), the position below which no change can come any more (complete position), and what the target has
 (published batch).
 """
 

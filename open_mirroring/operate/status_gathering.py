@@ -1,4 +1,4 @@
-"""Gathering the status of a mirror from its ledger and the findings of an inspection; it looks only."""
+"""Gathers the status of a mirror from its ledger and the findings of an inspection. It changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
 from open_mirroring.protocols.verdicts import WAYS_OUT, Finding, Verdict
-from open_mirroring.reconciliation.losses import Told, look
+from open_mirroring.reconciliation.losses import LossReport, look
 
 NO_COMPLETE_POSITION = "none: this source has none"
 """A source tells nowhere that nothing older can come, or nobody asked: transactions are not held back (C-88)."""
@@ -41,13 +41,13 @@ def mirror_status(
         mirror: the mirror.
         reader: its ledger.
         stops: what :func:`~open_mirroring.ledger.decisions.open_stops` gives.
-        findings: by source table; tables without one are told from the ledger alone.
+        findings: by source table; tables without one are judged from the ledger alone.
         now: the present time, with a zone.
         inspection_failed: why there are no findings.
         proofs: the last proof by table id.
     """
     state, tables = reader.mirror(), reader.tables()
-    told = look(mirror, reader.engine)
+    report = look(mirror, reader.engine)
     recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
     counts: Counter[str] = Counter()
     for _, batch_counts, _ in recent:
@@ -59,7 +59,7 @@ def mirror_status(
     by_table = {stop.source: stop for stop in stops}
     offsets = BoundOffsets.of(bound)
     complete = _Complete(reader, state.committed, mirror)
-    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {}, told)
+    gathered = _Tables(reader, tables, state.committed, offsets, complete, proofs or {}, report)
     return MirrorStatus(
         mirror=mirror.name,
         taken_at=now,
@@ -71,11 +71,11 @@ def mirror_status(
         open_fragments=reader.open_fragment_count(),
         horizon=None if horizon is None else horizon.at,
         dropped_batch=0 if horizon is None else horizon.dropped,
-        homeless_rejects=told.letters.homeless.count,
-        letters=told.letters.document(),
-        losses=told.lost,
-        ignored=told.document()["ignored"],
-        at_risk=told.letters.homeless.count > 0 or not told.letters.known,
+        homeless_rejects=report.letters.without_table.count,
+        letters=report.letters.document(),
+        losses=report.lost,
+        ignored=report.document()["ignored"],
+        at_risk=report.letters.without_table.count > 0 or not report.letters.known,
         recent_batches=len(recent),
         recent=dict(counts),
         inspection_failed=inspection_failed,
@@ -117,12 +117,12 @@ class _Tables:
         bound: BoundOffsets,
         complete: _Complete,
         proofs: Mapping[str, Proof],
-        told: Told,
+        report: LossReport,
     ) -> None:
         self._proofs = proofs
         ids = [table.id for table in tables.values()]
         self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
-        self._complete, self._told = complete, told
+        self._complete, self._report = complete, report
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs = reader.epochs(ids)
@@ -137,7 +137,7 @@ class _Tables:
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         plan, unverified = table.load_plan, self._unverified.get(table.id, ())
-        letters = self._told.letters.tables.get(source, NO_LETTERS)
+        letters = self._report.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
             folder=table.folder,
@@ -147,7 +147,7 @@ class _Tables:
             way_out=way_out,
             since=None if stop is None else stop.since,
             notes=(
-                *(self._told.notes.get(source, ()) if finding is None else finding.notes),
+                *(self._report.notes.get(source, ()) if finding is None else finding.notes),
                 *(column.note for column in unverified),
             ),
             marks=Marks(
@@ -165,7 +165,7 @@ class _Tables:
             backlog_oldest=None if finding is None else finding.backlog.oldest,
             stale_keys=letters.keys,
             letters=letters.document(),
-            losses=tuple(map(str, self._told.losses.get(source, ()))),
+            losses=tuple(map(str, self._report.losses.get(source, ()))),
             load_state=table.load_state,
             load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
             open_intent=_intent(table),

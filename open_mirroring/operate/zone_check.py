@@ -1,4 +1,4 @@
-"""Is the landing zone of a mirror one that can be published to? Asked of store and target themselves, by trying it."""
+"""Checks that the landing zone of a mirror can be published to, by trying it on store and target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a backfill asks for: an interval of source time, and whether what was read of it is to be read again.
+"""What a backfill asks for: an interval of source time, and whether to read again what was read of it before.
 
-An interval never decides what is published: it names source ranges to bind, and the plan rule publishes what is
-missing (I25). It may not reach below the horizon, under which the log can no longer tell what the target has.
+An interval never decides what is published. It only names source ranges to bind; the plan rule publishes what is
+missing (I25). An interval may not reach below the horizon: there the log no longer shows what the target has.
 """
 
 from __future__ import annotations

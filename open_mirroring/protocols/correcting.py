@@ -1,9 +1,9 @@
-"""Correcting a mirrored table: the rows of some keys are published once more as the source has them now.
+"""Corrects a mirrored table: publishes the rows of some keys once more, as the source has them now.
 
-A correction is a batch of the change log of its own, so that the plan rule publishes it like any change and nothing
-goes round the protocol. Its changes stand above every transaction that was logged of the table before the source was
-read, and below every later one: what is logged was committed before that, and so is in the rows that were read; what
-comes later wins.
+A correction is a batch of the change log, so the plan rule publishes it like any other change and nothing bypasses the
+protocol. Its changes stand above every transaction of the table that was logged before the source was read, and
+below every later one. This is right because a logged change was committed before that, so the rows that were read
+contain it; later changes are newer than these rows and win.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What all protocols share: the ledger's two answers that are no answer, and the one loop that drives machines.
+"""What all protocols share: the two ledger replies that bring no row, and the loop that drives state machines.
 
-A protocol is a machine over plain values: a state asks one request, the reply makes the next state. A driver answers
-requests with real things. The ledger may be silent, so that nobody knows whether a write was done; every machine then
-reads the row again and goes on from there. After some silences the run ends, and the next one goes on.
+A protocol is a machine over plain values: a state makes one request, and the reply gives the next state. A driver
+carries out the requests. When the ledger does not answer, nobody knows whether a write was done, so every machine reads
+the row again and goes on from there. After several such silences the run ends, and the next run goes on.
 """
 
 from __future__ import annotations

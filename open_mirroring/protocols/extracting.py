@@ -1,9 +1,9 @@
-"""Extracting one log batch: bind, write, seal, commit.
+"""The protocol that extracts one log batch: bind, write, seal, commit.
 
-The protocol as an explicit state machine over plain values, driven by the runtime and by the explorer alike
-(:func:`step`; no I/O, no clock). A batch number is bound to exact source ranges before anything is read; workers
-write files under names used once; the manifest of one attempt is sealed by compare-and-set; exactly its files enter
-the change log in one commit that names the batch. A dead attempt leaves only files that nothing refers to.
+It is a state machine over plain values (:func:`step`; no I/O, no clock), which the runtime and the explorer drive
+alike. A batch number is bound to exact source ranges before anything is read. Workers write files under names used
+once. A compare-and-set seals the list of one attempt's files. Exactly these files enter the change log, in one commit
+that names the batch. So an attempt that dies leaves only files that nothing refers to, and no change is logged twice.
 """
 
 from __future__ import annotations
@@ -143,11 +143,11 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CommitRefused:
     """The log had moved on since it was opened."""
 
 
-Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | Refused
+Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def step(state: State, reply: Reply) -> State:
             return replace(state, request=Complete(row.version))
         case OpenLog(), Unknown():
             return state
-        case CommitLog(batch), (Committed() | Refused() | Unknown()):
+        case CommitLog(batch), (Committed() | CommitRefused() | Unknown()):
             return replace(state, request=OpenLog(batch))
     raise ValueError(f"{type(reply).__name__} is no reply to {type(state.request).__name__}")
 

@@ -1,15 +1,14 @@
-"""Proving that a mirrored table equals its source's: which parts differ, what a look decides of a key, the verdict.
+"""Decides whether a mirrored table equals its source: which parts differ, what a look proves of a key, and the verdict.
 
-Plain values and pure functions; who reads the two sides is elsewhere. Both sides are cut into the same *cells* by what
-a row itself says (its key's hash, and the range of the source's split column), and each cell is summed up as a count
-and a sum of row hashes. Cells that agree hold the same rows. Of the others each key is compared on its own, and what
-differs is a *candidate*: the source may have moved between the two readings, so one look proves equality of a key,
-never a difference.
+Pure functions over plain values; other modules read the two sides. Both sides are divided into the same *cells*, by
+the hash of a row's key and the range of the source's split column. Each cell is summed up as a count and a sum of row
+hashes. Cells that agree hold the same rows. In the other cells each key is compared, and a key that differs is a
+*candidate*. The source may have changed between the two readings, so one look can prove a key equal, never different.
 
-A key differs for certain when it does so in two looks, everything that the source had told some time after the first
-one (so long that its commits have reached the place where they are read) is in the change log by the second, and the
-log has no change of the key above what the target had when it was first looked at. For then every change of the key
-from before the first look was in the target at that look, which held another row all the same.
+A key differs for certain when three things hold. It differs in two looks. What the source had sent some time after
+the first look (long enough for its commits to arrive where they are read) is in the change log by the second look.
+And the log has no change of the key above what the target had at the first look. Then every change of the key from
+before the first look was in the target at that look, and the target held another row all the same.
 """
 
 from __future__ import annotations

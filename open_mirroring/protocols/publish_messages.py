@@ -1,7 +1,7 @@
-"""What the publish protocol asks, and what it is answered: the vocabulary of ``publishing``.
+"""The requests and replies of the publish protocol (:mod:`~open_mirroring.protocols.publishing`), as frozen values.
 
-Plain frozen values. A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to
-whoever computes and stages rows; a *reply* says what is known of its outcome.
+A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
+stages rows. A *reply* says what is known of its outcome.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Rename:
     file: StagedFile
 
 
-class Place(Enum):
+class FilePlace(Enum):
     """Where a file can be, in the order in which it travels; probes follow this order (never backwards)."""
 
     SOURCE = "staging"
@@ -159,7 +159,7 @@ class Place(Enum):
 class Probe:
     """Store: point read of a number (or of a sealed object) at a place; reply :class:`Seen` or :class:`Unknown`."""
 
-    place: Place
+    place: FilePlace
     number: int
     file: StagedFile
 
@@ -272,7 +272,7 @@ class Renamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RenameRefused:
     """The store refused the condition of the rename."""
 
 
@@ -290,5 +290,16 @@ class Seen:
 
 
 Reply = (
-    Owned | Lost | Unknown | Answered | Marker | Metadata | WorkFound | Staged | CannotStage | Renamed | Refused | Seen
+    Owned
+    | Lost
+    | Unknown
+    | Answered
+    | Marker
+    | Metadata
+    | WorkFound
+    | Staged
+    | CannotStage
+    | Renamed
+    | RenameRefused
+    | Seen
 )

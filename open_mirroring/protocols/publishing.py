@@ -1,15 +1,18 @@
-"""Publishing one table: intend, stage, seal, rename, confirm.
+"""The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
-The protocol as an explicit state machine: :func:`step` takes a state and the reply to the last request and returns
-the next state with the next request. It does no I/O and reads no clock, so the runtime drives many tables side by
-side and the explorer drives every interleaving of several writers through the very same function.
+It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with
+the next request. It does no I/O and reads no clock. So the runtime drives many tables side by side, and the explorer
+drives every interleaving of several writers through the same function.
 
-Why it is safe, in short: content is bound to its numbers by a compare-and-set *seal* before the first rename; a
-rename consumes its source and only the sealed object, named with its ETag, can become the number; numbers follow
-each other, so a higher one proves a lower one; staging lies inside the table's folder and dies with it. Whoever owns
-the row next finishes any crash, and losers' staged objects are garbage that nothing refers to. The folder is known
-by its marker's id and, once established, by the marker's ETag: a creation that arrives late can put our id into
-somebody else's folder, never the same object.
+Why it is safe:
+
+* A compare-and-set *seal* binds the content to its numbers before the first rename.
+* A rename consumes its source, and only the sealed object, named with its ETag, can become the number.
+* Numbers follow each other, so a higher number proves a lower one.
+* Staging lies inside the table's folder and is deleted with it.
+* The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
+* The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
+  put our id into another folder, but never the same object.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from open_mirroring.protocols.publish_messages import (
     CreateMarker,
     CreateMetadata,
     Establish,
+    FilePlace,
     FindWork,
     Finished,
     Intend,
@@ -32,13 +36,12 @@ from open_mirroring.protocols.publish_messages import (
     Marker,
     Metadata,
     Owned,
-    Place,
     Probe,
     ReadMarker,
     ReadMetadata,
-    Refused,
     Rename,
     Renamed,
+    RenameRefused,
     Reply,
     Request,
     Seal,
@@ -67,6 +70,7 @@ __all__ = [
     "CreateMarker",
     "CreateMetadata",
     "Establish",
+    "FilePlace",
     "FindWork",
     "Finished",
     "Intend",
@@ -75,12 +79,11 @@ __all__ = [
     "Marker",
     "Metadata",
     "Owned",
-    "Place",
     "Probe",
     "ReadMarker",
     "ReadMetadata",
-    "Refused",
     "Rename",
+    "RenameRefused",
     "Renamed",
     "Reply",
     "Request",
@@ -166,8 +169,8 @@ def step(state: State, reply: Reply) -> State:
             return replace(state, request=Establish(row.version, state.marker_etag))
         case Rename(), Renamed():
             return _renaming(state, state.at + 1)
-        case Rename(), (Refused() | Unknown()):
-            return _probing(state, Place.SOURCE)
+        case Rename(), (RenameRefused() | Unknown()):
+            return _probing(state, FilePlace.SOURCE)
         case Probe(place=place), Seen():
             return _after_probe(state, place, reply)
     raise ValueError(f"{type(reply).__name__} is no reply to {type(request).__name__}")
@@ -225,19 +228,19 @@ def _renaming(state: State, at: int) -> State:
     return replace(state, request=Rename(number, manifest[at]), at=at, higher=0, source_there=False)
 
 
-def _probing(state: State, place: Place, higher: int = 0) -> State:
+def _probing(state: State, place: FilePlace, higher: int = 0) -> State:
     row = _row(state)
     index = higher or state.at
     probe = Probe(place, _intent(row).first_number + index, _manifest(row)[index])
     return replace(state, request=probe, higher=higher)
 
 
-def _after_probe(state: State, place: Place, seen: Seen) -> State:
+def _after_probe(state: State, place: FilePlace, seen: Seen) -> State:
     row = _row(state)
     manifest = _manifest(row)
-    if place is Place.SOURCE:
+    if place is FilePlace.SOURCE:
         there = seen.etag == manifest[state.at].etag
-        return _probing(replace(state, source_there=there), Place.FINAL)
+        return _probing(replace(state, source_there=there), FilePlace.FINAL)
     index = state.higher or state.at
     if seen.there and seen.digest == manifest[index].digest:
         # A higher number is sent only after the lower was seen, so it proves `at` published as well.
@@ -245,14 +248,14 @@ def _after_probe(state: State, place: Place, seen: Seen) -> State:
     if seen.there:
         number = _intent(row).first_number + index
         return _stopping(state, CONFLICT, f"number {number} is visible with other content than was sealed")
-    if place is Place.FINAL:
-        return _probing(state, Place.PROCESSED, state.higher)
-    if place is Place.PROCESSED:
-        return _probing(state, Place.READY_TO_DELETE, state.higher)
+    if place is FilePlace.FINAL:
+        return _probing(state, FilePlace.PROCESSED, state.higher)
+    if place is FilePlace.PROCESSED:
+        return _probing(state, FilePlace.READY_TO_DELETE, state.higher)
     if state.source_there:
         return _renaming(state, state.at)
     if index + 1 < len(manifest):
-        return _probing(state, Place.FINAL, index + 1)
+        return _probing(state, FilePlace.FINAL, index + 1)
     return replace(state, request=ReadMarker())
 
 

@@ -1,18 +1,19 @@
-"""Resetting one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
+"""The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
-A table whose key, type or folder has to change, or whose target holds what cannot be mended, is dropped at the target
-and built anew (F-72, F-75, F-85, F-87, F-89), or is dropped for good (F-71). The protocol is an explicit state machine
-like :mod:`open_mirroring.protocols.publishing`: :func:`step` is pure, so the runtime drives it and tests interleave it.
+A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target holds what
+cannot be corrected (F-72, F-75, F-85, F-87, F-89); or it is dropped for good (F-71). Like
+:mod:`open_mirroring.protocols.publishing` this is a state machine: :func:`step` is pure, so the runtime drives it and
+tests interleave it.
 
-One ledger record stands behind every arrow, set by compare-and-set, so that whoever comes next goes on where the last
-record is. What is repeated does no harm: deleting a folder that is gone does nothing, looking changes nothing. Only a
-delete that was sent before and arrives late can do harm, by hitting the folder of the new generation; that folder's
-marker goes with it, so the publisher stops with INCARNATION_CHANGED and nothing is taken for published (I12).
+Each arrow has one ledger record, set by compare-and-set, so the next run goes on from the last record. Repeating a step
+does no harm: deleting a folder that is gone does nothing, and looking changes nothing. Only a delete that was sent
+before and arrives late can do harm, because it hits the folder of the new generation. It deletes that folder's marker,
+too, so the publisher stops with INCARNATION_CHANGED and takes nothing for published (I12).
 
-A reset belongs to its request (G-30): an owner asks first. What is under way it carries on, whoever began it; what came
-to its end, by whomever, is answered and never begun again.
+A reset belongs to its request (G-30), which each run gives first. A reset under way is continued, whoever began it. A
+reset that has ended is reported, whoever ended it, and never begun again.
 
-The request opens a new row version and abandons an open intent: its sealed objects lie in the folder and die with it.
+The request raises the row's version and abandons an open intent: its sealed objects are deleted with the folder.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RESET_OPEN = "RESET_OPEN"
 """The table is being reset: nothing else is published for it until it is back."""
 
 
-class Stage(Enum):
+class ResetStage(Enum):
     """What the last record of a reset says; in this order."""
 
     REQUESTED = "RESET_REQUESTED"
@@ -57,7 +58,7 @@ class ResetRow:
     """
 
     version: int
-    stage: Stage | None = None
+    stage: ResetStage | None = None
     drops: bool = False
     folders: tuple[str, ...] = ()
     absent: bool = False
@@ -112,10 +113,10 @@ class LookForTable:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Ledger, compare-and-set: the next record; with :attr:`Stage.REBUILDING` the new generation begins."""
+    """Ledger, compare-and-set: the next record; with :attr:`ResetStage.REBUILDING` the new generation begins."""
 
     version: int
-    to: Stage
+    to: ResetStage
     absent: bool = False
 
 
@@ -221,7 +222,7 @@ def step(state: State, reply: Reply) -> State:
         case ((Acquire() | Advance() | DeleteFolders()), Lost()) | ((Acquire() | Advance()), Unknown()):
             return replace(state, request=Acquire(), row=None)
         case DeleteFolders(version), Deleted():
-            return replace(state, request=Advance(version, Stage.FOLDER_DELETED))
+            return replace(state, request=Advance(version, ResetStage.FOLDER_DELETED))
         case DeleteFolders(), InUse(what):
             return replace(state, request=Finished(what))
         case DeleteFolders(), Unknown():
@@ -238,17 +239,19 @@ def step(state: State, reply: Reply) -> State:
 def _owning(state: State, row: ResetRow) -> State:
     """What the ledger's row asks of its owner."""
     match row.stage:
-        case Stage.REQUESTED:
+        case ResetStage.REQUESTED:
             return replace(state, request=DeleteFolders(row.version, row.folders))
-        case Stage.FOLDER_DELETED:
+        case ResetStage.FOLDER_DELETED:
             return replace(state, request=LookForTable(row))
-        case Stage.TABLE_GONE:
-            return replace(state, request=Advance(row.version, Stage.DROPPED if row.drops else Stage.REBUILDING))
-        case Stage.REBUILDING if row.rebuilt:
+        case ResetStage.TABLE_GONE:
+            return replace(
+                state, request=Advance(row.version, ResetStage.DROPPED if row.drops else ResetStage.REBUILDING)
+            )
+        case ResetStage.REBUILDING if row.rebuilt:
             # Without a file nothing tells the target of a table (F-70): there is nothing to wait for.
-            request = LookForTable(row) if row.has_files else Advance(row.version, Stage.TABLE_BACK)
+            request = LookForTable(row) if row.has_files else Advance(row.version, ResetStage.TABLE_BACK)
             return replace(state, request=request)
-        case Stage.REBUILDING:
+        case ResetStage.REBUILDING:
             if state.rebuilt is None:
                 return replace(state, request=Rebuild(row))
             return replace(state, request=Finished(state.rebuilt.what or "the table to be rebuilt"))
@@ -257,21 +260,21 @@ def _owning(state: State, row: ResetRow) -> State:
 
 
 def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
-    if row.stage is Stage.REBUILDING:
+    if row.stage is ResetStage.REBUILDING:
         back = sight is Sight.THERE
         request: Request = Finished("the target to show the table again (F-75)")
-        return replace(state, request=Advance(row.version, Stage.TABLE_BACK) if back else request)
+        return replace(state, request=Advance(row.version, ResetStage.TABLE_BACK) if back else request)
     match sight:
         case Sight.FOLDER_BACK:
-            return replace(state, request=Advance(row.version, Stage.REQUESTED))
+            return replace(state, request=Advance(row.version, ResetStage.REQUESTED))
         case Sight.GONE:
-            return replace(state, request=Advance(row.version, Stage.TABLE_GONE))
+            return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT if row.absent:
-            return replace(state, request=Advance(row.version, Stage.TABLE_GONE))
+            return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT:
-            return replace(state, request=Advance(row.version, Stage.FOLDER_DELETED, absent=True))
+            return replace(state, request=Advance(row.version, ResetStage.FOLDER_DELETED, absent=True))
         case Sight.THERE if row.absent:
-            return replace(state, request=Advance(row.version, Stage.FOLDER_DELETED))
+            return replace(state, request=Advance(row.version, ResetStage.FOLDER_DELETED))
         case Sight.THERE:
             return replace(state, request=Finished("the table to be gone from the target (F-75)"))
         case Sight.UNSEEN:

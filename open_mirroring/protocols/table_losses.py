@@ -1,6 +1,7 @@
-"""What a mirrored table may lack while it goes on, and the way out of each loss.
+"""The losses that a mirrored table may have while it goes on, and the way out of each.
 
-A loss stops nothing. Its code stands in every report and in the exit code, so that nobody takes the run for complete.
+A loss stops nothing. But its code is in every report and changes the exit code, so that no run with a loss looks
+complete.
 """
 
 from __future__ import annotations

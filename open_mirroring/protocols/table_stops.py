@@ -1,6 +1,6 @@
-"""What to do about a table that extraction or planning stopped, by the code of the stop.
+"""The way out of each stop that extraction or planning sets on a table, by its code.
 
-Such a stop concerns one table: its changes are still read and logged, and the other tables go on.
+Such a stop concerns one table. Its changes are still read and logged, and the other tables go on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reconciling can find, and the way out of each finding."""
+"""The verdicts and codes of reconciliation, and the way out of each."""
 
 from __future__ import annotations
 

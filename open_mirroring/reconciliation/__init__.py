@@ -1,1 +1,1 @@
-"""Is the target what the ledger says? Facts are gathered, each table gets its verdict, and a gate follows from it."""
+"""Compares the target with the ledger: gathers facts, gives each table a verdict, and derives the gate from it."""

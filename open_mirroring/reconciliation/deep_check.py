@@ -1,9 +1,9 @@
-"""The deep check of one table: what its files hold, and whether the ledger's accounts of its publications add up.
+"""The deep check of one table: whether its files hold what the ledger sealed, and whether its publications add up.
 
-Pure functions over plain values; a job reads the files and hands over what it found in them. Where
-:mod:`~open_mirroring.reconciliation.verdict_table` judges names, sizes and ETags, this judges content: a published
-number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has one
-disposition (I1).
+Pure functions over plain values; a job reads the files and passes on what it found.
+:mod:`~open_mirroring.reconciliation.verdict_table` judges names, sizes and ETags; this module judges content. A
+published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
+one disposition (I1).
 """
 
 from __future__ import annotations

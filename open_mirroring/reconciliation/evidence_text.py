@@ -1,4 +1,4 @@
-"""How evidence is shown: numbers as ranges, foreign text escaped and short."""
+"""Formats evidence: numbers as ranges, foreign text escaped and short."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a listing shows of a table's file numbers, and what follows for those that it does not show.
+"""Sorts a table's file numbers by what a listing shows, and decides what became of those that it does not show.
 
-The service applies and moves files in the order of their numbers and keeps the last one in the folder (F-34, F-35),
-and it removes processed files after some days (F-36). So a number that is nowhere was purged, taken away by somebody,
-or never applied; which of these, only its neighbours and its age can tell (I22).
+The service applies and moves files in the order of their numbers, keeps the last one in the folder (F-34, F-35), and
+removes processed files after some days (F-36). So a number that is nowhere was purged, taken away, or never applied.
+Only its neighbours and its age can decide which (I22).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from open_mirroring.landing_zone.listing import ListedItem, Stage
+from open_mirroring.landing_zone.listing import FileStage, ListedItem
 
 
 class PublishedRecord(Protocol):
@@ -75,8 +75,8 @@ def file_sequence(
     removed by the service. *processed_rows*: the target's trusted count of rows over the table's life, or None.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
-    final = frozenset(number for number, stage in stages if stage is Stage.FINAL)
-    moved = frozenset(number for number, stage in stages if stage is not Stage.FINAL)
+    final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
+    moved = frozenset(number for number, stage in stages if stage is not FileStage.FINAL)
     counts = _Counters.of(published, confirmed, processed_rows)
     absent = _Absent()
     for number in range(settled + 1, confirmed + 1):

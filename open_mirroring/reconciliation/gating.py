@@ -1,4 +1,4 @@
-"""Which tables may publish now. Pure; one table's trouble never holds another one (I24)."""
+"""Decides which tables may publish now. Pure; a problem of one table never holds another one (I24)."""
 
 from __future__ import annotations
 

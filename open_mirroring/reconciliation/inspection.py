@@ -1,7 +1,7 @@
-"""Looking at a mirror: ledger and landing zone gathered into the facts that reconciling judges.
+"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged.
 
-The I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM: the gate, the publish
-job, the reconcile task and the command line all look through here, so that they see the same thing.
+It does the I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM. The gate, the
+publish job, the reconcile task and the command line all inspect here, so they see the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableStat
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
-from open_mirroring.reconciliation.losses import look
+from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 
 _LOOKS = 5
@@ -82,7 +82,12 @@ def declaration(table: Table) -> TableDeclaration:
 
 
 def inspect_mirror(
-    mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None, *, record: bool = True
+    mirror: Mirror,
+    ledger: Engine,
+    zone: ZoneAddress | None = None,
+    *,
+    record: bool = True,
+    losses: LossReport | None = None,
 ) -> dict[str, Finding]:
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
@@ -95,6 +100,7 @@ def inspect_mirror(
         ledger: its ledger.
         zone: where its landing zone is, with the login; by default as the environment says.
         record: keep the verdicts.
+        losses: what the ledger says of losses, if the caller has just asked; by default it is asked here.
 
     Raises:
         TerminalError: ledger and mirror file do not agree; the store refuses the login.
@@ -106,7 +112,7 @@ def inspect_mirror(
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
-    looking = _Looking(mirror, ledger, reader, address)
+    looking = _Looking(mirror, ledger, reader, address, losses or look(mirror, ledger))
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -128,7 +134,9 @@ def inspect_mirror(
 class _Looking:
     """Looks at a zone, with few calls for all tables together."""
 
-    def __init__(self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress) -> None:
+    def __init__(
+        self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress, losses: LossReport
+    ) -> None:
         self._reader, self._store = reader, open_store(zone)
         self._mirror = mirror.name
         gate = mirror.gate
@@ -137,7 +145,7 @@ class _Looking:
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
-        self._told = look(mirror, ledger)
+        self._losses = losses
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
@@ -185,8 +193,8 @@ class _Looking:
                 limits=self._limits,
                 stop_what=state.stop_what or "",
                 reset="" if state.reset is None else str(state.reset),
-                losses=self._told.losses.get(source, ()),
-                remarks=self._told.notes.get(source, ()),
+                losses=self._losses.losses.get(source, ()),
+                remarks=self._losses.notes.get(source, ()),
                 lost=self._published_before(state, objects[state.folder]),
             )
             found = reconcile(facts)

@@ -1,7 +1,7 @@
-"""The deep check of the change log: whether it holds what the ledger says that its batches hold.
+"""The deep check of the change log: whether it holds what the ledger says of its batches.
 
-Pure functions over plain values; a job counts the log's rows and hands the counts over. Every committed batch is in
-the log exactly once (I29), with the files that were sealed for it and with every message at one disposition (I1).
+Pure functions over plain values; a job counts the rows of the log and passes the counts on. Every committed batch is in
+the log exactly once (I29), with the files that were sealed for it and one disposition for each message (I1).
 """
 
 from __future__ import annotations

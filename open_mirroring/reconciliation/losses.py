@@ -1,8 +1,8 @@
-"""What a mirror lacks although its tables go on: open dead letters, and changes that go where nobody looks.
+"""What a mirror lacks although its tables go on: open dead letters, and changes of tables that are not mirrored.
 
-A loss is no stop: the table is published on, and all but some of its rows are right. But a run that leaves one is not
-done like any other: it says so, by its report and by its exit code, until somebody has dealt with it. What only may be
-one is a note. Everybody who tells of losses tells these.
+A loss stops nothing: the table is published, and all but some of its rows are right. But a run with a loss says so in
+its report and its exit code, until somebody has dealt with it. What may be a loss, but need not be, is a note. Tick,
+status, metrics and Airflow all report from here, so they agree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 
 @dataclass(frozen=True)
-class Told:
+class LossReport:
     """What the ledger tells of a mirror beside its marks.
 
     Attributes:
@@ -100,7 +100,7 @@ class SeenTable(NamedTuple):
     tolerated: int = 0
 
 
-def look(mirror: Mirror, ledger: Engine) -> Told:
+def look(mirror: Mirror, ledger: Engine) -> LossReport:
     """What the ledger tells of a mirror: a few queries, whose cost grows with what is open and with the tables."""
     letters = letter_counts(ledger, mirror.name)
     foreign = foreign_tables(ledger, mirror.name)
@@ -132,7 +132,7 @@ def judge(
     tolerated: int = 0,
     *,
     has_read: bool = True,
-) -> Told:
+) -> LossReport:
     """What of it is a loss, and what a note; a pure function.
 
     Args:
@@ -158,10 +158,10 @@ def judge(
             notes[table.source] = (note,)
         if found:
             losses[table.source] = tuple(found)
-    if of_any := [*_uncounted(letters), *_homeless(letters.homeless, tolerated)]:
+    if of_any := [*_uncounted(letters), *_without_table(letters.without_table, tolerated)]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
-    return Told(letters, losses, notes, ignored, acknowledged)
+    return LossReport(letters, losses, notes, ignored, acknowledged)
 
 
 def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
@@ -173,7 +173,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
     return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 
-def _homeless(found: OpenLetters, tolerated: int) -> list[Loss]:
+def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]

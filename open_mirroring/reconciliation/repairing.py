@@ -1,10 +1,10 @@
-"""May a number be published once more under its own name? The only repair that the target's documentation permits.
+"""Decides whether a number may be published again under its own name: the only repair that the target permits.
 
-A number that the target has not applied may come again, with the same content and under the same name (F-40); one
-without rows may always, for there is nothing that could be applied twice (F-41). A number that was applied never: it
-would not be read (F-37), and whoever believed otherwise would believe rows to be at the target that are not.
+A number that the target has not applied may come again, with the same content and name (F-40). A number without rows
+always may, because nothing in it could be applied twice (F-41). A number that was applied never may: the target
+would not read it (F-37), and its rows would be taken for published although they are not at the target.
 
-Nothing is repaired by itself: somebody asks for it by name, and says how he knows where no trusted counter does.
+Nothing is repaired by itself. An operator asks for it by name and, without a trusted counter, says how he knows.
 """
 
 from __future__ import annotations

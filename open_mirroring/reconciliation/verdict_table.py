@@ -1,13 +1,12 @@
-"""May the next number be intended? Ledger, listing and target status of one table, compared.
+"""Decides whether a table's next number may be intended, from its ledger row, listing and target status.
 
-A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS.
-It repairs nothing; what the target's documentation permits to repair, it names (F-40). It is only as true as its facts,
-so whoever gathers them (I21, I22):
+A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS. It repairs
+nothing, but names what the target permits to repair (F-40). It is only as right as its facts, so whoever gathers them:
 
-* reads the ledger's row before and after the listing, and begins again when its version moved;
-* takes a STOP for real only when a second listing agrees, since a listing is no snapshot.
+* reads the ledger's row before and after the listing, and begins again when the row's version changed (I21, I22);
+* accepts a STOP only when a second listing agrees, because a listing is no snapshot.
 
-The time decides nothing but how old a backlog is and what the service may have purged.
+Time decides only how old a backlog is and what the service may have purged.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
-from open_mirroring.landing_zone.listing import ListedItem, Stage
+from open_mirroring.landing_zone.listing import FileStage, ListedItem
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
 from open_mirroring.protocols.resetting import RESET_OPEN
@@ -152,7 +151,7 @@ def reconcile(facts: TableFacts) -> Finding:
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
     repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
     notes = (*_notes(facts, sequence), *facts.remarks)
-    left_over = any(item.stage is Stage.STAGING for item in facts.items)
+    left_over = any(item.stage is FileStage.STAGING for item in facts.items)
     applied, lost = sequence.applied, sequence.lost
     return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over, facts.losses)
 
@@ -224,7 +223,7 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
     if not facts.metadata_matches and (row.established or facts.metadata_matches is not None):
         state = "is missing" if facts.metadata_matches is None else "names other keys than ours"
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
-    foreign = sorted(item.name for item in facts.items if item.stage is Stage.FOREIGN)
+    foreign = sorted(item.name for item in facts.items if item.stage is FileStage.FOREIGN)
     if foreign:
         names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
         yield _stop(
@@ -259,7 +258,7 @@ def _changed(facts: TableFacts, item: ListedItem) -> bool:
     if record is None:
         return False
     # Whether the service's own move keeps the ETag is documented nowhere; the size is the content's.
-    return item.size != record.size or (item.stage is Stage.FINAL and item.etag != record.etag)
+    return item.size != record.size or (item.stage is FileStage.FINAL and item.etag != record.etag)
 
 
 def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
@@ -284,7 +283,7 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
 
 
 def _backlog(facts: TableFacts, sequence: FileSequence) -> Backlog:
-    sizes = {item.number: item.size for item in facts.items if item.stage is Stage.FINAL}
+    sizes = {item.number: item.size for item in facts.items if item.stage is FileStage.FINAL}
     records = [facts.published[number] for number in sequence.waiting if number in facts.published]
     return Backlog(
         len(sequence.waiting),

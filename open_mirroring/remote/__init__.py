@@ -1,1 +1,1 @@
-"""Far services over HTTP: calls that are bounded, say who asks, and are repeated only where that changes nothing."""
+"""Calls of remote services over HTTP: limited in time, authorised, repeated only where that changes nothing."""

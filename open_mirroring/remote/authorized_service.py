@@ -1,4 +1,4 @@
-"""A service that is called with a token of Entra ID."""
+"""An HTTP service that is called with a token of Entra ID."""
 
 from __future__ import annotations
 

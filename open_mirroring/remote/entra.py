@@ -1,7 +1,7 @@
-"""Entra ID: who we are to Microsoft's services, and the tokens that prove it.
+"""Logins to Entra ID, and the tokens that they give.
 
-A login is plain values that may travel to a worker in memory; tokens never travel, every process gets its own. No
-text of either shows a secret, and what the identity service says is told by its codes only.
+A login is a plain value that may travel to a worker in memory. Tokens never travel; every process gets its own. The
+text of a login or token shows no secret. Of an error of the identity service only its codes are shown.
 
 Public source: Microsoft Learn, *Microsoft identity platform and the OAuth 2.0 client credentials flow*, *Microsoft
 Entra authentication and authorization error codes*; RFC 6749 (4.4, 5.2); OneLake takes the storage audience (O-02),

@@ -1,8 +1,8 @@
-"""Calls to a service over HTTP, as every far service of a mirror is called: bounded, repeatable, and quiet.
+"""HTTP calls to a remote service: limited in time, repeated only where that is safe, and free of secrets in messages.
 
-A call is repeated only when its caller says that repeating it changes nothing; the outcome of any other call that got
-no plain answer is unknown, and is said to be (O-08). Waiting is shared: when one call is told to wait, all calls to
-that service wait, and all of them together may only repeat so much.
+A call is repeated only when its caller says that a repetition changes nothing. Of any other call without a plain
+answer the outcome is unknown, and the error says so (O-08). Waiting is shared: when the service tells one call to
+wait, all calls to it wait. All calls together have one budget of repetitions.
 
 No error repeats a header, a query or a body: they hold tokens, and may hold values of rows.
 

@@ -1,4 +1,5 @@
-"""How mirrors are scheduled with Apache Airflow: DAGs from mirror files, the operators, sensor and trigger they use.
+"""Schedules mirrors with Apache Airflow: the DAGs of mirror files, and the operators, sensor and trigger in them.
 
-What is true is decided elsewhere (:mod:`open_mirroring`); here is only when it is asked, by whom, and who is told.
+The core (:mod:`open_mirroring`) decides what is true. This package only decides when to ask, who asks and who is
+notified.
 """

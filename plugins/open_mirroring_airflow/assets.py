@@ -1,9 +1,9 @@
 """Assets: one for each mirrored table, with an event when new files of it are published.
 
-An event promises: the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed, and
-hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them. A
-retry tells of what its failed attempts published; a run that never succeeds tells of nothing. Clearing a task repeats
-its events, as for any task.
+An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
+and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.
+The event of a retry covers what its failed attempts published. A run that never succeeds sends no event. Clearing a
+task repeats its events, as for any task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Mark = list[int]
 """Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
 
 
-class Published(NamedTuple):
+class PublishedFiles(NamedTuple):
     """What one run published of one table; *rows* of all its new files, positions as the ledger writes them."""
 
     table: str
@@ -55,7 +55,7 @@ def marks(ledger: LedgerReader) -> dict[str, Mark]:
     return {source: [state.row.generation, state.row.confirmed] for source, state in ledger.tables().items()}
 
 
-def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[Published]:
+def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[PublishedFiles]:
     """What was confirmed of these source tables since *before*; tables without new files are left out."""
     found = []
     states = ledger.tables()
@@ -67,7 +67,7 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
         files = ledger.published(state.id, state.row.generation, above) if state.row.confirmed > above else []
         if files:
             found.append(
-                Published(
+                PublishedFiles(
                     source,
                     state.row.generation,
                     files[0].number,

@@ -1,7 +1,7 @@
-"""Connections that a mirror names: looked up at the scheduler, handed on in one process's environment, never printed.
+"""The connections that a mirror names: looked up in Airflow, passed on in one process's environment, never printed.
 
-A Spark job and the core read a connection from one variable in Airflow's own JSON form; which name stands for what is
-in the mirror file, the content only at the scheduler or its secrets backend.
+A Spark job and the core read a connection from one environment variable, in Airflow's own JSON form. The mirror file
+holds only the connection's name; its content stays in Airflow or its secrets backend.
 """
 
 from __future__ import annotations

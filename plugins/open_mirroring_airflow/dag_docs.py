@@ -1,4 +1,4 @@
-"""What an operator of Airflow reads beside each DAG."""
+"""The documentation that Airflow shows beside each DAG."""
 
 from __future__ import annotations
 
@@ -132,6 +132,32 @@ Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what 
 
 **Params.** `tables`: compare only these; none chosen means all.
 """
+)
+
+CORRECTION_APPROVAL = (
+    "The keys are those in the log of the task that proved them. Their rows are read from the source as they are now "
+    "and published like any change; no other row is touched."
+)
+
+CORRECT_TABLE = Template(
+    """
+Corrects **one** table of the mirror **$mirror**: the rows of the keys that a proof of `${mirror}__prove` found to
+differ are published once more, as the source has them now. Find out first why they were lost: the runbook says how.
+
+| Task | Does |
+|---|---|
+| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+| `correct` | reads the rows, and writes them into the change log as a batch of their own; once for each proof |
+| `publish` | publishes it by the usual rule: later changes win |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
+
+**Params.** `proof`: its id, which what `prove` returned names. `reason`: why; kept in the ledger's audit with the name
+of whoever approved it.
+
+A correction is refused (CORRECTION_REFUSED) where it would not make the table equal, and tried again where the source
+did not answer (CORRECTION_WAITS). Then prove again.
+"""
+    + _ONE_WRITER
 )
 
 MAINTAIN = Template(

@@ -1,4 +1,4 @@
-"""The DAGs of a mirror. A pure function of its file, so that every parse gives the same DAGs."""
+"""Builds the DAGs of a mirror. They depend on its file alone, so every parse gives the same DAGs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
+    CorrectOperator,
     DeepCheckOperator,
     ExtractOperator,
     ProveOperator,
@@ -30,11 +31,13 @@ from open_mirroring_airflow.operators import (
 )
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
+    PROOF,
     REASON,
     REREAD,
     TABLE,
     TABLES,
     letter_params,
+    proof_param,
     reason_param,
     reread_param,
     table_param,
@@ -57,8 +60,8 @@ _OWNER = "open-mirroring"
 def build_dags(mirror: Mirror) -> list[DAG]:
     """The DAGs ``<mirror>__<what>``.
 
-    ``initial_load``, ``reload_table``, ``replay_dead_letters`` and ``prove`` run by hand, ``replicate`` by the mirror's
-    schedule, ``reconcile`` and ``maintain`` daily.
+    ``initial_load``, ``reload_table``, ``replay_dead_letters``, ``prove`` and ``correct_table`` run by hand,
+    ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
     """
     return [
         _initial_load(mirror),
@@ -67,6 +70,7 @@ def build_dags(mirror: Mirror) -> list[DAG]:
         _reload_table(mirror),
         _replay_dead_letters(mirror),
         _prove(mirror),
+        _correct_table(mirror),
         _maintain(mirror),
     ]
 
@@ -118,15 +122,9 @@ def _reload_table(mirror: Mirror) -> DAG:
         REASON: reason_param(),
     }
     with _dag(mirror, "reload_table", dag_docs.RELOAD_TABLE, None, params, allowed_run_types=["manual"]) as dag:
-        approve = ApprovalOperator(
-            task_id="approve",
-            subject=f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?",
-            body=f"Reason: {{{{ params.{REASON} }}}}\n\n{dag_docs.RELOAD_APPROVAL}",
-            response_timeout=_APPROVAL,
-            # Asked once: whoever let it time out is not asked again.
-            retries=0,
-            # Rejected is done: nothing after it has to run.
-            ignore_downstream_trigger_rules=True,
+        approve = _approval(
+            f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?",
+            dag_docs.RELOAD_APPROVAL,
         )
         reload = ReloadOperator(
             task_id="reload",
@@ -159,6 +157,25 @@ def _prove(mirror: Mirror) -> DAG:
     return dag
 
 
+def _correct_table(mirror: Mirror) -> DAG:
+    """Approve → correct → publish → reconcile."""
+    params = {PROOF: proof_param(), REASON: reason_param()}
+    docs = dag_docs.CORRECT_TABLE
+    with _dag(mirror, "correct_table", docs, None, params, allowed_run_types=["manual"]) as dag:
+        approve = _approval(
+            f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?",
+            dag_docs.CORRECTION_APPROVAL,
+        )
+        correct = CorrectOperator(
+            task_id="correct", job="corrections", approval_task_id=approve.task_id, pool=SPARK_POOL, **_of(mirror)
+        )
+        publish = PublishingOperator(
+            task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
+        )
+        approve >> correct >> publish >> _leaf(mirror)
+    return dag
+
+
 def _maintain(mirror: Mirror) -> DAG:
     with _dag(mirror, "maintain", dag_docs.MAINTAIN, _MAINTENANCE, {}) as dag:
         OpenMirroringSparkOperator(task_id="maintain", job="maintain", pool=SPARK_POOL, **_of(mirror))
@@ -178,6 +195,19 @@ def _deadline(mirror: Mirror) -> DeadlineAlert | None:
     # From being queued on: the logical date of a run by hand or of a backfill says nothing of when it should be done.
     reference, interval = DeadlineReference.DAGRUN_QUEUED_AT, timedelta(minutes=minutes)
     return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=told))
+
+
+def _approval(subject: str, what: str) -> ApprovalOperator:
+    return ApprovalOperator(
+        task_id="approve",
+        subject=subject,
+        body=f"Reason: {{{{ params.{REASON} }}}}\n\n{what}",
+        response_timeout=_APPROVAL,
+        # Asked once: whoever let it time out is not asked again.
+        retries=0,
+        # Rejected is done: nothing after it has to run.
+        ignore_downstream_trigger_rules=True,
+    )
 
 
 def _leaf(mirror: Mirror) -> ReconcileOperator:

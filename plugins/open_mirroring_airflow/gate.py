@@ -1,7 +1,7 @@
-"""The gate's one question, asked alike by the sensor in a task and by the trigger in the triggerer.
+"""Asks the gate which tables may publish; the sensor in its task and the trigger in the triggerer share this.
 
-Which tables may publish now is decided by the core; here is when to stop asking: as soon as one table passes, or
-nothing is left that may pass by waiting. A stopped table is waited for by nobody.
+The core decides which tables may publish. This module decides when to stop asking: as soon as one table passes, or no
+table is left that waiting could help. Nobody waits for a stopped table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hook behind the connection type for OneLake: what makes the type known, and what tests a connection."""
+"""The hook of the connection type for OneLake: it registers the type in Airflow and tests a connection."""
 
 from __future__ import annotations
 

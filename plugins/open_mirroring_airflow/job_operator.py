@@ -1,4 +1,4 @@
-"""Running a job of ours by ``spark-submit``, and what its exit code and its report mean to Airflow."""
+"""Runs a job of the product by ``spark-submit``, and turns its exit code and report into a task state."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             if not hook.exit_code:
                 raise
             return self._judge(hook, hook.exit_code, error)
-        return short(hook.report)
+        return short(hook.result.report)
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.
@@ -128,24 +128,24 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
-            return self.tables_stopped(short(hook.report))
+            return self.tables_stopped(short(hook.result.report))
         if exit_code == _LOSSES:
-            return self.done_with_losses(short(hook.report))
+            return self.done_with_losses(short(hook.result.report))
         if exit_code == _NOT_EQUAL:
             raise TerminalError(
                 "NOT_EQUAL",
-                f"not equal to the source: {verdicts_text(hook.report, 'DIFFERENT')}",
+                f"not equal to the source: {verdicts_text(hook.result.report, 'DIFFERENT')}",
                 where=self.job,
                 way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
             ) from error
         if exit_code == _ON_HOLD:
-            self.on_hold(short(hook.report))
+            self.on_hold(short(hook.result.report))
         self._fail(hook, exit_code, error)
 
     def _fail(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> NoReturn:
         kind = _ERRORS.get(exit_code)
-        if kind is not None and hook.error is not None:
-            code, text = hook.error
+        if kind is not None and hook.result.error is not None:
+            code, text = hook.result.error
             raise kind(code, text, where=self.job) from error
         if exit_code == _USAGE:
             raise TerminalError(

@@ -1,4 +1,4 @@
-"""Which mirror files become DAGs. One that is wrong takes no other one with it, and does not stay unseen."""
+"""Decides which mirror files become DAGs. A wrong file becomes an import error and hinders no other file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling somebody: that a run failed, with the way out of each stop; or that a run is not done when it should be."""
+"""Notifies people when a run failed, with the way out of each stop, or when a run is not done in time."""
 
 from __future__ import annotations
 

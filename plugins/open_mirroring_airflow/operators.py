@@ -1,4 +1,4 @@
-"""The jobs of a mirror as Airflow runs them: what each is told by its run, and what its run tells of it."""
+"""The Airflow operators of a mirror's jobs: which arguments each job gets from its run, and what the task returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
@@ -22,6 +22,7 @@ from open_mirroring_airflow.job_operator import (
     verdicts_text,
 )
 from open_mirroring_airflow.run_params import (
+    PROOF,
     REASON,
     TABLE,
     backfill_arguments,
@@ -177,21 +178,62 @@ class ReloadOperator(PublishingOperator):
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The table, why, and who approved it."""
         [table] = checked_tables(mirror, [context["params"][TABLE]])
-        answer = context["ti"].xcom_pull(task_ids=self.approval_task_id) or {}
-        by = answer.get("responded_by_user") or {}
-        name = by.get("name") or by.get("id")
-        if not name:
-            raise TerminalError(
-                "APPROVAL_MISSING",
-                f"nobody approved the reset of {table!r} by name",
-                where=f"task {self.approval_task_id}",
-                way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
-            )
+        name = _approver(context, self.approval_task_id, f"the reset of {table!r}")
         reason = context["params"][REASON]
         # One approval is one request, however often this task is tried, cleared or killed (G-30).
         request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
         decided = ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--request={request}"]
         return [*decided, f"--wait={_LOOK_MINUTES}"]
+
+
+class CorrectOperator(OpenMirroringSparkOperator):
+    """Log the rows of the keys that a proof found to differ; in the name of whoever approved it.
+
+    One proof is corrected once, however often this task is tried (G-46).
+
+    Args:
+        approval_task_id: the approval whose answer names that person.
+        kwargs: those of :class:`OpenMirroringSparkOperator`.
+
+    Raises:
+        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name.
+        TransientError: ``CORRECTION_WAITS`` when the rows could not be read: another attempt reads them again.
+    """
+
+    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approval_task_id = approval_task_id
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """The proof, why, and who approved it."""
+        proof = context["params"][PROOF]
+        name = _approver(context, self.approval_task_id, f"the correction of the proof {proof}")
+        return [f"--proof={proof}", f"--why={context['params'][REASON]}", f"--approved-by={name}"]
+
+    def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
+        """Run the job; what it had to give back is tried again."""
+        report = super().run_job(mirror, arguments, context)
+        if report and report.get("waits"):
+            way_out = "mend what it names; the task tries again, and can be cleared"
+            raise TransientError("CORRECTION_WAITS", report["waits"], where=self.job, way_out=way_out)
+        return report
+
+
+def _approver(context: Context, task_id: str, what: str) -> str:
+    """Who approved it by name.
+
+    Raises:
+        TerminalError: ``APPROVAL_MISSING``.
+    """
+    by = (context["ti"].xcom_pull(task_ids=task_id) or {}).get("responded_by_user") or {}
+    if name := by.get("name") or by.get("id"):
+        return str(name)
+    raise TerminalError(
+        "APPROVAL_MISSING",
+        f"nobody approved {what} by name",
+        where=f"task {task_id}",
+        way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
+    )
 
 
 def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:

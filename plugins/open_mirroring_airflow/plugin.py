@@ -1,4 +1,4 @@
-"""The plugin that Airflow lists; operators, sensor and trigger are plain imports and need no registration."""
+"""The plugin that Airflow lists. Operators, sensor and trigger are plain imports and need no registration."""
 
 from __future__ import annotations
 

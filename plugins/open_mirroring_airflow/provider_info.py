@@ -1,4 +1,4 @@
-"""What Airflow's provider registry asks of an installed distribution."""
+"""The description of this distribution that Airflow's provider registry reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a task is tried again: our two error roots decide, not a count of attempts alone."""
+"""Decides when Airflow tries a task again: after a transient error, and never after a terminal one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person may choose when starting a run, and how a task reads it: never used before it is checked."""
+"""The parameters that a person may set when starting a run. A task checks each before it uses it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 
 TABLES, REREAD = "tables", "reread"
-TABLE, REASON = "table", "reason"
+TABLE, REASON, PROOF = "table", "reason", "proof"
 _BACKFILL = "backfill"
 
 
@@ -37,6 +37,13 @@ def table_param(sources: Iterable[str], description: str) -> Param:
 def reason_param() -> Param:
     """Why; there is no default."""
     return Param(type="string", minLength=1, maxLength=500, title="Reason", description="Kept in the ledger's audit.")
+
+
+def proof_param() -> Param:
+    """The proof whose keys are corrected; there is no default."""
+    uuid = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+    said = "Its id, as what the task `prove` returned names it: of one table, and corrected once."
+    return Param(type="string", pattern=uuid, title="Proof", description=said)
 
 
 def reread_param() -> Param:

@@ -1,4 +1,4 @@
-"""The gate as a task: waits, without keeping a worker, until a table may publish, but never long."""
+"""The gate as a task: it waits, deferred and for a limited time, until a table may publish."""
 
 from __future__ import annotations
 

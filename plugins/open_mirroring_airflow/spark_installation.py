@@ -1,4 +1,4 @@
-"""Where Spark, the jobs and their jars are, found without importing any of them."""
+"""Finds Spark, the jobs and their jars without importing any of them."""
 
 from __future__ import annotations
 

@@ -1,22 +1,22 @@
-"""Spark submission of one job: secrets go in by the environment, the report comes out of its output."""
+"""Submits one job to Spark: secrets go in by the environment, so that no command line shows them; a file comes back."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result
 
-_ERROR_LINE = re.compile(r" ERROR \S+: (?P<code>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*): (?P<text>.*)$")
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 class JobSubmitHook(SparkSubmitHook):
-    """Submits in client mode with an environment of its own, and reads what the job says.
+    """Submits in client mode with an environment of its own, and reads what the job leaves.
 
     The hook's ``env_vars`` are not used: they are templated, shown on the rendered task and, on a cluster, part of the
     command line.
@@ -36,12 +36,11 @@ class JobSubmitHook(SparkSubmitHook):
     ) -> None:
         super().__init__(**arguments)
         self._environment = dict(environment)
-        self.report: dict[str, Any] | None = None
-        self.error: tuple[str, str] | None = None
+        self.result = JobResult()
         if self._connection["deploy_mode"] == "cluster":
             raise TerminalError(
                 "DEPLOY_MODE_UNSUPPORTED",
-                "the driver of a job cannot run on the cluster yet: its report and its secrets need client mode",
+                "the driver of a job cannot run on the cluster yet: its result and its secrets need client mode",
                 where=f"connection {self._conn_id}",
                 way_out='set "deploy-mode": "client" in the extra of the connection',
             )
@@ -61,28 +60,14 @@ class JobSubmitHook(SparkSubmitHook):
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the job to its end; its output goes to the log.
+        """Run the job to its end; its output goes to the log, its result into :attr:`result`.
 
         Raises:
-            AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`error` say more.
+            AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`result` say more.
         """
-        return super().submit(application, env=self._environment, **kwargs)
-
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._watched(itr))
-
-    def _watched(self, lines: Iterator[str]) -> Iterator[str]:
-        for line in lines:
-            if line.startswith("{"):
-                self.report = _report(line) or self.report
-            elif match := _ERROR_LINE.search(line.rstrip()):
-                self.error = match["code"], match["text"]
-            yield line
-
-
-def _report(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and "job" in found else None
+        with TemporaryDirectory(prefix="open-mirroring-") as folder:
+            file = Path(folder, "result.json")
+            try:
+                return super().submit(application, env={**self._environment, RESULT_FILE: str(file)}, **kwargs)
+            finally:
+                self.result = read_result(file)

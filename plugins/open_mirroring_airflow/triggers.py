@@ -1,4 +1,4 @@
-"""The trigger behind the gate. It lives in an installed package or the plugins folder: the triggerer reads no DAGs."""
+"""The trigger of the gate. It lives in a package or the plugins folder, because the triggerer reads no DAG files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last task of a run: says how every table stands, and fails when something before it should not stay unseen."""
+"""The last task of a run: it reports the state of every table, and fails when something must not go unseen."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class ReconcileOperator(BaseOperator):
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
-        told = look(mirror, ledger)
-        losses = losses_text({"losses": told.lost}) if told.lost else ""
+        report = look(mirror, ledger)
+        losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""
@@ -84,7 +84,7 @@ class ReconcileOperator(BaseOperator):
                 way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
         if losses:
-            codes = dict.fromkeys(loss.code for found in told.losses.values() for loss in found)
+            codes = dict.fromkeys(loss.code for found in report.losses.values() for loss in found)
             ways_out = "; ".join(WAYS_OUT[code] for code in codes)
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import Manifest
-from open_mirroring.protocols.extracting import Committed, LogOpened, Refused
+from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA
 
 BLOCK = "batch_block"
@@ -59,7 +59,7 @@ class ChangeLog:
         sealed = {Path(file["path"]).name for file in manifest.files}
         return LogOpened(table.version(), document if found == sealed else "")
 
-    def commit(self, batch: int, manifest: Manifest) -> Committed | Refused:
+    def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
         """Add the manifest's files in one commit on top of the state that :meth:`open` returned last.
 
         Raises:
@@ -85,7 +85,7 @@ class ChangeLog:
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
         except CommitFailedError:
-            return Refused()
+            return CommitRefused()
         except DeltaError as error:
             raise TransientError(
                 "LOG_COMMIT_FAILED",

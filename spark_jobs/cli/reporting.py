@@ -240,7 +240,7 @@ def dead_letters_text(listed: Listed, counts: LetterCounts) -> str:
     """The dead letters, newest first, below how many are open of each table."""
     if not listed.letters:
         return "no dead letters"
-    concerned = [*counts.tables.items(), ("(no table)", counts.homeless)]
+    concerned = [*counts.tables.items(), ("(no table)", counts.without_table)]
     per_table = [f"{shown(source)} {letters.count}" for source, letters in concerned if letters.count]
     foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
     head = f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign

@@ -16,7 +16,7 @@ from open_mirroring.ledger.requests import DROP, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 from spark_jobs import reload_table as job
 from spark_jobs.cli.reporting import shown
 from spark_jobs.runtime.reset_arguments import request_of
@@ -75,7 +75,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
 
 
 def _nothing() -> str:
-    raise ValueError(f"a dropped table is not rebuilt: {Stage.DROPPED} comes before")
+    raise ValueError(f"a dropped table is not rebuilt: {ResetStage.DROPPED} comes before")
 
 
 def _said(table: str, request: str, stage: str, waits_for: str, waiting: Exit) -> Exit:

@@ -35,7 +35,8 @@ class Ticked(NamedTuple):
         held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
         waiting: tables that still have changes in the log, or a load, to be published.
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
-        told: dead letters and ignored tables, as :meth:`~open_mirroring.reconciliation.losses.Told.document` tells.
+        told: dead letters and ignored tables, as
+            :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
         awaited: what is there and cannot be read or published before something else comes.
         failed: the error that ended reading; publishing went on with what the log has.
     """
@@ -111,9 +112,9 @@ def tick(
     log.info("publishing what the log has")
     published = publish(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
-    findings = inspect_mirror(mirror, ledger)
-    told = look(mirror, ledger)
-    document = told.document()
+    report = look(mirror, ledger)
+    findings = inspect_mirror(mirror, ledger, losses=report)
+    document = report.document()
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
     unverified = reader.unverified_columns(tables.values())
@@ -130,7 +131,7 @@ def tick(
         stopped={**stopped, **published.stopped},
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
-        losses=told.lost,
+        losses=report.lost,
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
     )

@@ -33,7 +33,7 @@ from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
 from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.extract.new_senders import SENT_BY, new_senders
-from spark_jobs.extract.read_task import LogTarget, ReadTask, graver, read
+from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
@@ -203,10 +203,10 @@ class BatchWriting:
         """Damage of files that grew since, were read from their beginning and are whole now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
-        for at, is_homeless in self.ledger.open_damage(again):
+        for at, names_no_table in self.ledger.open_damage(again):
             # One entry may stand for many files.
             if not any(x.place < 0 or x.origin == at.origin for x in damaged):
-                yield SettledLetter(*at, "reread", int(is_homeless))
+                yield SettledLetter(*at, "reread", int(names_no_table))
 
     def _read(
         self,
@@ -288,7 +288,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 before = merged.get(cols, (False, first))
                 merged[cols] = (whole or before[0], min(first, before[1]))
         for table, reject in part["keyless_rejects"].items():
-            keyless[table] = graver(keyless.get(table), reject)
+            keyless[table] = worse_reject(keyless.get(table), reject)
         for table, origins in part["reloads"].items():
             for origin, (last, first_change) in origins.items():
                 seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])

@@ -257,7 +257,7 @@ class Notes:
                 self._homeless += 1
             elif row.key is None and self._has_key.get(row.tbl, False):
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
-                self._keyless[row.tbl] = graver(self._keyless.get(row.tbl), reject)
+                self._keyless[row.tbl] = worse_reject(self._keyless.get(row.tbl), reject)
 
     def _see_letter(self, row: LogRow) -> None:
         if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
@@ -306,7 +306,7 @@ class Notes:
         }
 
 
-def graver(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
+def worse_reject(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
     """Of two dead letters that hide a key of one table the one that no copy heals; else the first."""
     if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
         return other

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Footer, Written, write_data_file
+from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
@@ -46,7 +46,7 @@ class LoadTarget:
         columns = [LandingColumn(column.name, column.type) for column in self.columns]
         return file_schema(columns, self.keys, marker=False)
 
-    def write(self, path: Path, tables: Iterable[pa.Table]) -> Written:
+    def write(self, path: Path, tables: Iterable[pa.Table]) -> WrittenFile:
         """Write one file of the load."""
         return write_data_file(path, tables, self.schema, self.footer, self.compression)
 
@@ -101,7 +101,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
         TransientError: the store does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        written: list[tuple[Path, Written]] = []
+        written: list[tuple[Path, WrittenFile]] = []
         for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
@@ -129,7 +129,9 @@ def duplicate_key(one: str, other: str) -> TerminalError:
     )
 
 
-def _create(zone: ZoneAddress, written: Iterable[tuple[Path, Written]], target: LoadTarget) -> tuple[StagedFile, ...]:
+def _create(
+    zone: ZoneAddress, written: Iterable[tuple[Path, WrittenFile]], target: LoadTarget
+) -> tuple[StagedFile, ...]:
     store = open_store(zone)
     folder = layout.staging_folder(target.folder, target.footer.generation)
     # Named anew by every attempt, a repeated Spark task included.

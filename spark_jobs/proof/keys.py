@@ -8,20 +8,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
+from spark_jobs.proof.rows import SUMS_SCHEMA, Shape, SumCells
+from spark_jobs.proof.sides import Side
 
 
-def read_sums(frame: DataFrame) -> dict[int, CellSum]:
+def read_sums(side: Side, shape: Shape) -> dict[int, CellSum]:
     """The cells of a side, from the sums of its partitions.
 
     Raises:
         MirroringError: what a worker met.
     """
     parts = []
-    for line in frame.collect():
+    # Read once and not kept: a line for each partition is all there is.
+    for line in side.asked(side.frame(shape, SumCells(shape), SUMS_SCHEMA).collect):
         if line["error"] is not None:
             raise pickle.loads(bytes(line["error"]))
         parts.append(pickle.loads(bytes(line["sums"])))
-    frame.unpersist()
     return add_sums(parts)
 
 

@@ -1,4 +1,4 @@
-"""The two sides of a proof: rows of the source (a database or an export), and rows of the mirrored Delta table.
+"""What a side of a proof is, and the source's side: rows of a database or of an export.
 
 Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
 """
@@ -6,38 +6,34 @@ Spark's workers read each side and return only what a function computes of its t
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from itertools import groupby
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.tables import JdbcLoad, ProofExport
-from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
-from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
-from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
-from spark_jobs.proof.onelake_tables import copied_table
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
+from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
 
+Answer = TypeVar("Answer")
+_LIMITED: defaultdict[str, Lock] = defaultdict(Lock)
 _RANGES_OF_CHUNK = 8
 _MOST_RANGES = 256
 _ROWS_PER_PIECE = 1_000_000
@@ -54,7 +50,11 @@ class Side(Protocol):
     """The rows of one side."""
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """What *work* makes of the rows, of some *ranges* of the shape only if given; kept until it is unpersisted."""
+        """What *work* makes of the rows, of some *ranges* of the shape only if given; read when it is asked for."""
+        ...
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask a frame; what Spark raises meanwhile becomes our error where it can be told."""
         ...
 
 
@@ -84,6 +84,7 @@ class JdbcSource:
         self.since: str | None = None
         self.columns = self._table.columns(table.columns)
         self._keys, self._pace, self._chunks = table.key, pace_of(load), load.chunks
+        self._connection = load.connection
         self._cut: tuple[SplitColumn, list[Range]] | None = None
         self.split: Split | None = None
         if load.split_column is not None:
@@ -109,8 +110,12 @@ class JdbcSource:
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return work(JdbcRows(batches, columns, schema_of_rows, where))
 
-        frame = self._table.frame(self.columns, split, parts, _anew(each), schema, self._pace)
-        return self._table.asked("reading its rows", lambda: _kept(frame))
+        return self._table.frame(self.columns, split, parts, anew(each), schema, self._pace)
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """As :class:`Side`; tables with a limit are read one after the other, or two would take twice as much."""
+        with nullcontext() if self._pace == Pace() else _LIMITED[self._connection]:
+            return self._table.asked("reading its rows", ask)
 
 
 class ExportSource:
@@ -144,54 +149,11 @@ class ExportSource:
                 yield from work(ExportRows(export, chosen, columns, schema_of_rows))
 
         places = self._spark.range(0, len(pieces), 1, len(pieces))
-        return _kept(places.mapInArrow(_anew(each), schema))
+        return places.mapInArrow(anew(each), schema)
 
-
-class Target:
-    """A mirrored table at one version; *version* is None where there is no Delta table.
-
-    *changed* is when that version came to be.
-    """
-
-    def __init__(self, spark: SparkSession, path: Path | None) -> None:
-        self._spark, self._path = spark, path
-        self.version: int | None = None
-        self.changed: datetime | None = None
-        self.columns: tuple[LandingColumn, ...] = ()
-        try:
-            if path is not None and DeltaTable.is_deltatable(str(path)):
-                table = DeltaTable(path)
-                self.version = table.version()
-                self.changed = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
-                self.columns = tuple(_landing(field) for field in pa.schema(table.schema().to_arrow()))
-        except (DeltaError, OSError) as error:
-            raise TransientError(
-                "TARGET_UNREADABLE",
-                f"the mirrored table cannot be read: {type(error).__name__}",
-                where=str(self._path),
-                way_out="look at the table's Delta log; then prove again",
-            ) from error
-
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`Side`; *ranges* are left to *work*, which looks at the cells."""
-        if self.version is None:
-            return self._spark.createDataFrame([], schema)
-        rows = self._spark.read.format("delta").option("versionAsOf", self.version).load(str(self._path))
-
-        def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return work(pa.Table.from_batches([batch]) for batch in batches)
-
-        names = ["`" + column.name.replace("`", "``") + "`" for column in self.columns]
-        try:
-            return _kept(rows.select(*names).mapInArrow(_anew(each), schema))
-        except (PySparkException, Py4JError) as error:
-            what = str(error).splitlines()[0][:300]
-        raise TransientError(
-            "TARGET_UNREADABLE",
-            f"version {self.version} of the mirrored table cannot be read: {what}",
-            where=str(self._path),
-            way_out="look whether its files are there; then prove again",
-        )
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """As :class:`Side`."""
+        return ask()
 
 
 def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: ProofExport | None) -> Source:
@@ -216,62 +178,13 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
     return ExportSource(spark, table, Export(mirror.resolve(chosen.path), chosen.format), chosen.types, since)
 
 
-class TargetTables:
-    """Where a mirror's tables are: a folder, or OneLake, whose tables are copied to be compared.
-
-    Copies stay until the end, for Spark may read them again: as much room is needed as the tables take.
-
-    Raises:
-        TerminalError: ``TABLES_UNNAMED``; ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
-    """
-
-    def __init__(self, mirror: Mirror) -> None:
-        tables, is_onelake = mirror.landing_zone.tables, mirror.landing_zone.store == "onelake"
-        if tables is None and not is_onelake:
-            raise TerminalError(
-                "TABLES_UNNAMED",
-                "nothing says where the mirrored tables can be read",
-                where=f"mirror {mirror.name}",
-                way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
-            )
-        self._root = None if tables is None else mirror.resolve(tables)
-        zone = zone_address(mirror) if tables is None else None
-        self._zone = zone if isinstance(zone, OneLakeZone) else None
-        self._copies = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._copies.close()
-
-    def path(self, folder: str) -> Path | None:
-        """Where the table of a landing zone folder can be read now; None when there is none.
-
-        Raises:
-            TerminalError: ``TABLES_MISSING``; what the store raises.
-            TransientError: ``TABLE_CHANGES``; what the store raises.
-        """
-        if self._zone is not None:
-            return self._copies.enter_context(copied_table(self._zone, folder))
-        assert self._root is not None
-        if not self._root.is_dir():
-            raise TerminalError(
-                "TABLES_MISSING",
-                "the folder of the target's tables is not there",
-                where=str(self._root),
-                way_out="mend `landing_zone.tables`, or mount what it names",
-            )
-        return _place_of(self._root, folder)
-
-
 def check_errors(frame: DataFrame) -> None:
     """Raise what a worker met: an error comes back as a line, for Spark would bury it in a stack of its own."""
     for line in frame.where("error IS NOT NULL").select("error").limit(1).collect():
         raise pickle.loads(bytes(line["error"]))
 
 
-def _anew(each: Work) -> Work:
+def anew(each: Work) -> Work:
     """The same function as another one: Spark takes two equal plans for one, and would give what it kept of the first.
 
     A look at the source must never be an earlier one.
@@ -284,10 +197,14 @@ def _anew(each: Work) -> Work:
     return again
 
 
-def _kept(frame: DataFrame) -> DataFrame:
-    kept = frame.persist(StorageLevel.DISK_ONLY)
-    kept.count()
-    return kept
+def kept(side: Side, frame: DataFrame) -> DataFrame:
+    """A frame of a side, read now and once; on disk until it is unpersisted."""
+
+    def keep() -> DataFrame:
+        frame.persist(StorageLevel.DISK_ONLY).count()
+        return frame
+
+    return side.asked(keep)
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:
@@ -307,37 +224,3 @@ def _border(kind: str, text: str) -> Any:
 
 def _typed_schema(columns: Sequence[LoadColumn], keys: Sequence[str]) -> pa.Schema:
     return file_schema([LandingColumn(column.name, column.type) for column in columns], keys, marker=False)
-
-
-_LANDING: dict[pa.DataType, str] = {
-    pa.bool_(): "bool",
-    pa.int8(): "int16",
-    pa.int16(): "int16",
-    pa.int32(): "int32",
-    pa.int64(): "int64",
-    pa.float32(): "float32",
-    pa.float64(): "float64",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.string_view(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.binary_view(): "binary",
-    pa.date32(): "date",
-}
-
-
-def _landing(field: pa.Field) -> LandingColumn:
-    if pa.types.is_timestamp(field.type):
-        return LandingColumn(field.name, "timestamp")
-    if pa.types.is_decimal(field.type):
-        return LandingColumn(field.name, f"decimal({field.type.precision},{field.type.scale})")
-    # Of a type that no file of the landing zone has, its own name: no type of the source is equal to it.
-    return LandingColumn(field.name, _LANDING.get(field.type, str(field.type)))
-
-
-def _place_of(root: Path, folder: str) -> Path:
-    schema, table = split_table_folder(folder)
-    # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
-    places = [root / place / table for place in ([DEFAULT_SCHEMA, "."] if schema is None else [schema])]
-    return next((place for place in places if place.is_dir()), places[0])

@@ -20,7 +20,7 @@ from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableStat
 from open_mirroring.ledger.repair_ledger import RepairLedger
 from open_mirroring.ledger.requests import REPAIR, Asked
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.publishing import Place, StagedFile
+from open_mirroring.protocols.publishing import FilePlace, StagedFile
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
 from open_mirroring.reconciliation.repairing import check_permitted
 from spark_jobs.publish.lost_content import stage_again
@@ -28,7 +28,7 @@ from spark_jobs.publish.zone_ports import ZonePorts
 
 log = logging.getLogger(__name__)
 
-_FINAL_PLACES = (Place.FINAL, Place.PROCESSED, Place.READY_TO_DELETE)
+_FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE)
 
 
 class Repaired(NamedTuple):
@@ -120,7 +120,7 @@ class _Store:
 
     def holds(self, sealed: StagedFile) -> bool:
         """Whether the sealed object is still staged."""
-        return self._probe(Place.SOURCE, 0, sealed).etag == sealed.etag
+        return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
         """The number where it is, in the order in which a file travels; None when it is nowhere.
@@ -156,7 +156,7 @@ class _Store:
             )
         return found
 
-    def _probe(self, place: Place, number: int, sealed: StagedFile) -> protocol.Seen:
+    def _probe(self, place: FilePlace, number: int, sealed: StagedFile) -> protocol.Seen:
         reply = self._ask(protocol.Probe(place, number, sealed))
         assert isinstance(reply, protocol.Seen)
         return reply

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Footer, Written, check_data_file, invalid_file, write_data_file
+from open_mirroring.landing_zone.data_file import Footer, WrittenFile, check_data_file, invalid_file, write_data_file
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import file_schema
@@ -44,7 +44,7 @@ class StageTarget:
     compression: layout.Compression = layout.DEFAULT_COMPRESSION
     text: TextFormat | None = None
 
-    def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> Written:
+    def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> WrittenFile:
         """Write one file with changes between two positions."""
         if self.text is not None:
             return write_text_file(path, rows, schema, self.text)
@@ -138,7 +138,7 @@ class _LocalFile(NamedTuple):
 
     path: str
     local: Path
-    written: Written
+    written: WrittenFile
     schema: pa.Schema
     keys: Sequence[str]
     lowest: str
@@ -177,7 +177,7 @@ def create_staged(
     store: LandingZoneStore,
     path: str,
     local: Path,
-    written: Written,
+    written: WrittenFile,
     schema: pa.Schema,
     keys: Sequence[str],
     lowest: str = "",

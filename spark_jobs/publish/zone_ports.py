@@ -11,7 +11,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.delimited_text import bytes_digest
 from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.store import LandingZoneStore, Renamed
+from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome
 from open_mirroring.landing_zone.whole_files import create_whole
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
@@ -52,8 +52,8 @@ class ZonePorts:
             case protocol.Rename(number, file):
                 final = f"{folder}/{layout.file_name(number, table.extension)}"
                 renamed = self._store.rename(file.object_name, final, source_etag=file.etag)
-                if renamed is Renamed.REFUSED:
-                    return protocol.Refused()
+                if renamed is RenameOutcome.REFUSED:
+                    return protocol.RenameRefused()
                 reach("publish.renamed")
                 return protocol.Renamed()
             case protocol.Probe(place, number, file):
@@ -70,12 +70,14 @@ class ZonePorts:
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 
-    def _probe(self, table: TableState, place: protocol.Place, number: int, file: protocol.StagedFile) -> protocol.Seen:
-        if place is protocol.Place.SOURCE:
+    def _probe(
+        self, table: TableState, place: protocol.FilePlace, number: int, file: protocol.StagedFile
+    ) -> protocol.Seen:
+        if place is protocol.FilePlace.SOURCE:
             found = self._store.stat(file.object_name)
             return protocol.Seen() if found is None else protocol.Seen(found.etag, file.digest)
         folder, name = table.folder, layout.file_name(number, table.extension)
-        if place is protocol.Place.FINAL:
+        if place is protocol.FilePlace.FINAL:
             paths = [f"{folder}/{name}"]
         else:
             paths = [*layout.processed_paths(folder, place.value, name)]

@@ -18,6 +18,7 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
+from open_mirroring.operate.job_result import leave_error, leave_report
 from spark_jobs.runtime.session import build_session
 
 __all__ = ["Exit", "job_main", "run_job"]
@@ -77,7 +78,7 @@ def job_main(
     work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> int:
-    """Parse ``MIRROR.yaml``, open ledger and session, do the work, report it as one JSON line; the exit code."""
+    """Parse ``MIRROR.yaml``, open ledger and session, do the work, leave and print its report; the exit code."""
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
     add_arguments(parser)
@@ -92,12 +93,17 @@ def job_main(
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)
+        leave_error(error.code, str(error).removeprefix(f"{error.code}: "))
         return exit_of(error)
     except OperationalError as error:
         # Its text holds the statement and may hold the address: only the kind of failure is told.
-        log.error("LEDGER_UNREACHABLE: the ledger does not answer: %s", type(error.orig).__name__)
+        what = f"the ledger does not answer: {type(error.orig).__name__}"
+        log.error("LEDGER_UNREACHABLE: %s", what)
+        leave_error("LEDGER_UNREACHABLE", what)
         return Exit.TRANSIENT
-    print(json.dumps({"job": name, "mirror": mirror.name, **result._asdict()}, default=str), flush=True)
+    report = {"job": name, "mirror": mirror.name, **result._asdict()}
+    leave_report(report)
+    print(json.dumps(report, default=str), flush=True)
     if isinstance(result, Judged):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

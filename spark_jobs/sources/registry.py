@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
@@ -60,13 +60,15 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
-    tables = {
-        ".".join(t.source_name): MirroredTable(t.source, tuple(t.key), t.columns, bool(t.keys_never_change))
-        for t in by_period
-    }
+    tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
     registry = mirror.source.schema_registry
     schemas = None if registry is None else SchemaRegistry(resolve(registry))
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
+
+
+def _mirrored(table: Table) -> MirroredTable:
+    promised = bool(table.keys_never_change), bool(table.full_rows), bool(table.complete_rows)
+    return MirroredTable(table.source, tuple(table.key), table.columns, *promised)
 
 
 def transport_of(mirror: Mirror) -> Transport:

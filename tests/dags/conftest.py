@@ -7,11 +7,13 @@ settings below apply only while a test of this folder runs.
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -104,8 +106,14 @@ class FakeSpark:
         self._binary.parent.mkdir(parents=True)
         self.answers()
 
-    def answers(self, exit_code: int = 0, output: str = "", only: str = "") -> None:
-        """From now on; with *only*, for applications of this name alone, all others end well."""
+    def answers(
+        self, exit_code: int = 0, output: str = "", only: str = "", left: Mapping[str, Any] | None = None
+    ) -> None:
+        """From now on; with *only*, for applications of this name alone, all others end well.
+
+        What is *left* as result is mostly what a job leaves that prints this output.
+        """
+        result = self._result(output) if left is None else json.dumps(left)
         self._binary.write_text(
             dedent(
                 f"""\
@@ -116,11 +124,23 @@ class FakeSpark:
                     print(json.dumps({{"argv": sys.argv[1:], "environment": dict(os.environ)}}), file=file)
                 if {only!r} in " ".join(sys.argv):
                     print({output!r}, flush=True)
+                    result = {result!r}
+                    if result:
+                        with open(os.environ["OPEN_MIRRORING_RESULT"], "w") as file:
+                            file.write(result)
                     sys.exit({exit_code})
                 """
             )
         )
         self._binary.chmod(0o755)
+
+    @staticmethod
+    def _result(output: str) -> str:
+        """What a job leaves that prints this: its report, its error, or nothing."""
+        if output.startswith("{"):
+            return json.dumps({"report": json.loads(output)})
+        found = re.search(r" ERROR \S+: ([A-Z0-9_]+): (.*)$", output)
+        return json.dumps({"error": found.groups()}) if found else ""
 
     @property
     def calls(self) -> list[dict[str, Any]]:

@@ -32,7 +32,16 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "mirrors" / "shop.yaml"
 IDS = [
     f"shop__{what}"
-    for what in ("initial_load", "maintain", "prove", "reconcile", "reload_table", "replay_dead_letters", "replicate")
+    for what in (
+        "correct_table",
+        "initial_load",
+        "maintain",
+        "prove",
+        "reconcile",
+        "reload_table",
+        "replay_dead_letters",
+        "replicate",
+    )
 ]
 SECOND = """
 mirror: depot
@@ -260,3 +269,20 @@ def test_a_reload_is_approved_and_takes_the_zones_slot_and_its_params_have_no_de
         with pytest.raises(ParamValidationError):
             dag.params.get_param(name).resolve(wrong)
     assert "zone_shop" in dag.doc_md and "RESET_OPEN" in dag.doc_md
+
+
+def test_a_correction_is_approved_and_names_its_proof(dags: dict) -> None:
+    """G-45: no row is published by a run that names no proof."""
+    dag = dags["shop__correct_table"]
+    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
+        "approve": set(),
+        "correct": {"approve"},
+        "publish": {"correct"},
+        "reconcile": {"publish"},
+    }
+    assert (dag.get_task("correct").pool, dag.get_task("publish").pool) == ("spark", "zone_shop")
+    for name, wrong in (("proof", "the last one"), ("proof", None), ("reason", ""), ("reason", None)):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param(name).resolve(wrong)
+    proof = "0b6cb1a1-6f4f-4d09-9f0e-0d1c1ab5b4f5"
+    assert dag.params.get_param("proof").resolve(proof) == proof

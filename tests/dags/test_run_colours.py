@@ -224,6 +224,22 @@ def test_an_approved_reload_resets_the_table_in_the_approvers_name(
     assert re.fullmatch(r"--request=shop__reload_table/[^/]+/approve", arguments[4])
 
 
+def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
+    home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-45, G-46."""
+    _answering(monkeypatch, "Approve", {"id": "7", "name": "Ada"})
+    proof = "0b6cb1a1-6f4f-4d09-9f0e-0d1c1ab5b4f5"
+    done = dict.fromkeys(("approve", "correct", "publish", "reconcile"), "success")
+    assert _run("correct_table", proof=proof, reason="lost") == ("success", done)
+    assert fake_spark.jobs() == ["corrections", "publish_changes"]
+    assert fake_spark.calls[0]["argv"][-3:] == [f"--proof={proof}", "--why=lost", "--approved-by=Ada"]
+    # Given back, for its rows could not be read: nothing is published as if it were done.
+    fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "SOURCE_UNREACHABLE: no answer"}))
+    state, tasks = _run("correct_table", proof=proof, reason="lost")
+    assert state != "success" and tasks["correct"] in ("failed", "up_for_retry")
+
+
 def test_a_rejected_reload_touches_nothing(home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _answering(monkeypatch, "Reject", {"id": "7", "name": "Ada"})
     assert _run("reload_table", **ASKED) == (

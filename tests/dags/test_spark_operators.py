@@ -189,7 +189,7 @@ def test_the_report_of_a_job_is_what_its_task_returns(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
     said = REPORT | {"findings": [{"code": "GAP"}]}
-    fake_spark.answers(output=f"26/01/05 WARN x\n{json.dumps(said)}\n{{not a report\n{{}}")
+    fake_spark.answers(output='26/01/05 WARN x\n{"job": "of another library"}', left={"report": said})
     assert _operator(mirror_file).execute(task_context) == REPORT
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,35 @@ from spark_jobs.prove import Asked, prove
 from tests.ces_messages import envelope, lsn, payload
 from tests.pipeline import Pipeline
 from tests.postgres import PostgresServer
+from workload_generator.delivery import Message
+from workload_generator.history import ColumnDef, TableDef
+from workload_generator.qlik_file_target import full_load_files
+from workload_generator.transports import json_lines, write_files
 
 COLUMNS = (("id", "int"), ("name", "nvarchar(max)"), ("price", "decimal(10,2)"))
 TABLES = tuple(f"shop.t{number}" for number in range(1, 6))
 Row = tuple[int, str | None, str | None]
+QLIK = TableDef(
+    "shop",
+    "t2",
+    (ColumnDef("id", "int"), ColumnDef("name", "nvarchar(max)"), ColumnDef("price", "decimal(10,2)")),
+    ("id",),
+)
 
 
 class Shop:
     """Tables in PostgreSQL whose changes are told to a mirror, or not: then somebody has lost them."""
 
-    def __init__(self, folder: Path, spark: Any, server: PostgresServer, tables: tuple[str, ...], **prove: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spark: Any,
+        server: PostgresServer,
+        tables: tuple[str, ...],
+        consistency: str = "key",
+        exports: Mapping[str, Any] | None = None,
+        **prove: Any,
+    ) -> None:
         self.server, self.tables, self.commit = server, tables, 15
         server.execute("DROP SCHEMA IF EXISTS shop CASCADE", "CREATE SCHEMA shop")
         for name in tables:
@@ -38,7 +57,7 @@ class Shop:
                 "source": name,
                 "target": name.replace(".", "/"),
                 "key": ["id"],
-                "prove": {"format": "jdbc", "connection": "shop_db", **prove},
+                "prove": (exports or {}).get(name, {"format": "jdbc", "connection": "shop_db", **prove}),
             }
             for name in tables
         ]
@@ -46,11 +65,13 @@ class Shop:
             folder,
             spark,
             described,
-            source={"layout": "bare"},
+            source={"layout": "wrapped", "partition_key_scheme": "stream-group"},
             landing_zone={"store": "local", "path": "zone", "tables": "tables"},
             prove={"settle_seconds": 0},
+            consistency=consistency,
         )
-        self.lines: list[str] = []
+        self.lines: list[Message] = []
+        self.told = 0
 
     def set(self, table: str, row: Row, *, told: bool = True) -> None:
         name = "NULL" if row[1] is None else "'" + row[1].replace("'", "''") + "'"
@@ -69,7 +90,7 @@ class Shop:
     def deliver(self) -> None:
         """What was told reaches the place where it is read."""
         if self.lines:
-            self.pipeline.deliver(f"{self.commit:06d}.jsonl", "".join(self.lines).encode())
+            self.pipeline.deliver(f"{self.commit:06d}.jsonl", json_lines(self.lines, layout="wrapped"))
             self.lines = []
 
     def tick(self) -> None:
@@ -81,7 +102,8 @@ class Shop:
         schema, _, tbl = table.partition(".")
         data = payload(**images, cols=COLUMNS, commit=self.commit, schema=schema, tbl=tbl)
         message = envelope(operation, json.dumps(data), commit=self.commit)
-        self.lines.append(json.dumps(message) + "\n")
+        self.lines.append(Message(0, self.told, json.dumps(message).encode(), None, "2026-01-01T00:00:00Z"))
+        self.told += 1
 
 
 @pytest.fixture
@@ -231,6 +253,47 @@ def test_an_export_proves_what_was_not_changed_since(
     assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == (Exit.ON_HOLD, "UNPROVEN", 1)
 
 
+def test_a_csv_export_and_a_full_load_prove_what_the_database_would(
+    shop_of: Callable[..., Shop], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-40, G-43: NULL, empty text, blanks and digits are told apart in each format; a stale row is found."""
+    types = {name: kind for name, kind in COLUMNS}
+    shop = shop_of(
+        *TABLES[:2],
+        exports={
+            "shop.t1": {"format": "csv", "path": "export/t1.csv", "types": types},
+            "shop.t2": {"format": "qlik-full-load", "path": "export/shop.t2", "types": types},
+        },
+    )
+    rows: list[Row] = [(1, "a, b", "1.00"), (2, None, None), (3, " ä ", "-0.10"), (4, 'say "x"\nno', "99999999.99")]
+    rows += [(5, "", "0.00")]
+    for key, name, price in rows:
+        for table in shop.tables:
+            shop.set(table, (key, name, price))
+    shop.tick()
+    export = shop.pipeline.folder / "export"
+    write_files(export, full_load_files(QLIK, [dict(zip(types, map(_text, row), strict=True)) for row in rows]))
+
+    def exported(rows: list[Row]) -> None:
+        lines = [",".join("" if v is None else '"' + _text(v).replace('"', '""') + '"' for v in row) for row in rows]
+        (export / "t1.csv").write_text("\n".join([",".join(types), *lines]) + "\n", encoding="utf-8")
+
+    exported(rows)
+    code, found = proved(shop, capsys)
+    assert (code, {one["verdict"] for one in found.values()}) == (Exit.DONE, {"EQUAL"}), found
+    exported([*rows[:3], (4, rows[3][1], "99999999.98"), (5, None, "0.00")])
+    load = next((export / "shop.t2").glob("*.csv"))
+    load.write_bytes(load.read_bytes().replace(" ä ".encode(), " ä".encode()))
+    code, found = proved(shop, capsys)
+    keys = {table: {(k["key"], tuple(k["columns"])) for k in one["keys"]} for table, one in found.items()}
+    assert keys == {"shop.t1": {('["4"]', ("price",)), ('["5"]', ("name",))}, "shop.t2": {('["3"]', ("name",))}}
+    assert code == Exit.NOT_EQUAL
+
+
+def _text(value: Any) -> Any:
+    return None if value is None else str(value)
+
+
 def test_what_cannot_be_compared_says_so_and_holds_up_no_other(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,7 +391,7 @@ def test_one_approval_has_one_effect_wherever_it_was_killed(
     shop.pipeline.killed("prove", "prove.looked")
     [state] = shop.pipeline.reader.tables().values()
     assert ProofLedger(shop.pipeline.ledger).newest([state.id]) == {}
-    proved(shop, capsys)
+    shop.pipeline.killed("prove", "prove.recorded")
     recorded = ProofLedger(shop.pipeline.ledger).newest([state.id])[state.id]
     assert recorded.proof.differing == 3
 
@@ -337,13 +400,50 @@ def test_one_approval_has_one_effect_wherever_it_was_killed(
         return correct(mirror, ledger, shop.pipeline._spark, recorded.id, Reason("Ada", "ticket 4711"))
 
     asked = ("--proof", recorded.id, "--approved-by", "Ada", "--why", "ticket 4711")
-    for fault in ("correct.approved", "extract.bound", "extract.sealed", "extract.committed"):
+    for fault in ("correct.approved", "extract.bound", "extract.written", "extract.sealed", "extract.committed"):
         shop.pipeline.killed("corrections", fault, *asked)
     for _ in range(2):
         assert again().keys == 3
     assert len(audited(shop, "CORRECTION_APPROVED")) == 1
     logged = [row for row in shop.pipeline.logged() if row["origin"].startswith("(correction)")]
     assert sorted((row["key"], row["op"]) for row in logged) == [('["100"]', "U"), ('["7"]', "D"), ('["8"]', "U")]
+    for fault in ("publish.staged", "publish.sealed", "publish.all_renamed"):
+        shop.pipeline.killed("publish_changes", fault)
     shop.tick()
+    assert [file.rows for file in shop.pipeline.reader.published(state.id, 1)] == [30, 3]
     code, found = proved(shop, capsys)
     assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL")
+
+
+def test_a_correction_keeps_transactions_whole(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-45, I4: where transactions are held back it waits for the next commit, unless a later one was seen."""
+    shop = shop_of("shop.t1", "shop.t2", consistency="transaction")
+    spoiled(shop)
+    code, found = proved(shop, capsys)
+    # The last transaction waits until a later one is seen: what it changed is on its way, and nothing else is.
+    assert code == Exit.NOT_EQUAL and found["shop.t1"]["verdict"] == "DIFFERENT", found
+    shop.set("shop.t2", (500, "a later commit", "1.00"))
+    shop.tick()
+    code, found = proved(shop, capsys, "--tables", "shop.t1", *APPROVED)
+    assert "3 keys are in the change log" in found["shop.t1"]["correction"]
+    shop.pipeline.service.poll()
+    code, found = proved(shop, capsys, "--tables", "shop.t1")
+    assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL"), found
+
+    # Now the table itself has the newest commit that was seen: the correction stands above it, and waits.
+    shop.set("shop.t1", (9, "the newest", "9.00"))
+    shop.tick()
+    shop.set("shop.t1", (10, "lost", "1.00"), told=False)
+    code, found = proved(shop, capsys, "--tables", "shop.t1", *APPROVED)
+    assert "1 keys are in the change log" in found["shop.t1"]["correction"], found
+    shop.pipeline.service.poll()
+    assert {row["id"]: row["name"] for row in shop.pipeline.mirrored("shop", "t1")}[10] == "name 10"
+    code, found = proved(shop, capsys, "--tables", "shop.t1")
+    assert (code, found["shop.t1"]["verdict"]) == (Exit.ON_HOLD, "UNPROVEN"), found
+    shop.set("shop.t2", (501, "a later commit", "1.00"))
+    shop.tick()
+    code, found = proved(shop, capsys, "--tables", "shop.t1")
+    assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL"), found
+    assert {row["id"]: row["name"] for row in shop.pipeline.mirrored("shop", "t1")}[10] == "lost"

@@ -134,7 +134,7 @@ class ExtractWorld:
                 return state, x.LogOpened(CURRENT, self._log.manifest(state.live, batch))
             case x.CommitLog(batch, snapshot):
                 if snapshot != CURRENT and self._log.conditional:
-                    return state, x.Refused()
+                    return state, x.CommitRefused()
                 return self._committed(state, batch), x.Committed()
         row = self.rows[state.row]
         written = self._ledger.write(row, request)

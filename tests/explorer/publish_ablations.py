@@ -138,7 +138,7 @@ class RenamesBackwards(PublishMachine):
             asked, meant = self.request(state), state.request
             if reply.digest == asked.file.digest:  # type: ignore[union-attr]
                 reply = p.Seen(reply.etag, meant.file.digest)
-                if meant.place is p.Place.SOURCE:
+                if meant.place is p.FilePlace.SOURCE:
                     reply = p.Seen(meant.file.etag, meant.file.digest)
         return p.step(state, reply)
 
@@ -147,7 +147,7 @@ class IgnoresDigest(PublishMachine):
     """Any file under the number will do."""
 
     def step(self, state: Any, reply: p.Reply) -> Any:
-        if isinstance(reply, p.Seen) and reply.there and state.request.place is not p.Place.SOURCE:
+        if isinstance(reply, p.Seen) and reply.there and state.request.place is not p.FilePlace.SOURCE:
             reply = p.Seen(reply.etag, state.request.file.digest)
         return p.step(state, reply)
 
@@ -171,7 +171,7 @@ class ReSealsAtOnce(PublishMachine):
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         after = p.step(state, reply)
-        looked = isinstance(state.request, p.Probe) and state.request.place is p.Place.SOURCE
+        looked = isinstance(state.request, p.Probe) and state.request.place is p.FilePlace.SOURCE
         return staging_anew(after) if looked and isinstance(reply, p.Seen) and not after.source_there else after
 
 
@@ -196,21 +196,21 @@ class Looking:
     """A writer that looks at the four places in an order of its own, before it thinks."""
 
     inner: p.State
-    left: tuple[p.Place, ...]
-    seen: tuple[tuple[p.Place, p.Seen], ...] = ()
+    left: tuple[p.FilePlace, ...]
+    seen: tuple[tuple[p.FilePlace, p.Seen], ...] = ()
 
 
 class ProbesInOrder(PublishMachine):
     """The places are read in another order than the one in which a file travels."""
 
-    def __init__(self, order: tuple[p.Place, ...], inner: PublishMachine | None = None) -> None:
+    def __init__(self, order: tuple[p.FilePlace, ...], inner: PublishMachine | None = None) -> None:
         self._order = order
         self._inner = inner or PublishMachine()
 
     def step(self, state: Any, reply: p.Reply) -> Any:
         if not isinstance(state, Looking):
             after = self._inner.step(state, reply)
-            began = isinstance(after.request, p.Probe) and after.request.place is p.Place.SOURCE
+            began = isinstance(after.request, p.Probe) and after.request.place is p.FilePlace.SOURCE
             return Looking(after, self._order) if began else after
         if not isinstance(reply, p.Seen):
             return state
@@ -241,6 +241,6 @@ def staging_anew(state: p.State) -> p.State:
 def believing_the_source(state: p.State, *, there: bool) -> p.State:
     """The writer answers the question for the source itself."""
     request = state.request
-    if not isinstance(request, p.Probe) or request.place is not p.Place.SOURCE:
+    if not isinstance(request, p.Probe) or request.place is not p.FilePlace.SOURCE:
         return state
     return p.step(state, p.Seen(request.file.etag, request.file.digest) if there else p.Seen())

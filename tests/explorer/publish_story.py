@@ -86,7 +86,7 @@ def said(request: Any) -> str:
         case p.Rename(number, file):
             return f"renames {file.object_name} to number {number}"
         case p.Probe(place, number, file):
-            return f"looks for {file.object_name if place is p.Place.SOURCE else number} in {place.value}"
+            return f"looks for {file.object_name if place is p.FilePlace.SOURCE else number} in {place.value}"
         case p.Stop(_, code, _):
             return f"stops the table: {code}"
     return {

@@ -23,7 +23,7 @@ from .search import Move, Violation
 COMPARED = (p.Establish, p.Intend, p.Seal, p.Confirm, p.Stop)
 LEDGER_WRITES = (p.Acquire, *COMPARED)
 CREATES = (p.CreateMarker, p.CreateMetadata)
-PLACES = {p.Place.FINAL: FINAL, p.Place.PROCESSED: PROCESSED, p.Place.READY_TO_DELETE: READY}
+PLACES = {p.FilePlace.FINAL: FINAL, p.FilePlace.PROCESSED: PROCESSED, p.FilePlace.READY_TO_DELETE: READY}
 
 
 class PublishWorld:
@@ -168,7 +168,7 @@ class PublishWorld:
                 content = self._contents[file]
                 renamed = self._store.rename(zone, number, file, content)
                 if renamed is None:
-                    return state, p.Refused()
+                    return state, p.RenameRefused()
                 self._rules.created(state, number, content)
                 return state._replace(zone=renamed, ever=with_item(state.ever, number, content)), p.Renamed()
             case p.Probe(place, number, file):
@@ -205,8 +205,8 @@ class PublishWorld:
         writers = tuple(self._age(writer) for writer in state.writers)
         return state._replace(row=self.rows.number(row), writers=writers, late=late)
 
-    def _seen(self, zone: Zone, place: p.Place, number: int, file: p.StagedFile) -> p.Seen:
-        if place is p.Place.SOURCE:
+    def _seen(self, zone: Zone, place: p.FilePlace, number: int, file: p.StagedFile) -> p.Seen:
+        if place is p.FilePlace.SOURCE:
             etag = zone.etag_of(file)
             if etag is None:
                 return p.Seen()

@@ -96,7 +96,7 @@ class Ablation:
 
 SMALL = Bounds(late=0, cuts=((2, 2),))
 ONE_CUT = Bounds(late=0, cuts=((2,), (1,)))
-SOURCE, FINAL, PROCESSED, READY = p.Place
+SOURCE, FINAL, PROCESSED, READY = p.FilePlace
 UNSEALED = frozenset({SEALED_ONLY, BINDING, STOP_CAUSE})
 ABLATIONS = {
     "no seal": Ablation(WRITE_ONCE, ONE_CUT, without.SealsNothing, unchecked=UNSEALED),

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.horizon import (
-    Advance,
     BatchContents,
     LoggedBatch,
     LoggedTable,
     MirrorHorizon,
+    MovedHorizon,
     TableHorizon,
     advance,
 )
@@ -46,7 +46,7 @@ def contents(batches: Sequence[Sequence[tuple[str, int, int, str]]]) -> list[Bat
 
 def moved(
     table: LoggedTable, batches: int, *, old: int, held: int | None = None, known: MirrorHorizon | None = None
-) -> Advance:
+) -> MovedHorizon:
     """The horizon when the first *old* batches are old enough."""
     times = [LoggedBatch(n, START + timedelta(days=n), START + timedelta(days=n)) for n in range(1, batches + 1)]
     before = START + timedelta(days=old, hours=1)

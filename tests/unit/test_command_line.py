@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.reconciliation import inspection
+from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
@@ -26,6 +29,7 @@ from spark_jobs.cli import looking, tick
 from spark_jobs.cli.command_line import main
 from spark_jobs.cli.reporting import result_text, tick_text
 from spark_jobs.cli.tick import Ticked
+from spark_jobs.extract_changes import Extracted
 from spark_jobs.publish_changes import Published
 from tests.hand_made_mirror import GUID, MIRROR_FILE, HandMadeMirror
 
@@ -422,6 +426,17 @@ def test_what_was_read_before_is_published_although_reading_fails(
     monkeypatch.setattr(tick, "publish", lambda *_: Published({"dbo.orders": [1]}, {}, {}))
     ticked = tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
     assert (ticked.files, ticked.exit) == ({"dbo.orders": [1]}, Exit.TRANSIENT)
+
+
+def test_a_tick_asks_once_at_its_end_what_tables_lack(made: HandMadeMirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.letter(1, "dbo.orders")
+    asked: list[Mirror] = []
+    monkeypatch.setattr(tick, "extract", lambda *_: Extracted(None, {}, ()))
+    monkeypatch.setattr(tick, "publish", lambda *_: Published({}, {}, {}))
+    monkeypatch.setattr(tick, "look", lambda mirror, ledger: asked.append(mirror) or look(mirror, ledger))
+    monkeypatch.setattr(inspection, "look", lambda *_: pytest.fail("the inspection asked again"))
+    ticked = tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
+    assert (list(ticked.losses), ticked.document()["dead_letters"]["open"], len(asked)) == (["dbo.orders"], 1, 1)
 
 
 def test_a_mirror_whose_reading_is_stopped_publishes_nothing(

@@ -12,7 +12,7 @@ from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.conformance import deviations
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
-from open_mirroring.landing_zone.store import ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import ObjectInfo, RenameOutcome
 from tests.onelake import CLIENTS, emulator, zone_of
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_found_and_nothing_is_left(server: EmulatorServer, tmp_path: 
 class Overwrites(OneLakeStore):
     """A rename that takes no notice of what is there (O-04)."""
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         if self.stat(source) is not None:
             self.delete(target)
         return super().rename(source, target, source_etag=source_etag)
@@ -41,7 +41,7 @@ class Overwrites(OneLakeStore):
 class Unbound(OneLakeStore):
     """A rename that takes any source."""
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         found = self.stat(source)
         return super().rename(source, target, source_etag=found.etag if found else source_etag)
 
@@ -49,10 +49,10 @@ class Unbound(OneLakeStore):
 class Copies(OneLakeStore):
     """A rename that leaves its source."""
 
-    def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+    def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         content = self.read(source)
         answer = super().rename(source, target, source_etag=source_etag)
-        if content is not None and answer is Renamed.DONE:
+        if content is not None and answer is RenameOutcome.DONE:
             self.create(source, content.data)
         return answer
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.data_file import Footer, Written, write_data_file
+from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.delimited_text import write_text_file
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.opening import LocalZone
@@ -29,7 +29,7 @@ def zone(tmp_path: Path) -> Path:
     return tmp_path / "zone"
 
 
-def put(path: Path, columns: int = 2, *, marker: int | None = 4, schema: pa.Schema | None = None) -> Written:
+def put(path: Path, columns: int = 2, *, marker: int | None = 4, schema: pa.Schema | None = None) -> WrittenFile:
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = schema or file_schema(COLUMNS[:columns], ["id"], marker=marker is not None)
     values = {"id": [1, 2], "name": ["a", None], "added": [None, None], "__rowMarker__": [marker, marker]}

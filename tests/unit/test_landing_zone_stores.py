@@ -13,7 +13,7 @@ import pytest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
-from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, RenameOutcome
 from tests.onelake import CLIENTS, emulator, zone_of
 
 STAGED = "dbo.schema/orders/_stage-1/1.abc"
@@ -89,10 +89,10 @@ def test_an_object_created_anew_has_another_etag(store: LandingZoneStore) -> Non
 
 def test_rename_consumes_its_source_and_keeps_the_etag_o_04(store: LandingZoneStore) -> None:
     staged = created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.DONE
     assert store.stat(STAGED) is None
     assert store.stat(FINAL) == ObjectInfo(FINAL, staged.size, staged.etag)
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.REFUSED
 
 
 @pytest.mark.parametrize("by", ["guid", "name"])
@@ -102,7 +102,7 @@ def test_a_rename_names_both_ends_by_full_path_o_06(tmp_path: Path, by: str) -> 
         named = {} if by == "guid" else {"workspace": "emulator", "item": "shop.MirroredDatabase"}
         store = OneLakeStore(replace(zone_of(server), **named))
         staged = created(store, STAGED)
-        assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.DONE
+        assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.DONE
         assert list(store.list("")) == [staged._replace(path=FINAL)]
         assert (tmp_path / "zone" / FINAL).read_bytes() == b"rows"
 
@@ -110,7 +110,7 @@ def test_a_rename_names_both_ends_by_full_path_o_06(tmp_path: Path, by: str) -> 
 def test_rename_never_overwrites_o_05(store: LandingZoneStore) -> None:
     created(store, FINAL, b"published")
     staged = created(store, STAGED, b"late")
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.REFUSED
     assert (data(store, FINAL), data(store, STAGED)) == (b"published", b"late")
 
 
@@ -118,9 +118,9 @@ def test_rename_is_bound_to_the_sealed_object_o_05(store: LandingZoneStore) -> N
     """A revived or replaced source is another object, although its name and bytes are the same."""
     sealed = created(store, STAGED)
     store.delete(STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is RenameOutcome.REFUSED
     created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=sealed.etag) is RenameOutcome.REFUSED
     assert store.stat(FINAL) is None
 
 
@@ -134,14 +134,14 @@ def test_of_racing_renames_exactly_one_is_done(store: LandingZoneStore) -> None:
         requests = [*own, *[shared] * writers]
         barrier = threading.Barrier(len(requests))
 
-        def send(source: ObjectInfo, barrier: threading.Barrier = barrier, target: str = target) -> Renamed:
+        def send(source: ObjectInfo, barrier: threading.Barrier = barrier, target: str = target) -> RenameOutcome:
             barrier.wait()
             return store.rename(source.path, target, source_etag=source.etag)
 
         with ThreadPoolExecutor(len(requests)) as pool:
             answers = list(pool.map(send, requests))
-        assert answers.count(Renamed.DONE) == 1
-        winner = requests[answers.index(Renamed.DONE)]
+        assert answers.count(RenameOutcome.DONE) == 1
+        winner = requests[answers.index(RenameOutcome.DONE)]
         assert store.stat(target) == winner._replace(path=target)
         left = {info.path for info in store.list("t/_stage-1") if info.path.startswith(f"t/_stage-1/{turn}.")}
         assert left == {info.path for info in requests} - {winner.path}

@@ -16,7 +16,7 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import durable_files, local_store
 from open_mirroring.landing_zone.local_store import LocalStore
-from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, RenameOutcome
 
 STAGED = "dbo.schema/orders/_stage-1/1.abc"
 FINAL = "dbo.schema/orders/00000000000000000001.parquet"
@@ -65,16 +65,16 @@ def test_rename_never_overwrites(store: LocalStore) -> None:
     """I8, F-33, F-37: whatever is under the number stays, a link to nowhere included."""
     created(store, FINAL, b"published")
     staged = created(store, STAGED, b"late")
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.REFUSED
     assert (content(store, FINAL), content(store, STAGED)) == (b"published", b"late")
     (store.root / "dangling").symlink_to(store.root / "nowhere")
-    assert store.rename(STAGED, "dangling", source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, "dangling", source_etag=staged.etag) is RenameOutcome.REFUSED
 
 
 def test_rename_into_a_deleted_folder_is_refused(store: LocalStore) -> None:
     """Staging dies with its folder (I12); a source elsewhere must not bring the folder back."""
     staged = created(store, "elsewhere/x")
-    assert store.rename("elsewhere/x", "gone/1.parquet", source_etag=staged.etag) is Renamed.REFUSED
+    assert store.rename("elsewhere/x", "gone/1.parquet", source_etag=staged.etag) is RenameOutcome.REFUSED
     assert not (store.root / "gone").exists()
 
 
@@ -134,7 +134,7 @@ def test_everything_is_on_disk_before_a_verb_returns(store: LocalStore, monkeypa
     assert synced[2].startswith("t/_stage-1/1.a.partial-")
     assert synced[3:] == ["t/_stage-1"]
     synced.clear()
-    assert store.rename("t/_stage-1/1.a", "t/1", source_etag=staged.etag) is Renamed.DONE
+    assert store.rename("t/_stage-1/1.a", "t/1", source_etag=staged.etag) is RenameOutcome.DONE
     assert sorted(synced) == ["t", "t/_stage-1"]
 
 
@@ -272,8 +272,8 @@ def test_a_deleted_folder_takes_what_was_prepared_with_it(store: LocalStore, tmp
     created(store, "dbo.schema/orders/_ProcessedFiles/00000000000000000001.parquet")
     store.delete_folder("dbo.schema/orders")
     assert list(store.list("dbo.schema/orders")) == []
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is Renamed.REFUSED
-    assert store.rename(elsewhere.path, FINAL, source_etag=elsewhere.etag) is Renamed.REFUSED
+    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.REFUSED
+    assert store.rename(elsewhere.path, FINAL, source_etag=elsewhere.etag) is RenameOutcome.REFUSED
     assert [path.name for path in (tmp_path / "zone").iterdir()] == ["dbo.schema"]
     assert store.stat(elsewhere.path) == elsewhere, "another table's folder stays"
     store.delete_folder("dbo.schema/orders")

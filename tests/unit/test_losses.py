@@ -185,12 +185,12 @@ def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_
     assert bounded_letters(bounded, 3) == bounded, "also of what is bounded already"
     sealed(made, Manifest([], {"messages": 6, "rejected": 6}, letters=bounded))
     counts = letter_counts(made.ledger, "shop")
-    assert (counts.homeless.count, counts.tables["dbo.orders"].by_code) == (5, {"ROW_MALFORMED": 1})
-    assert counts.homeless.example is not None and counts.homeless.example[:3] == (1, "t/0", 0)
+    assert (counts.without_table.count, counts.tables["dbo.orders"].by_code) == (5, {"ROW_MALFORMED": 1})
+    assert counts.without_table.example is not None and counts.without_table.example[:3] == (1, "t/0", 0)
     why = Reason("Ada", "a test")
     accept_letters(made.ledger, "shop", {LetterPlace(1, "t/0", 0): 1, LetterPlace(1, "t/0", 9): 0}, why)
     left = letter_counts(made.ledger, "shop")
-    assert (left.tables, left.homeless.by_code, left.known) == ({}, {"JSON_MALFORMED": 4}, True)
+    assert (left.tables, left.without_table.by_code, left.known) == ({}, {"JSON_MALFORMED": 4}, True)
     assert is_counted(made.ledger, "shop")
     accept_letters(made.ledger, "shop", {LetterPlace(1, "t/0", 4): 1}, why)
     assert not is_counted(made.ledger, "shop"), "which of those it was is not known: the log tells"
@@ -199,7 +199,7 @@ def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_
 
 
 def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22_g_23() -> None:
-    """G-22, G-23: each row may leave another key out of date; one of another table is no homeless one."""
+    """G-22, G-23: each row may leave another key out of date; one of another table is none without a table."""
     notes = Notes({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
     row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_MALFORMED", reason="x" * 999)
     notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
@@ -250,7 +250,7 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
         record_foreign(db, "m", 2, AT, {"dbo.x": 2})
     counts = letter_counts(ledger, "m")
     assert counts.tables["dbo.orders"].by_code == {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}
-    assert (counts.tables["dbo.orders"].keys, counts.homeless.count, counts.homeless.example) == (1, 7, None)
+    assert (counts.tables["dbo.orders"].keys, counts.without_table.count, counts.without_table.example) == (1, 7, None)
     assert counts.tables["dbo.orders"].example is not None
     assert [x.messages for x in foreign_tables(ledger, "m")] == [5]
 
@@ -267,4 +267,4 @@ def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> 
     assert [at.place for at, outcome in settled_letters(made.ledger, "shop").items() if outcome == "reloaded"] == [0, 1]
     assert settle_outdated_letters(made.mirror, made.ledger) == 0
     counts = letter_counts(made.ledger, "shop")
-    assert (counts.tables["dbo.orders"].count, counts.homeless.count) == (2, 1)
+    assert (counts.tables["dbo.orders"].count, counts.without_table.count) == (2, 1)

@@ -14,7 +14,7 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
-from open_mirroring.landing_zone.store import ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import ObjectInfo, RenameOutcome
 from open_mirroring.remote.http_service import RetryBudget
 from tests.onelake import CLIENTS, emulator, zone_of
 
@@ -74,7 +74,7 @@ def test_appends_and_flushes_are_repeated_without_another_etag(
     info = created(store, STAGED, content)
     assert store.stat(STAGED) == info
     assert store.read(STAGED) == (content, info.etag)
-    assert store.rename(STAGED, FINAL, source_etag=info.etag) is Renamed.DONE
+    assert store.rename(STAGED, FINAL, source_etag=info.etag) is RenameOutcome.DONE
 
 
 def test_a_token_that_expires_in_the_middle_of_an_upload_is_renewed_o_02(
@@ -146,7 +146,7 @@ def test_a_rename_without_a_plain_answer_is_unknown_and_not_repeated_o_08(
     done = kind in AFTER
     assert (store.stat(FINAL) is not None) is done
     again = store.rename(STAGED, FINAL, source_etag=info.etag)
-    assert again is (Renamed.REFUSED if done else Renamed.DONE), "the identical request decides"
+    assert again is (RenameOutcome.REFUSED if done else RenameOutcome.DONE), "the identical request decides"
     assert store.stat(FINAL) == info._replace(path=FINAL)
 
 
@@ -166,7 +166,7 @@ def test_a_creation_without_a_plain_answer_is_unknown_and_not_repeated_o_07(
 def test_a_duplicated_rename_answers_once_and_publishes_once(server: EmulatorServer, store: OneLakeStore) -> None:
     info = created(store, STAGED)
     server.faults.add(Fault("duplicated", "rename"))
-    assert store.rename(STAGED, FINAL, source_etag=info.etag) is Renamed.DONE
+    assert store.rename(STAGED, FINAL, source_etag=info.etag) is RenameOutcome.DONE
     assert list(store.list("")) == [info._replace(path=FINAL)]
 
 
@@ -227,7 +227,7 @@ def test_a_condition_that_was_ignored_fails_closed_o_03(
 def test_other_rejected_headers_are_none_of_our_business_o_03(server: EmulatorServer, store: OneLakeStore) -> None:
     server.faults.add(Fault("rejected_headers", times=None, headers=("x-ms-owner",)))
     info = created(store, STAGED)
-    assert store.rename(STAGED, FINAL, source_etag=info.etag) is Renamed.DONE
+    assert store.rename(STAGED, FINAL, source_etag=info.etag) is RenameOutcome.DONE
 
 
 @pytest.mark.parametrize("verb", ["read", "append"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.publishing import Place, Seen
+from open_mirroring.protocols.publishing import FilePlace, Seen
 
 FILES = (protocol.StagedFile("s/1", "e1", "d1"), protocol.StagedFile("s/2", "e2", "d2"))
 INTENT = protocol.Intent(first_number=7, batch_from=3, work=protocol.Work("changes", 4), manifest=FILES)
@@ -28,7 +28,7 @@ def test_the_sealed_objects_are_renamed_one_after_the_other_whoever_sealed_them(
     assert after(protocol.Renamed(), protocol.Renamed()).request == protocol.Confirm(5)
 
 
-@pytest.mark.parametrize("unsure", [protocol.Unknown(), protocol.Refused()])
+@pytest.mark.parametrize("unsure", [protocol.Unknown(), protocol.RenameRefused()])
 @pytest.mark.parametrize("hops", [0, 1, 2], ids=["in the folder", "processed", "ready to be deleted"])
 def test_a_number_that_is_there_with_the_sealed_content_is_done_f39(unsure: protocol.Reply, hops: int) -> None:
     """F-39, O-05, O-08: wherever it has travelled since; nothing is written again."""
@@ -53,7 +53,7 @@ def test_a_number_with_other_content_stops_and_is_never_overwritten(other: Seen)
 def test_what_no_place_can_tell_stops_f39() -> None:
     """The object is gone and its number is nowhere: it is not staged again under the same seal."""
     nowhere = after(protocol.Unknown(), *NOWHERE)
-    assert nowhere.request == protocol.Probe(Place.FINAL, 8, FILES[1]), "a higher number would prove it"
+    assert nowhere.request == protocol.Probe(FilePlace.FINAL, 8, FILES[1]), "a higher number would prove it"
     state = after(protocol.Unknown(), *NOWHERE, Seen(), Seen(), Seen(), protocol.Marker("id", "m"))
     assert isinstance(state.request, protocol.Stop)
     assert state.request.code == protocol.AMBIGUOUS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import file_name
-from open_mirroring.landing_zone.listing import ListedItem, Stage, split_listing
+from open_mirroring.landing_zone.listing import FileStage, ListedItem, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.protocols.publishing import Intent, StagedFile, TableRow, Work
 from open_mirroring.protocols.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict
@@ -22,7 +22,7 @@ from open_mirroring.reconciliation.verdict_table import Limits, TableFacts, reco
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 YOUNG, OLD = NOW - timedelta(days=1), NOW - timedelta(days=8)
-F, P, R, NOWHERE = Stage.FINAL, Stage.PROCESSED, Stage.READY_TO_DELETE, None
+F, P, R, NOWHERE = FileStage.FINAL, FileStage.PROCESSED, FileStage.READY_TO_DELETE, None
 SEVERITY = {Verdict.PASS: 0, Verdict.HOLD: 1, Verdict.STOP: 2}
 
 
@@ -39,7 +39,7 @@ def record(number: int, at: datetime = YOUNG, rows: int = 10) -> Record:
     return Record(f"e{number}", rows=rows, digest=f"{number:032x}", confirmed_at=at)
 
 
-def item(number: int, stage: Stage, *, etag: str | None = None, size: int = 100) -> ListedItem:
+def item(number: int, stage: FileStage, *, etag: str | None = None, size: int = 100) -> ListedItem:
     return ListedItem(file_name(number), stage, size, f"e{number}" if etag is None else etag)
 
 
@@ -75,7 +75,7 @@ HEALTHY = {1: P, 2: P, 3: F}
 EXPECTED_NOWHERE = {"first": "MISSING", "middle": "GAP", "last": "LAST_FILE_MISSING"}
 
 
-def expected(place: Stage | None, row: str, position: str, match: bool) -> str:
+def expected(place: FileStage | None, row: str, position: str, match: bool) -> str:
     """The verdict table of one number among healthy neighbours, three days young."""
     if row == "intent":
         return "OK"  # the publisher knows what it sealed
@@ -91,7 +91,7 @@ def expected(place: Stage | None, row: str, position: str, match: bool) -> str:
 @pytest.mark.parametrize("match", [True, False])
 @pytest.mark.parametrize("place", [F, P, R, NOWHERE])
 def test_every_combination_of_one_number_has_its_verdict(
-    place: Stage | None, row: str, position: str, match: bool
+    place: FileStage | None, row: str, position: str, match: bool
 ) -> None:
     number = POSITIONS[position]
     if row == "intent":
@@ -183,7 +183,7 @@ def test_a_table_that_was_never_established_may_have_no_folder() -> None:
     assert reconcile(replace(fresh, marker="g0")).code == "FOREIGN_WRITER", "another ledger was here first"
     assert reconcile(replace(fresh, metadata_matches=False)).code == "METADATA_CHANGED"
     assert reconcile(replace(fresh, items=(item(1, F),))).code == "LEDGER_BEHIND"
-    assert reconcile(replace(fresh, items=(ListedItem("x", Stage.FOREIGN, 1, "e"),))).code == "FOREIGN_ITEM"
+    assert reconcile(replace(fresh, items=(ListedItem("x", FileStage.FOREIGN, 1, "e"),))).code == "FOREIGN_ITEM"
 
 
 @pytest.mark.parametrize("marker", [None, "g0"])
@@ -215,7 +215,7 @@ def test_changed_or_vanished_metadata_stops(matches: bool | None) -> None:
 def test_foreign_items_stop_and_are_shown_escaped_and_short() -> None:
     """F-31, I23: what has no number of ours is not ours."""
     names = ["a\x1b[31m\r\n", "\u202egnp.exe", "x" * 5000, *(f"n{n}" for n in range(50))]
-    foreign = tuple(ListedItem(name, Stage.FOREIGN, 1, "e") for name in names)
+    foreign = tuple(ListedItem(name, FileStage.FOREIGN, 1, "e") for name in names)
     finding = reconcile(replace(facts(1, item(1, F)), items=(item(1, F), *foreign)))
     assert finding.code == "FOREIGN_ITEM"
     assert finding.evidence["foreign_count"] == 53
@@ -406,7 +406,7 @@ def test_no_clock_explains_what_the_order_does_not_i_21(jump: timedelta) -> None
 
 def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None:
     worst = facts(
-        3, item(1, F, etag="x"), item(3, P), item(3, F), item(9, F), ListedItem("junk", Stage.FOREIGN, 1, "e")
+        3, item(1, F, etag="x"), item(3, P), item(3, F), item(9, F), ListedItem("junk", FileStage.FOREIGN, 1, "e")
     )
     worst = replace(
         worst,
@@ -489,7 +489,7 @@ def test_more_trouble_never_makes_a_verdict_milder(known: TableFacts) -> None:
     assert before == reconcile(known)
     json.dumps(before.evidence)
     for worse in (
-        replace(known, items=(*known.items, ListedItem("junk", Stage.FOREIGN, 1, "e"))),
+        replace(known, items=(*known.items, ListedItem("junk", FileStage.FOREIGN, 1, "e"))),
         replace(known, items=(*known.items, item(9, F))),
         replace(known, items=(*known.items, item(9, P))),
         replace(known, marker="g0"),
@@ -547,11 +547,11 @@ def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
         f"dbo.schema/t/_FilesReadyToDelete/{n(2)}": (n(2), R),
         f"_ProcessedFiles/dbo.schema/t/{n(1)}": (n(1), P),
         f"_FilesReadyToDelete/dbo.schema/t/deeper/{n(7)}": (n(7), R),
-        "dbo.schema/t/_stage-3/5.abc": ("5.abc", Stage.STAGING),
-        "dbo.schema/t/notes.txt": ("notes.txt", Stage.FOREIGN),
-        f"dbo.schema/t/{n(1)[:-8]}.csv": (f"{n(1)[:-8]}.csv", Stage.FOREIGN),
-        f"dbo.schema/t/{'0' * 20}.parquet": (f"{'0' * 20}.parquet", Stage.FOREIGN),
-        f"dbo.schema/t/sub/{n(9)}": (f"sub/{n(9)}", Stage.FOREIGN),
+        "dbo.schema/t/_stage-3/5.abc": ("5.abc", FileStage.STAGING),
+        "dbo.schema/t/notes.txt": ("notes.txt", FileStage.FOREIGN),
+        f"dbo.schema/t/{n(1)[:-8]}.csv": (f"{n(1)[:-8]}.csv", FileStage.FOREIGN),
+        f"dbo.schema/t/{'0' * 20}.parquet": (f"{'0' * 20}.parquet", FileStage.FOREIGN),
+        f"dbo.schema/t/sub/{n(9)}": (f"sub/{n(9)}", FileStage.FOREIGN),
         "dbo.schema/t/_stage-2/5.abc": None,
         "dbo.schema/t/_metadata.json": None,
         "dbo.schema/t/_incarnation.json": None,
@@ -569,7 +569,7 @@ def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
 
 def test_only_a_look_that_saw_nothing_staged_says_that_nothing_is_left_over() -> None:
     """A publication sweeps the folders of all other tables."""
-    staged = ListedItem("1.abc", Stage.STAGING, 1, "e")
+    staged = ListedItem("1.abc", FileStage.STAGING, 1, "e")
     assert not reconcile(facts(1, item(1, F))).left_over
     assert reconcile(facts(1, item(1, F), staged)).left_over
     resetting = replace(facts(1).row, resetting=True)

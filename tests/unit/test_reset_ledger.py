@@ -23,7 +23,7 @@ from open_mirroring.ledger.reading import NOTHING, published_position
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
-from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, Stage
+from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, inspect_mirror
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
@@ -44,7 +44,7 @@ def resets(made: HandMadeMirror) -> ResetLedger:
     return ResetLedger(made.ledger, "shop")
 
 
-def advance(resets: ResetLedger, *stages: Stage, source: str = ORDERS) -> ResetRow:
+def advance(resets: ResetLedger, *stages: ResetStage, source: str = ORDERS) -> ResetRow:
     row = resets.acquire(source).row
     for stage in stages:
         reply = resets.advance(source, row.version, stage)
@@ -53,7 +53,7 @@ def advance(resets: ResetLedger, *stages: Stage, source: str = ORDERS) -> ResetR
     return row
 
 
-TO_NEW_GENERATION = (Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.REBUILDING)
+TO_NEW_GENERATION = (ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.REBUILDING)
 
 
 def test_a_request_fences_whoever_publishes_and_the_gate_holds_the_table(
@@ -86,8 +86,8 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
     assert resets.request_reload(KEYED, ASKED)
     old = resets.acquire(ORDERS).row.version
     row = advance(resets, *TO_NEW_GENERATION)
-    assert resets.advance(ORDERS, old, Stage.FOLDER_DELETED) == resets.advance(ORDERS, old, Stage.DROPPED)
-    assert advance(resets, Stage.TABLE_BACK).stage is None and row.stage is Stage.REBUILDING
+    assert resets.advance(ORDERS, old, ResetStage.FOLDER_DELETED) == resets.advance(ORDERS, old, ResetStage.DROPPED)
+    assert advance(resets, ResetStage.TABLE_BACK).stage is None and row.stage is ResetStage.REBUILDING
     assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code is None
     assert [event for _, event, _ in made.audit()] == [
         "RESET_REQUESTED",
@@ -289,7 +289,7 @@ def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
         declare(made.ledger, "shop", kept)
     assert resets.request_drop(ORDERS, ASKED)
     assert ORDERS in declare(made.ledger, "shop", kept), "not dropped yet, and no mistake any more"
-    advance(resets, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.DROPPED)
+    advance(resets, ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.DROPPED)
     assert declare(made.ledger, "shop", kept) == {"dbo.customers": made.ids["dbo.customers"]}
     assert not resets.request_drop(ORDERS, ASKED), "done already"
     made.set_mirror(committed=4)
@@ -310,7 +310,7 @@ def test_a_target_that_another_table_still_has_is_refused(made: HandMadeMirror, 
     assert resets.request_drop(ORDERS, ASKED)
     with pytest.raises(TerminalError, match=r"TARGET_TAKEN.*'dbo.orders'"):
         declare(made.ledger, "shop", [*kept, renamed])
-    advance(resets, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.DROPPED)
+    advance(resets, ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.DROPPED)
     assert declare(made.ledger, "shop", [*kept, renamed])["dbo.sales"] != made.ids[ORDERS]
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.protocols import resetting as r
-from open_mirroring.protocols.resetting import ResetRow, Sight, Stage
+from open_mirroring.protocols.resetting import ResetRow, ResetStage, Sight
 from tests.explorer.search import Move, Violation, search
 
 FOLDERS = ("dbo.schema/orders",)
 
 
 def requested(**values: object) -> ResetRow:
-    return replace(ResetRow(1, Stage.REQUESTED, folders=FOLDERS), **values)  # type: ignore[arg-type]
+    return replace(ResetRow(1, ResetStage.REQUESTED, folders=FOLDERS), **values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
                 after = replace(
                     world,
                     open=asked,
-                    row=replace(row, version=row.version + 1, stage=Stage.REQUESTED),
+                    row=replace(row, version=row.version + 1, stage=ResetStage.REQUESTED),
                     begun=world.begun + 1,
                 )
                 if after.begun > 1:
@@ -76,7 +76,7 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
             if not world.late:
                 yield replace(world, late=1), r.Unknown()
         case r.LookForTable(seen):
-            if seen.stage is Stage.REBUILDING:
+            if seen.stage is ResetStage.REBUILDING:
                 yield world, r.Looked(Sight.THERE if world.target == world.generation else Sight.ABSENT)
             elif world.folder is not None:
                 yield world, r.Looked(Sight.FOLDER_BACK)
@@ -90,7 +90,7 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
             yield after, r.Owned(after.row)
             yield after, r.Unknown()
         case r.Rebuild():
-            if world.hit or row.stage is not Stage.REBUILDING:
+            if world.hit or row.stage is not ResetStage.REBUILDING:
                 yield world, r.Rebuilt("INCARNATION_CHANGED")
             else:
                 built = replace(row, version=row.version + 1, rebuilt=True, has_files=True)
@@ -103,19 +103,19 @@ def delete(world: World) -> World:
     return replace(world, folder=None, hit=world.hit or new)
 
 
-def advanced(world: World, to: Stage, absent: bool) -> World:
+def advanced(world: World, to: ResetStage, absent: bool) -> World:
     row = replace(world.row, version=world.row.version + 1, stage=to, absent=absent)
-    if to is Stage.REBUILDING:
+    if to is ResetStage.REBUILDING:
         if world.target is not None:
             raise Violation("I12", "the new generation begins while the target has the old table")
         if world.generation != 1:
             raise Violation("D13", "one request begins two generations")
         return replace(world, row=row, generation=2)
-    if to in (Stage.TABLE_BACK, Stage.DROPPED):
+    if to in (ResetStage.TABLE_BACK, ResetStage.DROPPED):
         # What a late delete took away after the look is the publisher's to find: the marker is gone.
-        if to is Stage.TABLE_BACK and world.target != 2 and not world.hit:
+        if to is ResetStage.TABLE_BACK and world.target != 2 and not world.hit:
             raise Violation("F-75", "the table is called back while the target has it not")
-        if to is Stage.DROPPED and world.target is not None:
+        if to is ResetStage.DROPPED and world.target is not None:
             raise Violation("F-71", "the table is called dropped while the target has it")
         answered = world.answered | {world.open} if world.open else world.answered
         return replace(world, row=replace(row, stage=None), open="", answered=answered)
@@ -128,7 +128,7 @@ class Resetting:
     def __init__(self, *, drops: bool, owners: int = 2, request: str = "") -> None:
         """With a *request*, every owner asks for it: at first, after a crash, and again after the end (G-30)."""
         self._request = request
-        row = requested(drops=drops, stage=None if request else Stage.REQUESTED)
+        row = requested(drops=drops, stage=None if request else ResetStage.REQUESTED)
         self._first = World(row, tuple(r.start(request) for _ in range(owners)))
 
     def initial(self) -> World:
@@ -244,10 +244,10 @@ def test_the_search_finds_a_machine_that_does_not_look(
         after = real(state, reply)
         if isinstance(after.request, r.LookForTable):
             row = after.request.row
-            if broken.startswith("gone") and row.stage is Stage.FOLDER_DELETED:
-                return replace(after, request=r.Advance(row.version, Stage.TABLE_GONE))
-            if broken.startswith("back") and row.stage is Stage.REBUILDING:
-                return replace(after, request=r.Advance(row.version, Stage.TABLE_BACK))
+            if broken.startswith("gone") and row.stage is ResetStage.FOLDER_DELETED:
+                return replace(after, request=r.Advance(row.version, ResetStage.TABLE_GONE))
+            if broken.startswith("back") and row.stage is ResetStage.REBUILDING:
+                return replace(after, request=r.Advance(row.version, ResetStage.TABLE_BACK))
         return after
 
     monkeypatch.setattr(r, "step", step)
@@ -264,17 +264,17 @@ def run(row: ResetRow, *replies: r.Reply) -> r.Request:
 
 def test_one_look_is_no_proof_and_two_at_once_are_one() -> None:
     """F-75: absent twice, with a moment between; who knows for certain needs no second look."""
-    row = requested(stage=Stage.FOLDER_DELETED)
-    assert run(row, r.Looked(Sight.ABSENT)) == r.Advance(1, Stage.FOLDER_DELETED, absent=True)
+    row = requested(stage=ResetStage.FOLDER_DELETED)
+    assert run(row, r.Looked(Sight.ABSENT)) == r.Advance(1, ResetStage.FOLDER_DELETED, absent=True)
     once = replace(row, version=2, absent=True)
     waiting = run(row, r.Looked(Sight.ABSENT), r.Owned(once))
     assert isinstance(waiting, r.Finished) and "second look" in waiting.waits_for
-    assert run(once, r.Looked(Sight.ABSENT)) == r.Advance(2, Stage.TABLE_GONE)
-    assert run(once, r.Looked(Sight.THERE)) == r.Advance(2, Stage.FOLDER_DELETED)
-    assert run(row, r.Looked(Sight.GONE)) == r.Advance(1, Stage.TABLE_GONE)
+    assert run(once, r.Looked(Sight.ABSENT)) == r.Advance(2, ResetStage.TABLE_GONE)
+    assert run(once, r.Looked(Sight.THERE)) == r.Advance(2, ResetStage.FOLDER_DELETED)
+    assert run(row, r.Looked(Sight.GONE)) == r.Advance(1, ResetStage.TABLE_GONE)
     unseen = run(row, r.Looked(Sight.UNSEEN))
     assert isinstance(unseen, r.Finished) and "somebody to say" in unseen.waits_for
-    assert run(row, r.Looked(Sight.FOLDER_BACK)) == r.Advance(1, Stage.REQUESTED)
+    assert run(row, r.Looked(Sight.FOLDER_BACK)) == r.Advance(1, ResetStage.REQUESTED)
 
 
 def test_a_folder_in_use_is_waited_for() -> None:
@@ -284,13 +284,13 @@ def test_a_folder_in_use_is_waited_for() -> None:
 
 def test_a_table_without_any_file_is_not_waited_for() -> None:
     """F-70: nothing tells the target of it."""
-    row = requested(stage=Stage.REBUILDING, rebuilt=True)
-    assert run(row) == r.Advance(1, Stage.TABLE_BACK)
+    row = requested(stage=ResetStage.REBUILDING, rebuilt=True)
+    assert run(row) == r.Advance(1, ResetStage.TABLE_BACK)
     assert run(replace(row, has_files=True)) == r.LookForTable(replace(row, has_files=True))
 
 
 def test_a_rebuilding_that_waits_is_not_tried_again_without_end() -> None:
-    row = requested(stage=Stage.REBUILDING)
+    row = requested(stage=ResetStage.REBUILDING)
     assert run(row) == r.Rebuild(row)
     assert run(row, r.Rebuilt("the source"), r.Owned(row)) == r.Finished("the source")
 
@@ -299,15 +299,17 @@ def test_a_rebuilding_that_waits_is_not_tried_again_without_end() -> None:
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_from_any_record_an_undisturbed_owner_comes_to_the_end(data: st.DataObject) -> None:
     """D13: whichever record a run finds, it goes on from there, and never backwards while nobody interferes."""
-    stage = data.draw(st.sampled_from([Stage.REQUESTED, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.REBUILDING]))
-    drops = data.draw(st.booleans()) and stage is not Stage.REBUILDING
-    begun = stage is Stage.REBUILDING
+    stage = data.draw(
+        st.sampled_from([ResetStage.REQUESTED, ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.REBUILDING])
+    )
+    drops = data.draw(st.booleans()) and stage is not ResetStage.REBUILDING
+    begun = stage is ResetStage.REBUILDING
     world = World(
         requested(stage=stage, drops=drops),
         (r.start(),),
         generation=2 if begun else 1,
-        folder=1 if stage is Stage.REQUESTED else None,
-        target=1 if stage in (Stage.REQUESTED, Stage.FOLDER_DELETED) else None,
+        folder=1 if stage is ResetStage.REQUESTED else None,
+        target=1 if stage in (ResetStage.REQUESTED, ResetStage.FOLDER_DELETED) else None,
     )
     stages = [stage]
     for _ in range(40):
@@ -322,6 +324,6 @@ def test_from_any_record_an_undisturbed_owner_comes_to_the_end(data: st.DataObje
         if world.row.stage is not None:
             stages.append(world.row.stage)
     assert world.row.stage is None
-    order = [Stage.REQUESTED, Stage.FOLDER_DELETED, Stage.TABLE_GONE, Stage.REBUILDING]
+    order = [ResetStage.REQUESTED, ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.REBUILDING]
     assert stages == sorted(stages, key=order.index)
     assert world.target == (None if drops else 2)

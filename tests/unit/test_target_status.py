@@ -15,7 +15,7 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirrorState, TableStatus
+from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.target import FabricTarget, open_target
 from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
@@ -24,7 +24,7 @@ from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.protocols.resetting import Stage
+from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.remote.http_service import RetryBudget
@@ -59,9 +59,9 @@ def database(said: str, error: str = "") -> DatabaseStatus:
 
 def table(
     said: str, error: str = "", rows: int | None = None, name: str = "orders", schema: str = "dbo"
-) -> TableStatus:
+) -> TableMirroringStatus:
     state = next((state for state in TableMirrorState if state.value == said), TableMirrorState.UNKNOWN)
-    return TableStatus(schema, name, state, said, processed_rows=rows, error=error)
+    return TableMirroringStatus(schema, name, state, said, processed_rows=rows, error=error)
 
 
 GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
@@ -248,7 +248,7 @@ class Scripted(FabricApi):
         said = self.words.pop(0)
         return DatabaseStatus(next((s for s in DatabaseState if s.value == said), DatabaseState.UNKNOWN), said)
 
-    def table_statuses(self, database: object) -> list[TableStatus]:
+    def table_statuses(self, database: object) -> list[TableMirroringStatus]:
         return []
 
 
@@ -410,12 +410,12 @@ def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_le
     assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
     server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
-    assert (outcome.stage, outcome.is_over) == (Stage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
+    assert (outcome.stage, outcome.is_over) == (ResetStage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
     verdict = made.publish(orders=[4], customers=[2])
     assert verdict.held[ORDERS].startswith("RESET_OPEN") and verdict.passing == (CUSTOMERS,)
     assert (made.numbers(), made.numbers(CUSTOMERS)) == ([1], [1, 2])
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
-    assert outcome.stage is Stage.FOLDER_DELETED and made.numbers() == []
+    assert outcome.stage is ResetStage.FOLDER_DELETED and made.numbers() == []
 
 
 def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:

@@ -11,7 +11,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.schema import TableSchema
-from open_mirroring.landing_zone.store import Content, ObjectInfo, Renamed
+from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
 from spark_jobs.publish.zone_ports import ZonePorts
@@ -234,9 +234,9 @@ def test_a_rename_names_the_sealed_object_only(tmp_path: Path) -> None:
     ports = ZonePorts(store)
     info = put(store, f"{STAGING}/1.a")
     sealed = protocol.StagedFile(info.path, info.etag, "d")
-    assert ports.answer(TABLE, protocol.Rename(1, protocol.StagedFile(info.path, "e", "d"))) == protocol.Refused()
+    assert ports.answer(TABLE, protocol.Rename(1, protocol.StagedFile(info.path, "e", "d"))) == protocol.RenameRefused()
     assert ports.answer(TABLE, protocol.Rename(1, sealed)) == protocol.Renamed()
-    assert ports.answer(TABLE, protocol.Rename(2, sealed)) == protocol.Refused()
+    assert ports.answer(TABLE, protocol.Rename(2, sealed)) == protocol.RenameRefused()
     assert names(store) == {f"dbo.schema/t/{layout.file_name(1)}"}
 
 
@@ -244,7 +244,7 @@ def test_a_rename_without_an_answer_is_unknown(tmp_path: Path) -> None:
     """O-08: it may have happened, may happen later, or never."""
 
     class Silent(LocalStore):
-        def rename(self, source: str, target: str, *, source_etag: str) -> Renamed:
+        def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
             raise TransientError("STORE_IO", "no answer")
 
     request = protocol.Rename(1, protocol.StagedFile(f"{STAGING}/1.a", "e", "d"))

@@ -1,0 +1,132 @@
+"""The target's side of a proof: a version's rows, however the service wrote them (G-40)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from open_mirroring.errors import TransientError
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.protocols.proving import add_sums
+from spark_jobs import proof_target
+from spark_jobs.proof.keys import read_sums
+from spark_jobs.proof.mirrored_files import Target
+from spark_jobs.proof.rows import Shape, SumCells
+
+COLUMNS = (LandingColumn("id", "int64"), LandingColumn("Name", "string"), LandingColumn("late", "timestamp"))
+SHAPE = Shape(COLUMNS, ("id",))
+
+
+def table_of(ids: range, **columns: Any) -> pa.Table:
+    values = {"id": pa.array(ids, pa.int64()), "Name": [f"name {at}" for at in ids], **columns}
+    return pa.table(values)
+
+
+def plain(folder: Path, spark: Any) -> pa.Table:
+    """Two files, of which the first lacks a column that came later."""
+    late = pa.array([at * 1_000_000 + 1 for at in range(10)], pa.timestamp("us", "UTC"))
+    write_deltalake(folder, table_of(range(30)))
+    write_deltalake(folder, table_of(range(30, 40), late=late), mode="append", schema_mode="merge")
+    first = table_of(range(30), late=pa.nulls(30, pa.timestamp("us", "UTC")))
+    return pa.concat_tables([first, table_of(range(30, 40), late=late)])
+
+
+def cut_by_row_groups(folder: Path, spark: Any) -> pa.Table:
+    """A file that is big enough to be read by several tasks."""
+    from deltalake import WriterProperties
+
+    rows = table_of(range(40))
+    write_deltalake(folder, rows, writer_properties=WriterProperties(max_row_group_size=7))
+    return rows
+
+
+def replaced(folder: Path, spark: Any) -> pa.Table:
+    """Files that are there, and in no version any more."""
+    write_deltalake(folder, table_of(range(90, 99)))
+    write_deltalake(folder, table_of(range(5)), mode="overwrite")
+    return table_of(range(5))
+
+
+def without_rows(folder: Path, spark: Any) -> pa.Table:
+    """No file at all."""
+    write_deltalake(folder, table_of(range(0)).cast(pa.schema([("id", pa.int64()), ("Name", pa.string())])))
+    return table_of(range(0))
+
+
+def partitioned(folder: Path, spark: Any) -> pa.Table:
+    """A column that is in no file."""
+    write_deltalake(folder, table_of(range(20)), partition_by=["Name"])
+    return table_of(range(20))
+
+
+def with_deleted_rows(folder: Path, spark: Any) -> pa.Table:
+    """Deletion vectors: rows that are in a file, and not in the table."""
+    _written_by_spark(folder, spark, "'delta.enableDeletionVectors' = 'true'")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id % 4 = 1")
+    assert "deletionVectors" in (DeltaTable(folder).protocol().reader_features or ())
+    rows = table_of(range(20))
+    return rows.filter(pa.array(at % 4 != 1 for at in range(20)))
+
+
+def allowing_deleted_rows(folder: Path, spark: Any) -> pa.Table:
+    """The feature is on, and no row is deleted."""
+    _written_by_spark(folder, spark, "'delta.enableDeletionVectors' = 'true'")
+    return table_of(range(20))
+
+
+def with_mapped_columns(folder: Path, spark: Any) -> pa.Table:
+    """Columns whose names in the files are others."""
+    _written_by_spark(folder, spark, "'delta.columnMapping.mode' = 'name'")
+    spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN Name TO other")
+    spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN other TO Name")
+    return table_of(range(20))
+
+
+def _written_by_spark(folder: Path, spark: Any, properties: str) -> None:
+    rows = "SELECT id, concat('name ', id) AS Name FROM range(0, 20, 1, 1)"
+    spark.sql(f"CREATE TABLE delta.`{folder}` USING delta TBLPROPERTIES ({properties}) AS {rows}")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        plain,
+        cut_by_row_groups,
+        replaced,
+        without_rows,
+        partitioned,
+        with_deleted_rows,
+        allowing_deleted_rows,
+        with_mapped_columns,
+    ],
+)
+def test_the_rows_are_those_of_the_version(
+    written: Callable[[Path, Any], pa.Table], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-40: neither more nor fewer, whatever the log says of its files."""
+    if written is cut_by_row_groups:
+        monkeypatch.setattr(proof_target, "_PIECE_BYTES", 1)
+    folder = tmp_path / "a table"
+    expected = written(folder, spark)
+    [line] = SumCells(SHAPE)([expected])
+    target = Target(spark, folder)
+    assert {column.name for column in target.columns} >= {"id", "Name"}
+    assert read_sums(target, SHAPE) == add_sums([pickle.loads(line["sums"][0].as_py())])
+
+
+def test_a_file_that_is_gone_is_said(tmp_path: Path, spark: Any) -> None:
+    """G-44: also when it goes after the version was looked at."""
+    write_deltalake(tmp_path, table_of(range(5)))
+    target = Target(spark, tmp_path)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
+        read_sums(target, SHAPE)
+    with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
+        read_sums(Target(spark, tmp_path), SHAPE)
