@@ -31,14 +31,13 @@ from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
-from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.extract.new_senders import SENT_BY, new_senders
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
-from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
@@ -50,7 +49,6 @@ log = logging.getLogger(__name__)
 _TASK_BYTES = 64 * 1024 * 1024
 _LETTERS_AT_ONCE = 20_000
 _Watched = frozenset[tuple[str, int]]
-_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 
 
 class RowsOfRanges(Protocol):
@@ -75,7 +73,7 @@ class BatchWriting:
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
-    loads: LoggedLoads
+    loads: RowsOfRanges
     corrections: RowsOfRanges
 
     def write(self, batch: int, scope: Scope) -> Manifest:
@@ -318,11 +316,11 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
 
 
 def _account(counts: Mapping[str, int], batch: int) -> None:
-    dispositions = sum(counts.get(kind, 0) for kind in _DISPOSITIONS)
-    if counts.get("messages", 0) != dispositions:
+    messages, *kinds = Dispositions(**{kind: counts.get(kind, 0) for kind in Dispositions._fields})
+    if messages != sum(kinds):
         raise TerminalError(
             "COUNTS_DIFFER",
-            f"{counts.get('messages', 0)} messages were read, {dispositions} have a disposition: {dict(counts)}",
+            f"{messages} messages were read, {sum(kinds)} have a disposition: {dict(counts)}",
             where=f"batch {batch}",
             way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
         )

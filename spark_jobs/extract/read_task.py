@@ -23,7 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
-from spark_jobs.sources.contract.decoded import MirroredTable, Refused, Sender, SourceSchema, Waiting
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
@@ -150,7 +150,7 @@ class Decoding:
             self._writer.add_table(found.rows)
             self._notes.take_table(found.rows)
         ignored = messages - changes - found.images
-        self._counts.update(messages=messages, changes=changes, metadata=found.images, ignored=ignored)
+        self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
         self._foreign.update(found.foreign)
         self._senders.update(found.senders)
         return found
