@@ -13,7 +13,7 @@ from demo.airflow_server import USER, AirflowServer
 from demo.broker import Broker
 from demo.failures import DemoFailed
 from demo.outcome import Outcome, assess, judge, lags, late_across_batches, proofs, read_changes
-from demo.place import MIRROR, Place
+from demo.place import MIRROR, DemoFolder
 from demo.processes import Service
 from demo.shop import TOPIC, MirroringService, Shop
 from demo.source_formats import SourceFormat
@@ -44,7 +44,7 @@ class Story:
 
     def __init__(
         self,
-        place: Place,
+        place: DemoFolder,
         say: Callable[[str], None],
         *,
         runs: int,
