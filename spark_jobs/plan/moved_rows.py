@@ -18,14 +18,14 @@ from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
 from spark_jobs.plan.partial_rows import carries_all
 
 Line = Mapping[str, Any]
-Place = tuple[str, str]
+KeyChangePlace = tuple[str, str]
 """Stream incarnation, and the position without its half."""
 
 Read = Callable[[pc.Expression], Table]
 """The changes of a table that are in the set to publish and fulfil a condition, from any file and key bucket."""
 
 
-def place_of(line: Line) -> Place:
+def place_of(line: Line) -> KeyChangePlace:
     """What both halves of a key change have in common."""
     return line["epoch"], line["pos"][:-2]
 
@@ -40,7 +40,7 @@ class MovedRows:
 
     def __init__(self, read: Read, types: Mapping[str, str]) -> None:
         self._read, self._types = read, types
-        self.leaving: dict[Place, Line] = {}
+        self.leaving: dict[KeyChangePlace, Line] = {}
         self.lines: dict[str, list[Line]] = {}
 
     def learn(self, lines: Collection[Line]) -> None:

@@ -22,7 +22,7 @@ from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.schema import file_schema
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.history import plan_history
-from spark_jobs.plan.moved_rows import MovedRows, Place, Read
+from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read
 from spark_jobs.plan.partial_rows import Completed, partial_keys, with_rows
 from spark_jobs.plan.table_plan import (
     Identity,
@@ -147,7 +147,7 @@ class _Result:
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         lines = chosen.to_pylist()
-        left: Mapping[Place, Left] = {}
+        left: Mapping[KeyChangePlace, Left] = {}
         if self.moved is not None:
             self.moved.learn(lines)
             left = left_keys(self.moved, self._plan)

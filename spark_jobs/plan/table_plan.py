@@ -19,7 +19,7 @@ from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_o
 from open_mirroring.changes.logged_change import Left, Logged, first_of_each
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.moved_rows import MovedRows, Place, Read, place_of
+from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.plan.value_meaning import meaning_of
@@ -110,7 +110,7 @@ def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
 
 
 def logged_change(
-    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[Place, Left] | None = None
+    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[KeyChangePlace, Left] | None = None
 ) -> Logged:
     """A log row as the definition of the rule takes it; *handle* is the caller's own.
 
@@ -127,13 +127,13 @@ def logged_change(
     return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
 
 
-def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
+def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left]:
     """The key that each moved row had before, by the place of its key change.
 
     They are told oldest first, and each change once: those of a key tell of rows that had moved there before. Of a
     whole row, which needs no completing, it is enough to know that it came from another key.
     """
-    found: dict[Place, Left] = {}
+    found: dict[KeyChangePlace, Left] = {}
     logged: dict[int, Logged] = {}
     taking = {
         key: [(line["order"], logged_change(line, -1, plan)) for line in lines if line["op"] in (INSERT, UPDATE)]
