@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE
-from spark_jobs.extract.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
+from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, ToldHalf
 from spark_jobs.sources.contract.source import Format
@@ -188,7 +188,7 @@ class FragmentJoining:
         pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (
             target.writer(),
-            Notes(self.tables, self.format),
+            RowSummary(self.tables, self.format),
             self.format.decoder(self.tables),
         )
         counts = Counter[str]()

@@ -87,7 +87,7 @@ class Decoding:
         self._format, self._tables, self._known = format, tables, list(schemas)
         self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
         self._fast = format.fast_decoder(tables, schemas)
-        self._notes, self._counts, self._schemas = Notes(tables, format), Counter[str](), set[SourceSchema]()
+        self._notes, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
         self._foreign, self._senders = Counter[str](), set[Sender]()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -187,7 +187,7 @@ def read(source: MessageTransport, task: ReadTask) -> dict[str, Any]:
 def join_pieces(task: JoinTask) -> dict[str, Any]:
     """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
-    notes, counts, foreign = Notes(task.tables, task.format), Counter[str](), Counter[str]()
+    notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
     senders = set[Sender]()
     pieces = read_pieces(task.target.root, task.pieces)
@@ -230,7 +230,7 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
     return found
 
 
-class Notes:
+class RowSummary:
     """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
