@@ -17,7 +17,7 @@ from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
 
 
-class Judged(NamedTuple):
+class JudgedLoads(NamedTuple):
     """What the rows of a full load in a batch are.
 
     Attributes:
@@ -35,7 +35,7 @@ _ROWS = """SELECT origin, place, key, row, cols FROM read_parquet($files)
            WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
 
 
-def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> Judged:
+def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
     """Compare the rows of a full load in a batch with those logged before; a row without key repeats none.
 
     Args:
@@ -66,4 +66,4 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
         other = db.execute(
             "SELECT origin, place FROM told WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
         ).fetchone()
-    return Judged(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")
+    return JudgedLoads(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")
