@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @runtime_checkable
-class Judged(Protocol):
+class HasExit(Protocol):
     """A result that says itself how the job ends."""
 
     @property
@@ -104,6 +104,6 @@ def job_main(
     report = {"job": name, "mirror": mirror.name, **result._asdict()}
     leave_report(report)
     print(json.dumps(report, default=str), flush=True)
-    if isinstance(result, Judged):
+    if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))
