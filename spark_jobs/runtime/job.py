@@ -52,14 +52,14 @@ def run_job(
         return []
     context = spark.sparkContext
     context.setJobDescription(description)
-    outcomes = context.parallelize(list(tasks), len(tasks)).map(_Speaking(function)).collect()
+    outcomes = context.parallelize(list(tasks), len(tasks)).map(_ErrorsAsValues(function)).collect()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
     return outcomes
 
 
-class _Speaking:
+class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
