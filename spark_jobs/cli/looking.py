@@ -30,7 +30,7 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from spark_jobs.cli.reporting import dead_letters_text, json_text, status_text
-from spark_jobs.letters.dead_letters import Listed, dead_letters, write_raw
+from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
 from spark_jobs.sources.qlik.message.given_structures import check_structures
@@ -124,7 +124,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
     mirror = load_mirror(arguments.file)
     log_root = mirror.resolve(mirror.change_log)
-    listed, counts = Listed((), False), LetterCounts(True, {}, NO_LETTERS)
+    listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
             raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)

@@ -13,7 +13,7 @@ from open_mirroring.protocols.proving import Kind
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import Listed
+    from spark_jobs.letters.dead_letters import ListedLetters
 
 _MB = 1_000_000
 _SHOWN_KEYS = 10
@@ -236,7 +236,7 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def dead_letters_text(listed: Listed, counts: LetterCounts) -> str:
+def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     """The dead letters, newest first, below how many are open of each table."""
     if not listed.letters:
         return "no dead letters"
