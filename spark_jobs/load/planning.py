@@ -36,14 +36,14 @@ _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
 of what is read."""
 
 
-class Bound(NamedTuple):
+class BoundLoad(NamedTuple):
     """A load's plan, and from which position on the stream is published over it; None: from its beginning."""
 
     plan: LoadPlan
     stream_from: str | None
 
 
-def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> Bound:
+def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> BoundLoad:
     """Decide what the load of a table reads.
 
     Raises:
@@ -64,7 +64,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         plan = _plan_jdbc(table, load, batch, spark)
         _refuse_unstreamed(mirror, table, plan)
-        return Bound(plan, hand_over.above)
+        return BoundLoad(plan, hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
 
 
@@ -108,7 +108,7 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
 
-def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> Bound:
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> BoundLoad:
     position = stream_from(mirror, load)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
@@ -140,7 +140,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     if len(chunks) > 1:
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
     plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
-    return Bound(plan, since)
+    return BoundLoad(plan, since)
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:
