@@ -136,14 +136,14 @@ def main() -> None:
 
     run = FaultRun(folder, arguments.seed, connect)
     jobs = JobProcess(run.pipeline.file, Random(arguments.seed), folder / "jobs.log")
-    begun, told, steps = time.monotonic(), 0.0, 0
+    begun, reported, steps = time.monotonic(), 0.0, 0
     print(f"seed {arguments.seed}", flush=True)
     try:
         while (passed := time.monotonic() - begun) < 60 * arguments.minutes:
             run.step(jobs)
             steps += 1
-            if passed - told > 60:
-                told = passed
+            if passed - reported > 60:
+                reported = passed
                 print(f"{passed / 60:.0f} min, {steps} runs, {run.came_of}", flush=True)
         run.finish(jobs.unharmed)
         print(f"seed {arguments.seed}: {steps} runs in {passed / 60:.1f} minutes, {jobs.kills} killed; exact")

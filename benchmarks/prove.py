@@ -157,19 +157,19 @@ def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int
         read.write.format("noop").mode("overwrite").save()
         return "read, nothing compared"
 
-    def told(name: str, work: Callable[[], str]) -> None:
+    def report(name: str, work: Callable[[], str]) -> None:
         name, cost, said = _run(name, work, database)
         marked = " (busy machine)" if cost.others > BUSY else ""
         rate = f"{cost.wall:8.1f} s {rows / cost.wall:12,.0f} rows/s {cost.cpu:8.0f} CPU s {cost.peak / 2**20:8,.0f} MB"
         # At once: who ends it early keeps what was measured by then.
         print(f"{name:28} {rate}  others {cost.others:.0%}  {said}{marked}", flush=True)
 
-    told("prove, equal", proved)
-    told("plain JDBC read of the source", plain)
-    told("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
+    report("prove, equal", proved)
+    report("plain JDBC read of the source", plain)
+    report("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
     for at in range(_SPOILED):
         server.execute(f"UPDATE shop.orders SET name = name || ' ' WHERE id = {rows * (at + 1) // (_SPOILED + 1)}")
-    told("prove, 5 rows spoiled", proved)
+    report("prove, 5 rows spoiled", proved)
 
 
 def _measure_many(file: Path, tables: int, rounds: int, database: set[int]) -> int:

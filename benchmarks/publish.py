@@ -108,7 +108,7 @@ def cost_of_a_table(rounds: int) -> None:
     """What one more table of 20 changes costs, from 20 against 220 of them, in its first run and without changes.
 
     The first run founds the table: folder, metadata, marker. The local store's own time, nearly all of it waiting for
-    the disk, is told apart.
+    the disk, is reported separately.
     """
     few, many, changes = 20, 220, 20
     print(f"one more table of {changes} changes, ms: {many} tables against {few}; {versions()}")

@@ -78,8 +78,8 @@ def emulator(folder: Path) -> Iterator[Emulator]:
         try:
             assert process.stdout is not None
             _, url, *said = process.stdout.readline().split()
-            told = dict(word.split("=") for word in said)
-            shutil.copy(told["certificate"], _CERTIFICATE)
+            announced = dict(word.split("=") for word in said)
+            shutil.copy(announced["certificate"], _CERTIFICATE)
             endpoints = {"dfs_endpoint": url, "fabric_endpoint": url, "authority": url}
             login = {"conn_type": "open_mirroring_onelake", "login": "bench", "password": "any"}
             os.environ["AIRFLOW_CONN_LAKE"] = json.dumps(

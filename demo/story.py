@@ -193,29 +193,29 @@ class Story:
         """Wait for a run to end well, telling of its tasks; *meanwhile* happens once its first task is running."""
         self._say(f"{what}: triggered {dag_id} {run_id}")
         give_up = time.monotonic() + _RUN_LIMIT
-        told: dict[str, str | None] = {}
+        states: dict[str, str | None] = {}
         while True:
             self._check()
             # Asked before the tasks: when it has ended, so have they.
             state = api.run_state(dag_id, run_id)
             tasks = api.tasks(dag_id, run_id)
             for name, task in tasks.items():
-                if told.get(name) != task["state"] and task["state"] in _ENDED:
+                if states.get(name) != task["state"] and task["state"] in _ENDED:
                     self._say(f"  {name}: {task['state']}{_duration(task)}")
-                told[name] = task["state"]
-            if meanwhile is not None and "running" in told.values():
+                states[name] = task["state"]
+            if meanwhile is not None and "running" in states.values():
                 meanwhile()
                 meanwhile = None
             if state in ("success", "failed"):
                 break
             if time.monotonic() > give_up:
-                late = f"{what} has not ended after {_RUN_LIMIT:.0f} s: {told}"
-                raise DemoFailed(late, self._log_of(dag_id, run_id, told))
+                late = f"{what} has not ended after {_RUN_LIMIT:.0f} s: {states}"
+                raise DemoFailed(late, self._log_of(dag_id, run_id, states))
             time.sleep(1)
         if meanwhile is not None:
             meanwhile()  # too quick to be seen running
         if state == "failed":
-            raise DemoFailed(f"{what} failed: {told}", self._log_of(dag_id, run_id, told))
+            raise DemoFailed(f"{what} failed: {states}", self._log_of(dag_id, run_id, states))
         self._note(api, dag_id, run_id, what)
 
     def _note(self, api: AirflowApi, dag_id: str, run_id: str, what: str) -> None:

@@ -66,7 +66,7 @@ def _columns(header: Row, name: str, text: TextFormat) -> list[TextColumn]:
 
 
 def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
-    """The rows of values, the header first; NULL is told by the unquoted text."""
+    """The rows of values, the header first; NULL is recognised by the unquoted text."""
     pattern, unescaped = _field_pattern(form)
     row: Row = []
     end = 0

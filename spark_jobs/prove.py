@@ -349,7 +349,7 @@ class _Proving:
         return Progress(self._reader.bound(), state.open_batch, self._reader.open_fragment_count())
 
     def _ends(self) -> Mapping[str, int] | str:
-        """How far the source has told, after everything of a look was read; a text where nobody can tell."""
+        """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
         try:
             return ends_of(self._mirror, self._ledger, self._spark)
         except MirroringError as error:

@@ -30,7 +30,7 @@ def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) ->
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
     rows = _rows(root, table.version(), spark)
-    # No row of ours lacks its batch; one of somebody else's is told as batch 0, which nobody ever bound.
+    # No row of ours lacks its batch; one of somebody else's is counted as batch 0, which nobody ever bound.
     batch = f.coalesce(f.col("batch"), f.lit(0)).alias("batch")
     counted = rows.groupBy(batch, "kind", "tbl", "epoch").agg(f.count("*"), f.min("pos"), f.max("pos"))
     counts = [LogCount(*line) for line in counted.collect()]

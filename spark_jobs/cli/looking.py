@@ -54,9 +54,9 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")
-        told, warnings = _surveyed(mirror)
-        if told:
-            print(f"  key changes   {told}")
+        key_changes, warnings = _surveyed(mirror)
+        if key_changes:
+            print(f"  key changes   {key_changes}")
         if mirror.consistency == "key":
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
@@ -67,7 +67,7 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 
 def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
-    """How changes of keys are told, and what is worth a look at the source; a Qlik task leaves both open."""
+    """How the source sends changes of keys, and what is worth a look at the source; a Qlik task leaves both open."""
     if not mirror.source.format.startswith("qlik-"):
         return "", []
     from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for

@@ -94,8 +94,8 @@ def _ignored(tables: Mapping[str, Any]) -> str:
     """The tables that are not mirrored, the busiest first; empty when there is none."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
-        f"{shown(name)} {told['messages']} messages (since {str(told['since'])[:16].replace('T', ' ')} UTC)"
-        for name, told in busiest[:_IGNORED_SHOWN]
+        f"{shown(name)} {one['messages']} messages (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
+        for name, one in busiest[:_IGNORED_SHOWN]
     ]
     more = [f"and {len(busiest) - _IGNORED_SHOWN} other tables"] if len(busiest) > _IGNORED_SHOWN else []
     return ", ".join([*named, *more])
@@ -193,7 +193,7 @@ def tick_text(ticked: Ticked) -> str:
     else:
         lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
     lines += _held_and_stopped(ticked.held, ticked.stopped)
-    lines += _losses(ticked.losses) + _told(ticked.told, ticked.losses)
+    lines += _losses(ticked.losses) + _tolerated(ticked.told, ticked.losses)
     lines += [f"awaited: {shown(what)}" for what in ticked.awaited]
     if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
         lines.append("Nothing to do: the target has all that the source has shown.")
@@ -263,17 +263,17 @@ def _losses(losses: Mapping[str, str]) -> list[str]:
     return [f"LOSSES: {shown(table)}: {shown(what)}" for table, what in losses.items()]
 
 
-def _told(told: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
+def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
     """What a run leaves and is no loss: tolerated dead letters, ignored tables, notes."""
-    letters = told.get("dead_letters", {}).get("tables", {})
+    letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
         f"tolerated: {shown(table)}: {found['open']} dead letters are open"
         for table, found in letters.items()
         if table not in losses
     ]
-    lines += [f"ignored: {text}"] if (text := _ignored(told.get("ignored", {}))) else []
+    lines += [f"ignored: {text}"] if (text := _ignored(report.get("ignored", {}))) else []
     return lines + [
-        f"note: {shown(table)}: {shown(n)}" for table, notes in told.get("notes", {}).items() for n in notes
+        f"note: {shown(table)}: {shown(n)}" for table, notes in report.get("notes", {}).items() for n in notes
     ]
 
 

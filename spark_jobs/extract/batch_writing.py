@@ -103,7 +103,7 @@ class BatchWriting:
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
         senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
-        fresh = [*announced, *untried, *senders.told]
+        fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         manifest = replace(manifest, stops={**senders.stops, **manifest.stops})
         self._check_partitions(manifest)
@@ -247,12 +247,12 @@ class BatchWriting:
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
         """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
-        told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
-            return told
+            return structures
         waiting = {identity for part in parts for identity in part["fragments"]}
         waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
-        return told | set(self.registry.schemas(waiting))
+        return structures | set(self.registry.schemas(waiting))
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""
@@ -275,7 +275,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
     columns: dict[str, dict[str, tuple[bool, str]]] = {}
     keyless: dict[str, Mapping[str, Any]] = {}
     reloads: dict[str, dict[str, list[int | None]]] = {}
-    told: dict[str, dict[str, str]] = {}
+    majors: dict[str, dict[str, str]] = {}
     foreign: Counter[str] = Counter()
     for part in parts:
         counts.update(part["counts"])
@@ -293,7 +293,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
                 seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
         for name, epochs in part["told"].items():
-            shown = told.setdefault(name, {})
+            shown = majors.setdefault(name, {})
             for epoch, major in epochs.items():
                 shown[epoch] = max(major, shown.get(epoch, ""))
     return Manifest(
@@ -309,7 +309,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
         stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
         partitions=partitions,
-        told=told,
+        told=majors,
         foreign=dict(foreign),
         letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
     )

@@ -98,9 +98,9 @@ class FragmentJoining:
             fresh[identity] = split.with_others(fresh.get(identity))
         idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
-        # (K-18): it can never be told from a position that all of it is logged.
-        is_told = self.format.joins_pieces
-        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[ToldHalf]]()
+        # (K-18): a position can never prove that all of it is logged.
+        finds_repeated = self.format.joins_pieces
+        logged_now = self._logged(idle, self._files_now(idle, parts)) if finds_repeated else dict[str, set[ToldHalf]]()
         if not fresh and not logged_now:
             return []
         identities = sorted(fresh)
@@ -117,7 +117,7 @@ class FragmentJoining:
         ]
         joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
         waiting = {i for part in joined for i, outcome in part["outcomes"].items() if outcome == "waiting"}
-        unsettled = {identity: fresh[identity] for identity in waiting} if is_told else {}
+        unsettled = {identity: fresh[identity] for identity in waiting} if finds_repeated else {}
         files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
         repeated = self._logged(unsettled, files)
         expired = (waiting - repeated.keys()) & overdue

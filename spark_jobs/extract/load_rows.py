@@ -53,7 +53,7 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
         else:
             db.execute("CREATE TEMP TABLE known AS SELECT * FROM fresh WHERE false")
         db.execute(
-            """CREATE TEMP TABLE told AS SELECT f.*,
+            """CREATE TEMP TABLE judged AS SELECT f.*,
                  f.key IS NOT NULL AND (
                    row_number() OVER (PARTITION BY f.origin, f.key, f.row, f.cols ORDER BY f.place) > 1
                    OR EXISTS (SELECT 1 FROM known k WHERE k.key = f.key AND k.row = f.row AND k.cols = f.cols)
@@ -61,9 +61,9 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
                  EXISTS (SELECT 1 FROM known k WHERE k.key = f.key) AS is_known
                FROM fresh f"""
         )
-        last = db.execute("SELECT origin, max(place) FROM told WHERE NOT repeats GROUP BY origin").fetchall()
-        (repeated,) = db.execute("SELECT count(*) FROM told WHERE repeats").fetchone() or (0,)
+        last = db.execute("SELECT origin, max(place) FROM judged WHERE NOT repeats GROUP BY origin").fetchall()
+        (repeated,) = db.execute("SELECT count(*) FROM judged WHERE repeats").fetchone() or (0,)
         other = db.execute(
-            "SELECT origin, place FROM told WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
+            "SELECT origin, place FROM judged WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
         ).fetchone()
     return JudgedLoads(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")

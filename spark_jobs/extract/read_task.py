@@ -207,8 +207,8 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
-    return {**writer.finish(), **told, **notes.to_dict()}
+    counted = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
+    return {**writer.finish(), **counted, **notes.to_dict()}
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
@@ -236,10 +236,10 @@ class RowSummary:
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
-        self._homeless = 0
+        self._without_table = 0
         self._keyless: dict[str, Mapping[str, Any]] = {}
         self._reloads: dict[str, dict[str, list[int | None]]] = {}
-        self._told: dict[str, dict[str, str]] = {}
+        self._highest_majors: dict[str, dict[str, str]] = {}
         self._letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
@@ -254,14 +254,14 @@ class RowSummary:
                 continue
             self._see_letter(row)
             if row.tbl is None:
-                self._homeless += 1
+                self._without_table += 1
             elif row.key is None and self._has_key.get(row.tbl, False):
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
                 self._keyless[row.tbl] = worse_reject(self._keyless.get(row.tbl), reject)
 
     def _see_letter(self, row: LogRow) -> None:
         if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
-            # Another row of the same message: no single later row heals both.
+            # Another row of the same message: no single later row settles both.
             self._letters[-1] = self._letters[-1]._replace(key=None)
             return
         reason = (row.reason or "")[:REASON]
@@ -271,7 +271,7 @@ class RowSummary:
             self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
 
     def _see_position(self, origin: str, epoch: str, pos: str) -> None:
-        seen = self._told.setdefault(partition_of(origin), {})
+        seen = self._highest_majors.setdefault(partition_of(origin), {})
         seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
@@ -298,16 +298,16 @@ class RowSummary:
     def to_dict(self) -> dict[str, Any]:
         """This part's share of the manifest."""
         return {
-            "homeless_rejects": self._homeless,
+            "homeless_rejects": self._without_table,
             "keyless_rejects": self._keyless,
             "reloads": self._reloads,
-            "told": self._told,
+            "told": self._highest_majors,
             "letters": self._letters,
         }
 
 
 def worse_reject(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of two dead letters that hide a key of one table the one that no copy heals; else the first."""
+    """Of two dead letters that hide a key of one table the one that no copy of the message settles; else the first."""
     if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
         return other
     return known

@@ -59,7 +59,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     if isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
-        # be as the task's own load left it, or behind, and what is told twice changes nothing (T-30).
+        # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_written_by_task(mirror, load)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         plan = _plan_jdbc(table, load, batch, spark)

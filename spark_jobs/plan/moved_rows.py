@@ -57,7 +57,7 @@ class MovedRows:
                 self.lines[line["key"]].append(line)
 
     def destinations(self, keys: Collection[str], buckets: tuple[int, int]) -> set[str]:
-        """The keys in a range of buckets to which rows of *keys* moved with an update that told only a part."""
+        """The keys in a range of buckets to which rows of *keys* moved by an update that carries only some columns."""
         found: set[str] = set()
         frontier = set(keys)
         while frontier:

@@ -130,7 +130,7 @@ def logged_change(
 def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left]:
     """The key that each moved row had before, by the place of its key change.
 
-    They are told oldest first, and each change once: those of a key tell of rows that had moved there before. Of a
+    They come oldest first, and each change once: those of a key include rows that had moved there before. Of a
     whole row, which needs no completing, it is enough to know that it came from another key.
     """
     found: dict[KeyChangePlace, Left] = {}
@@ -277,7 +277,7 @@ def refuse_two_loads(changes: pa.Table) -> None:
 
 
 def _loaded(changes: pa.Table) -> pa.Table:
-    """The rows of a source's own full load; those of an initial load of ours are told apart by their epoch."""
+    """The rows of a source's own full load; an initial load of ours is recognised by its epoch, and left out."""
     if not changes.num_rows:
         return changes
     epochs = [epoch for epoch in pc.unique(changes["epoch"]).to_pylist() if not is_load_epoch(epoch)]
@@ -286,12 +286,12 @@ def _loaded(changes: pa.Table) -> pa.Table:
 
 
 def _say_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    told, again = (
+    known, again = (
         {n: v for n, v in msgspec.json.decode(line["row"]).items() if v is not None} for line in (one, other)
     )
     meaning = meaning_of(one["cols"])
-    return told.keys() == again.keys() and all(
-        told[name] == again[name] or meaning(name, told[name]) == meaning(name, again[name]) for name in told
+    return known.keys() == again.keys() and all(
+        known[name] == again[name] or meaning(name, known[name]) == meaning(name, again[name]) for name in known
     )
 
 

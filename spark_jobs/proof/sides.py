@@ -54,7 +54,7 @@ class Side(Protocol):
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask a frame; what Spark raises meanwhile becomes our error where it can be told."""
+        """Ask a frame; what Spark raises meanwhile becomes our error where its cause is known."""
         ...
 
 

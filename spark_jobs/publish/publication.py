@@ -185,7 +185,7 @@ class Preparation:
             return None
         load = state.load_plan
         if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
-            return ""  # nothing was published over the load yet: what it holds already is told by the load's position
+            return ""  # nothing was published over the load yet: the load's position says what it holds already
         return start
 
     def _history(

@@ -96,7 +96,7 @@ def job_main(
         leave_error(error.code, str(error).removeprefix(f"{error.code}: "))
         return exit_of(error)
     except OperationalError as error:
-        # Its text holds the statement and may hold the address: only the kind of failure is told.
+        # Its text holds the statement and may hold the address: only the kind of failure is shown.
         what = f"the ledger does not answer: {type(error.orig).__name__}"
         log.error("LEDGER_UNREACHABLE: %s", what)
         leave_error("LEDGER_UNREACHABLE", what)

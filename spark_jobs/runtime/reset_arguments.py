@@ -22,7 +22,7 @@ def add_request_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def request_of(arguments: argparse.Namespace) -> str:
-    """The request's id; a new one is told, so that one can ask for it again."""
+    """The request's id; a new one is printed, so that the same request can be made again."""
     if arguments.request is not None:
         return str(arguments.request)
     request = uuid4().hex
