@@ -62,7 +62,7 @@ def load(
 ) -> Loaded:
     """Load every table (of *only*, if given) that has an initial load and is not loaded yet.
 
-    Without *mirroring* nothing is applied at the target until all is loaded (F-42), so no backlog holds a table.
+    Without *mirroring* the target applies nothing until all is loaded, so no table waits for its backlog (F-42).
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN`` for a name in *only* that the mirror does not have.
@@ -171,7 +171,7 @@ def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int])
 def _bind(
     mirror: Mirror, table: Table, state: TableState, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
-    """Bind a plan where there is none yet; what hinders it."""
+    """Bind a plan where there is none yet; returns why a table cannot be bound."""
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"

@@ -81,7 +81,7 @@ class Proved(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """How a run proves: *exports* by source table go before what the mirror file says; None: as that says."""
+    """Options of a run: *exports* by source table override the mirror file; None: as the mirror file says."""
 
     exports: Mapping[str, ProofExport] | None = None
     settle_seconds: float | None = None
@@ -120,7 +120,7 @@ def prove(
 ) -> Proved:
     """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
 
-    A table that cannot be compared is unproven with the code that says why, and holds up no other.
+    A table that cannot be compared is unproven, with a code that says why; the others go on.
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
@@ -183,7 +183,7 @@ class _Proving:
         return cases
 
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
-        """Look at tables, some at a time: of a small one most is planning, which leaves the cores idle."""
+        """Look at several tables at a time, because planning of small tables leaves the cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         at_once = min(_MOST_AT_ONCE, max(2, self._spark.sparkContext.defaultParallelism))
         with ThreadPoolExecutor(at_once) as pool:
@@ -261,7 +261,7 @@ class _Proving:
         return found
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
-        """Look at one table; what hinders that is said of it, and holds up no other."""
+        """Look at one table; an error becomes its result, and the other tables go on."""
         try:
             look(case)
             return

@@ -102,7 +102,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
 
 class _ChangesWork:
-    """Publishing logged changes: what is next is what the log holds beyond the table's published batch."""
+    """Publishes logged changes: next is what the log holds above the table's published batch."""
 
     kind: Literal["changes"] = "changes"
 

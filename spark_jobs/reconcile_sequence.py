@@ -70,7 +70,7 @@ class Reconciled(NamedTuple):
 def reconcile_deep(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> Reconciled:
-    """Check every table (of *only*, if given) and the change log; stop the tables of which something is wrong.
+    """Check every table (of *only*, if given) and the change log; stop the tables that differ.
 
     One table's trouble does not hinder the check of the others. A table stopped here stays so until an operator
     clears it; one that only the verdict stops goes on when the cause is gone.
@@ -127,7 +127,7 @@ class _Known:
 
 
 def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
-    """Everything of one moment: read until nothing moved meanwhile (I22)."""
+    """A consistent view of one moment: everything is read again until nothing moved meanwhile (I22)."""
     for _ in range(_LOOKS):
         committed, states = reader.mirror().committed, reader.tables()
         logged = reader.contents(dict.fromkeys(states, 0), committed)

@@ -93,8 +93,8 @@ def reload_table(
         spark: gives the session; called when the table is rebuilt.
         source: the table.
         wait: how long to wait for the target.
-        word: what an operator says of the table at the target.
-        request: the request that is carried out; what it came to is not done again (G-30).
+        word: what an operator confirms about the table at the target.
+        request: the id of the request; what was finished under it is not done again (G-30).
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
@@ -149,7 +149,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """What only the log itself shows: its files are there, and its columns fit one table.
+    """Check what only the log itself shows: its files exist, and its columns fit one table.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.

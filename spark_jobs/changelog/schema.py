@@ -77,7 +77,7 @@ HELD_SCHEMA = pa.schema(
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
     """Ranges of key buckets (from included, to excluded) that hold about *at_most* of a table's *rows* each.
 
-    Their number is a power of two: what is cut into more ranges is cut wherever it would be cut into fewer. Rows
+    Their number is a power of two, so the borders of few ranges are borders of many ranges too. Rows
     without key (bucket -1) belong to the first range.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())

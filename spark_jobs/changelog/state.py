@@ -18,7 +18,7 @@ from spark_jobs.changelog.schema import FRAGMENT
 def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) -> LogState:
     """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
 
-    A file that is gone or damaged holds no rows: what is missing then is found by comparing, table by table.
+    A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
     """
     if not DeltaTable.is_deltatable(str(root)):
         return LogState()

@@ -13,7 +13,7 @@ from spark_jobs.runtime.reset_arguments import request_of
 
 
 def repair(arguments: argparse.Namespace) -> Exit:
-    """Publish a number again that the target has not applied; goes on where it stopped."""
+    """Publish a number again that the target has not applied; an interrupted repair is continued."""
     mirror = load_mirror(arguments.file)
     reason = Reason(arguments.approved_by, arguments.reason)
     done = repair_number(

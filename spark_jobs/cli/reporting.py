@@ -21,7 +21,7 @@ _IGNORED_SHOWN = 10
 
 
 def shown(text: object) -> str:
-    """Text from elsewhere as a terminal may print it: what is not printable is escaped."""
+    """Foreign text made safe for a terminal: characters that are not printable are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
 
 
@@ -216,7 +216,7 @@ def result_text(result: Mapping[str, Any]) -> str:
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """What comparing with the source came to: a line for each table, then what differs and what is not decided."""
+    """The result of a proof: a line for each table, then what differs and what is not decided."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
     rows = [
         (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
@@ -264,7 +264,7 @@ def _losses(losses: Mapping[str, str]) -> list[str]:
 
 
 def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
-    """What a run leaves and is no loss: tolerated dead letters, ignored tables, notes."""
+    """What a run leaves open without a loss: tolerated dead letters, ignored tables, notes."""
     letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
         f"tolerated: {shown(table)}: {found['open']} dead letters are open"

@@ -48,7 +48,7 @@ class BaseTask(NamedTuple):
 
 
 class BaseChunk(NamedTuple):
-    """What became of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
+    """The result of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
 
     origin: str
     part: dict[str, Any]
@@ -61,7 +61,7 @@ def log_export_chunk(task: BaseTask) -> BaseChunk:
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
-    """Log the rows of one chunk; an error comes back as a value, and nothing refers to what was written until then."""
+    """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
     writer, read = target.log.writer(), 0
     try:
         for table in rows:

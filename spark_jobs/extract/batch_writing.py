@@ -52,7 +52,7 @@ _Watched = frozenset[tuple[str, int]]
 
 
 class RowsOfRanges(Protocol):
-    """What reads ranges of its own kind into log files."""
+    """Reads ranges of one kind into log files."""
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
         """The parts of the batch's manifest."""
@@ -175,7 +175,7 @@ class BatchWriting:
     def _settling(
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
     ) -> Manifest:
-        """The manifest with the dead letters that the batch settles, and the tables that this heals."""
+        """The manifest with the dead letters that the batch settles, and the tables that have no hidden key now."""
         if scope.purpose in ("new", "overdue"):
             settled_files = list(self._read_whole(manifest, scope))
             return replace(manifest, settled=settled_files) if settled_files else manifest
@@ -198,7 +198,7 @@ class BatchWriting:
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
-        """Damage of files that grew since, were read from their beginning and are whole now."""
+        """Damaged files that grew, were read again from their beginning, and are sound now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
         for at, names_no_table in self.ledger.open_damage(again):
@@ -232,7 +232,7 @@ class BatchWriting:
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
     def _check_partitions(self, manifest: Manifest) -> None:
-        """More partitions than the mirror file knows: what was called complete may lack what they brought."""
+        """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
         known = self.ledger.told_partitions() | manifest.told.keys() if manifest.partitions else set()
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
@@ -270,7 +270,7 @@ class BatchWriting:
 
 
 def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """One manifest from the parts that the tasks returned, of a source whose changes come in so many partitions."""
+    """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
     counts: Counter[str] = Counter()
     columns: dict[str, dict[str, tuple[bool, str]]] = {}
     keyless: dict[str, Mapping[str, Any]] = {}

@@ -43,7 +43,7 @@ class SliceTask:
     target: LogTarget
 
     def log(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> dict[str, Any]:
-        """Decode and log what *read* hands on; as :meth:`Decoding.finish`."""
+        """Decode and log what *read* yields; returns what :meth:`Decoding.finish` does."""
         # Spark may try a task again: every try has names of its own.
         decoding = Decoding(self.format, self.tables, (), replace(self.target, attempt=uuid4().hex))
         add = cut_blocks(self.bound.origin, self.structure, self.format.settings.prefix, decoding.take_block)
@@ -54,7 +54,7 @@ class SliceTask:
 
 @dataclass(frozen=True)
 class CopyTask:
-    """A slice that the worker asks for itself: by which query, and of which change table, for errors."""
+    """A slice that the worker queries itself: the query, and the change table to name in errors."""
 
     slice: SliceTask
     query: str

@@ -34,7 +34,7 @@ def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
 class _Split(NamedTuple):
     """What waits under one identity: where it belongs in the log, and the log files that hold pieces of it.
 
-    Several messages that wait for the same thing belong to no one place: theirs is empty.
+    Several messages that wait for the same thing have no single position: theirs is empty.
     """
 
     epoch: str
@@ -56,7 +56,7 @@ class _Split(NamedTuple):
 
 @dataclass(frozen=True)
 class FragmentJoining:
-    """Joins what is complete, gives up what waited longer than *timeout*."""
+    """Joins complete messages, and makes dead letters of those that waited longer than *timeout*."""
 
     spark: SparkSession
     ledger: ExtractLedger
@@ -155,7 +155,7 @@ class FragmentJoining:
         return found
 
     def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[ToldHalf]]:
-        """What the files hold of the changes of pieces: delivered again, or not needed, these would wait for ever."""
+        """The logged changes to which waiting pieces belong: such pieces are repetitions and would wait for ever."""
         if not files:
             return {}
         wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
@@ -183,7 +183,7 @@ class FragmentJoining:
         repeated: Mapping[str, Collection[ToldHalf]],
         expired: set[str],
     ) -> dict[str, Any]:
-        """What came too late to be joined, dead letters for what never became complete; counts for both."""
+        """Log what came too late to be joined, and dead letters for what never became complete; count both."""
         chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (

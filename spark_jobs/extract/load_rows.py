@@ -21,9 +21,9 @@ class JudgedLoads(NamedTuple):
     """What the rows of a full load in a batch are.
 
     Attributes:
-        last: by partition the last place of a row that repeats none.
-        repeated: how many repeat one.
-        other: where a row stands that tells a key otherwise than a row of the load in an earlier batch; None if none.
+        last: by partition the last place of a row that is no repetition.
+        repeated: how many rows are repetitions.
+        other: the place of a row that differs from an earlier loaded row of its key; None if there is none.
     """
 
     last: Mapping[str, int]
@@ -36,7 +36,7 @@ _ROWS = """SELECT origin, place, key, row, cols FROM read_parquet($files)
 
 
 def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
-    """Compare the rows of a full load in a batch with those logged before; a row without key repeats none.
+    """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
 
     Args:
         root: the log's folder.

@@ -39,7 +39,7 @@ NOTHING: dict[str, Any] = {
     **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
     **{"keyless_rejects": {}, "reloads": {}, "told": {}},
 }
-"""The part of a manifest that nothing was read into."""
+"""An empty part of a manifest."""
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
@@ -75,8 +75,8 @@ class LoggedLoads:
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
         """The parts of the batch's manifest.
 
-        A chunk that cannot be read holds up no other and no batch: it is given back, and where nobody can mend it, its
-        table stops. Of a chunk of an earlier generation nothing is read.
+        A chunk that cannot be read delays no other chunk and no batch: a later batch binds it again, or its table stops
+        where nobody can mend the cause. A chunk of an earlier generation is not read.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()

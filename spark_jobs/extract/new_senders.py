@@ -18,7 +18,7 @@ _MOST_SENDERS = 3
 
 
 class NewSenders(NamedTuple):
-    """Senders as the ledger keeps them, and the tables that stop because these are not their first ones."""
+    """Senders to add to the ledger, and the tables that stop because they had another sender before."""
 
     added: list[SourceSchema]
     stops: Mapping[str, Sequence[str]]

@@ -63,7 +63,7 @@ class ReadTask:
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
+    """Messages that may be complete by now, with the log files that hold their pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
     format: Format
@@ -106,7 +106,7 @@ class Decoding:
         self._writer.add(decoded.rows)
 
     def take_block(self, block: TextBlock) -> None:
-        """Decode and log rows of a change table: most as columns, the others by the exact decoder."""
+        """Decode and log rows of a change table: most of them as columns, the others one by one."""
         if self._watched or self._fast is None:
             self.take(self._watching(block.messages(np.arange(block.size))))
             return
@@ -212,9 +212,9 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
-    """The fragment rows of split messages, each read back from the log files named for it and from no others.
+    """The fragment rows of split messages, each read only from the log files named for it.
 
-    Pieces that ended in an earlier batch lie in the log still; delivered again they must not be joined with those.
+    Other files may still hold pieces that were joined earlier; a repeated piece must not be joined with them.
     """
     if not wanted:
         return {}
@@ -231,7 +231,7 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
 
 
 class RowSummary:
-    """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
+    """What the driver must know of rows: positions, full loads, dead letters (without table, or hiding a key)."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0

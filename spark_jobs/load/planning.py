@@ -37,7 +37,7 @@ of what is read."""
 
 
 class BoundLoad(NamedTuple):
-    """A load's plan, and from which position on the stream is published over it; None: from its beginning."""
+    """A load's plan, and the position from which the stream is published over it; None: from the stream's beginning."""
 
     plan: LoadPlan
     stream_from: str | None
@@ -69,7 +69,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
 
 
 def _refuse_unstreamed(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse columns that the load would bring and no event would (C-77); nothing is bound yet."""
+    """Refuse columns that the load has and no event carries (C-77); nothing is bound yet."""
     if mirror.source.format == "sqlserver-ces":
         refuse_unstreamed([(column.name, column.sql_type) for column in plan.columns], f"table {table.source}")
 

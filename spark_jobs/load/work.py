@@ -52,7 +52,7 @@ _MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_")
 
 
 def is_mendable(error: TerminalError) -> bool:
-    """Whether what hinders a load can be put back as it was, so that the load waits for it."""
+    """Whether the cause of an error can be put back as it was, so that the load waits for that."""
     return error.code.startswith(_MENDABLE)
 
 

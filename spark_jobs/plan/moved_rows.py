@@ -31,7 +31,7 @@ def place_of(line: Line) -> KeyChangePlace:
 
 
 class MovedRows:
-    """Finds what a moved row was, among all changes of its table.
+    """Finds the earlier changes of a moved row among all changes of its table.
 
     Attributes:
         leaving: the half that leaves a key, by its place.
@@ -44,7 +44,7 @@ class MovedRows:
         self.lines: dict[str, list[Line]] = {}
 
     def learn(self, lines: Collection[Line]) -> None:
-        """Look for the keys that updates among *lines* left, and, of partial ones, for all that their rows were."""
+        """Find the keys that updates among *lines* left and, for partial updates, all changes of those keys."""
         while places := {place_of(line) for line in lines if line["op"] == UPDATE} - self.leaving.keys():
             halves = self._read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
             self.leaving |= {place_of(line): line for line in halves.to_pylist() if place_of(line) in places}

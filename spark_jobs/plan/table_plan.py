@@ -46,7 +46,7 @@ class TablePlan:
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
-        late_up_to: where every change is published in its order, the order up to which a new change comes too late;
+        late_up_to: where every change is published, the order up to which a new change is too late;
             None where the newest of each key is published.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
@@ -192,7 +192,7 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
+    """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
 
     Changes of published batches lie beside those that waited there, and were decided before the horizon passed them.
 
@@ -222,7 +222,7 @@ def _refuse_keyless(changes: pa.Table) -> None:
 
 
 def in_set(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Of any changes those in the set to publish, with their ``order``."""
+    """Those of the changes that are in the set to publish, with their ``order``."""
     changes = eligible(plan, changes)
     if plan.cut is None or plan.cut.position_to is None:
         return changes
@@ -240,9 +240,9 @@ def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
 
 
 def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) -> set[str]:
-    """The keys that rows of a source's own full load tell more than once, new ones among them (K-18).
+    """The keys that have several rows of a source's own full load, at least one of them new (K-18).
 
-    Such rows have no position of the source: of two partitions nothing tells which came last.
+    Such rows have no position at the source, so of rows in two partitions nothing says which is newer.
     """
     if not plan.keys:
         return set()
@@ -259,7 +259,7 @@ def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) 
 
 
 def refuse_two_loads(changes: pa.Table) -> None:
-    """Refuse rows of a full load that tell one key differently in two partitions: which is true nobody knows (K-18).
+    """Refuse rows of a full load that differ for one key in two partitions: nothing says which is true (K-18).
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT``.

@@ -50,5 +50,5 @@ def take(cut: Cut, batch_from: int, changes: pa.Table) -> CutChanges:
 
 
 def published(cut: Cut, changes: pa.Table) -> pa.Table:
-    """Of changes of published batches those that the target has."""
+    """Those changes of published batches that the target has."""
     return changes.filter(pc.less_equal(changes["order"], cut.position_from))

@@ -75,7 +75,7 @@ class Source(Side, Protocol):
 
 
 class JdbcSource:
-    """A table of the source database, read in ranges, sparing it as an initial load does."""
+    """A table of the source database, read in ranges, with the limits of an initial load."""
 
     def __init__(self, spark: SparkSession, table: Table, load: JdbcLoad) -> None:
         name = load.table or table.source
@@ -119,7 +119,7 @@ class JdbcSource:
 
 
 class ExportSource:
-    """An export of a known position: it stays as it is while the target moves on."""
+    """An export of a known position; it does not change while the target goes on."""
 
     def __init__(self, spark: SparkSession, table: Table, export: Export, types: dict[str, str], since: str | None):
         self._spark, self._keys, self._export = spark, table.key, export
@@ -185,7 +185,7 @@ def check_errors(frame: DataFrame) -> None:
 
 
 def anew(each: Work) -> Work:
-    """The same function as another one: Spark takes two equal plans for one, and would give what it kept of the first.
+    """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
 
     A look at the source must never be an earlier one.
     """

@@ -288,7 +288,7 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
 
 
 def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
-    """The declared columns, which a table of delimited text keeps for life (F-23, F-90)."""
+    """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
     declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
     other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
     if other:
@@ -301,7 +301,7 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
 
 
 def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
-    """Stop where `columns` leaves out what was published: rows that change would lose it, all others keep it (G-12)."""
+    """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
     out = [column.name for column in published.columns if column.name not in wanted]
     if out:
         raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
@@ -330,7 +330,7 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wante
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
-    """Stop at updates of a table of which no row proved which columns it has: they may all lack one (G-04)."""
+    """Stop at updates of a table where no row proved the full list of columns: all of them may lack one (G-04)."""
     if lists and not any(found.whole for found in lists):
         raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
 

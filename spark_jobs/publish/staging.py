@@ -184,7 +184,7 @@ def create_staged(
     highest: str = "",
     is_text: bool = False,
 ) -> StagedFile:
-    """Upload a finished file under a staging name used once, and read it back before anybody relies on it.
+    """Upload a finished file under a staging name that is used once, and read it back to check it.
 
     A creation of which the outcome is unknown is not repeated: the next name is tried, ``.1`` and so on appended. What
     may come of the first one late is an object that nothing refers to (O-08).
