@@ -80,7 +80,7 @@ def _fill(server: Any, table: str, rows: int) -> None:
 
 
 def _mirror(folder: Path, server: Any, chunks: int | None, names: list[str]) -> Path:
-    """A mirror of these tables, with their mirrored tables as a service would have written them."""
+    """A mirror of these tables, and their mirrored tables in the form that the service writes."""
     from deltalake import write_deltalake
 
     content = {"conn_type": "postgres", "host": "127.0.0.1", "port": server.port, "login": server.user}

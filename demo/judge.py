@@ -38,7 +38,7 @@ _PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 
 
 class CannotJudge(Exception):
-    """The question itself is wrong: no source database, or a type the judge does not know."""
+    """Nothing can be judged: there is no source database, or a type that the judge does not know."""
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class Story:
     def _follow(
         self, api: AirflowApi, dag_id: str, run_id: str, what: str, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Wait for a run to end well, telling of its tasks; *meanwhile* happens once its first task is running."""
+        """Wait for a run to end well and print the state of its tasks; *meanwhile* is called once a task is running."""
         self._say(f"{what}: triggered {dag_id} {run_id}")
         give_up = time.monotonic() + _RUN_LIMIT
         states: dict[str, str | None] = {}
@@ -232,7 +232,7 @@ class Story:
             self._broker.check()
 
     def _log_of(self, dag_id: str, run_id: str, states: dict[str, str | None]) -> Path | None:
-        """The log of the first task that is to blame, or of Airflow itself."""
+        """The log of the first task that failed, or of Airflow itself."""
         if self._airflow is None:
             return None
         for wanted in ("failed", "up_for_retry", "running"):

@@ -25,8 +25,8 @@ _LOCK = "lock"
 class Latch:
     """Why a table is ``Failed``.
 
-    *path* (inside the table folder) is the file whose replacement heals the table, *content* what it was like;
-    without a path only a recreated folder heals it.
+    *path* (inside the table folder) is the file whose replacement repairs the table, *content* what it was like;
+    without a path only a recreated folder repairs it.
     """
 
     code: str
