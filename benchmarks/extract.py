@@ -1,7 +1,7 @@
-"""Extraction, from source files to the commit in the change log, beside DuckDB alone decoding the same to Parquet.
+"""Times extraction, from source files to the commit in the change log, against DuckDB writing the same as Parquet.
 
-The real job (Spark session, ledger, workers, Delta commit) and DuckDB take turns on the same files in the same run;
-each round gives one ratio, DuckDB's time over the job's. DuckDB checks nothing, the job everything.
+The real job (Spark session, ledger, workers, Delta commit) and DuckDB take turns on the same files in the same run.
+Each round gives one ratio, DuckDB's time over the job's. DuckDB checks nothing, the job checks everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ticks over a wire to OneLake that fails at random, for so many minutes; the job is killed now and then.
+"""Runs ticks against a OneLake whose calls fail at random, for some minutes; the job is killed now and then.
 
-``make bench-faults MINUTES=30``. The emulator is in this process, the jobs are in one of their own that keeps its Spark
-session from tick to tick until SIGKILL ends it, at any moment, with or without its children. At the end the wire is
-good again, one more tick is run, and every table has to be the source's, every number made once.
+``make bench-faults MINUTES=30``. The emulator runs in this process; the jobs run in another one that keeps its Spark
+session from tick to tick until SIGKILL ends it at any moment, with or without its children. At the end the faults
+stop and one more tick runs; then every table must equal the source, and every file number must be made exactly once.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ def main() -> None:
 
     run = FaultRun(folder, arguments.seed, connect)
     jobs = JobProcess(run.pipeline.file, Random(arguments.seed), folder / "jobs.log")
-    begun, told, steps = time.monotonic(), 0.0, 0
+    begun, reported, steps = time.monotonic(), 0.0, 0
     print(f"seed {arguments.seed}", flush=True)
     try:
         while (passed := time.monotonic() - begun) < 60 * arguments.minutes:
             run.step(jobs)
             steps += 1
-            if passed - told > 60:
-                told = passed
+            if passed - reported > 60:
+                reported = passed
                 print(f"{passed / 60:.0f} min, {steps} runs, {run.came_of}", flush=True)
         run.finish(jobs.unharmed)
         print(f"seed {arguments.seed}: {steps} runs in {passed / 60:.1f} minutes, {jobs.kills} killed; exact")

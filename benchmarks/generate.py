@@ -1,4 +1,4 @@
-"""Change events in bulk for the benchmarks: a million in about a minute, made by SQL, the same ones every time.
+"""Generates change events in bulk by SQL, a million in about a minute; the same ones every time.
 
 Five shop tables of 12 columns, messages of generation c of about 2.5 kB, three levels of JSON. 45 % inserts, 45 %
 updates with old values, 10 % deletes; 1 % of the events twice, 0.1 % key changes, 5 % of the rows with a slash and 1 %

@@ -1,4 +1,4 @@
-"""What a run costs: wall time, CPU of the process tree, its peak memory, and what the rest of the machine was doing."""
+"""Measures a run: wall time, CPU and peak memory of its process tree, and the CPU that the rest of the machine used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Each format read by its plain reader alone, on two processes as the job has two cores; nothing is checked or written.
+"""Reads each format with its plain reader alone, in two processes as the job has two cores.
 
-What a reader does is what cannot be left out of reading its format. Each function takes one part of a source and gives
-the number of its events.
+Nothing is checked or written: each function does only what reading its format needs. It takes one part of a source and
+gives the number of its events.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A table of PostgreSQL proved against its mirrored Delta table, beside DuckDB on the same two and a plain JDBC read.
+"""Times the proof of a PostgreSQL table against its mirrored Delta table, beside DuckDB and a plain JDBC read.
 
-``make bench-prove ROWS=10000000``. The real job (session, ledger, workers, both sides over their real readers) on
-tables that are equal, then on the same with a few rows spoiled. DuckDB reads both sides by its own extensions, if they
-are there, and joins the rows in one process; a plain JDBC read counts the same columns and compares nothing. The memory
-is that of the process tree, without the database.
+``make bench-prove ROWS=10000000``. The real job (session, ledger, workers, both sides over their real readers) runs on
+equal tables, then on the same tables with a few rows spoiled. DuckDB reads both sides by its own extensions, where they
+are installed, and joins the rows in one process. A plain JDBC read counts the same columns and compares nothing. The
+memory is that of the process tree, without the database.
 
-``--tables 24 --rows 1000`` proves so many equal tables of so many rows instead, and nothing beside it: what a table
-costs however few rows it has.
+``--tables 24 --rows 1000`` proves 24 equal tables of 1,000 rows instead, and nothing beside it: it measures the fixed
+cost of a table.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _fill(server: Any, table: str, rows: int) -> None:
 
 
 def _mirror(folder: Path, server: Any, chunks: int | None, names: list[str]) -> Path:
-    """A mirror of these tables, with their mirrored tables as a service would have written them."""
+    """A mirror of these tables, and their mirrored tables in the form that the service writes."""
     from deltalake import write_deltalake
 
     content = {"conn_type": "postgres", "host": "127.0.0.1", "port": server.port, "login": server.user}
@@ -157,19 +157,19 @@ def _measure(file: Path, folder: Path, server: Any, rows: int, database: set[int
         read.write.format("noop").mode("overwrite").save()
         return "read, nothing compared"
 
-    def told(name: str, work: Callable[[], str]) -> None:
+    def report(name: str, work: Callable[[], str]) -> None:
         name, cost, said = _run(name, work, database)
         marked = " (busy machine)" if cost.others > BUSY else ""
         rate = f"{cost.wall:8.1f} s {rows / cost.wall:12,.0f} rows/s {cost.cpu:8.0f} CPU s {cost.peak / 2**20:8,.0f} MB"
         # At once: who ends it early keeps what was measured by then.
         print(f"{name:28} {rate}  others {cost.others:.0%}  {said}{marked}", flush=True)
 
-    told("prove, equal", proved)
-    told("plain JDBC read of the source", plain)
-    told("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
+    report("prove, equal", proved)
+    report("plain JDBC read of the source", plain)
+    report("DuckDB, both sides joined", lambda: _duckdb(server, folder, rows))
     for at in range(_SPOILED):
         server.execute(f"UPDATE shop.orders SET name = name || ' ' WHERE id = {rows * (at + 1) // (_SPOILED + 1)}")
-    told("prove, 5 rows spoiled", proved)
+    report("prove, 5 rows spoiled", proved)
 
 
 def _measure_many(file: Path, tables: int, rounds: int, database: set[int]) -> int:

@@ -1,9 +1,9 @@
-"""Publishing, from the change log to confirmed files, beside DuckDB alone doing the same from the same log.
+"""Times publishing, from the change log to confirmed files, against DuckDB on the same log.
 
 The real job (gate, plan, typing, digests, staging, seals, renames, confirmations) and DuckDB take turns on the same
-batch; each round gives one ratio, DuckDB's time over the job's. DuckDB takes the newest change of each key, types it
-and writes Parquet; it checks nothing. With ``--idle`` it is measured what a run over tables without changes costs,
-with ``--per-table`` what one more small table costs.
+batch. Each round gives one ratio, DuckDB's time over the job's. DuckDB takes the newest change of each key, types it
+and writes Parquet; it checks nothing. ``--idle`` measures a run over tables without changes, ``--per-table`` the cost
+of one more small table.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def cost_of_a_table(rounds: int) -> None:
     """What one more table of 20 changes costs, from 20 against 220 of them, in its first run and without changes.
 
     The first run founds the table: folder, metadata, marker. The local store's own time, nearly all of it waiting for
-    the disk, is told apart.
+    the disk, is reported separately.
     """
     few, many, changes = 20, 220, 20
     print(f"one more table of {changes} changes, ms: {many} tables against {few}; {versions()}")

@@ -1,13 +1,13 @@
-"""Publishing into OneLake at so much latency per call, beside plain writers of the same rows.
+"""Times publishing into OneLake at a given latency per call, beside plain writers of the same rows.
 
-``make bench-publish STORE=onelake``. The emulator serves in a process of its own, over TLS, and lets every call take
-5 ms and then 50. The real job publishes a third of the events, then the second and the last one, then nothing. In the
-same run the files that it made are written again by deltalake into a local folder, and sent by the Azure SDK, one after
-another: create, append, flush, rename. Neither plans, checks or remembers anything. At the end: what one more active
-table costs.
+``make bench-publish STORE=onelake``. The emulator serves in a process of its own, over TLS, and delays every call by
+5 ms, then by 50 ms. The real job publishes a third of the events, then the second and the last third, then nothing. In
+the same run deltalake writes the resulting files into a local folder, and the Azure SDK sends them one after another:
+create, append, flush, rename. Neither plans, checks or remembers anything. At the end it measures the cost of one more
+active table.
 
-CPU is that of the job without the emulator, which shares the machine and whose own CPU is told beside it: its Python
-takes about a millisecond a call, one call after another, so with many tables the wall time is partly its own.
+CPU is that of the job without the emulator. The emulator shares the machine, so its CPU is reported beside it: its
+Python takes about a millisecond a call, one call after another, so with many tables part of the wall time is its own.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def emulator(folder: Path) -> Iterator[Emulator]:
         try:
             assert process.stdout is not None
             _, url, *said = process.stdout.readline().split()
-            told = dict(word.split("=") for word in said)
-            shutil.copy(told["certificate"], _CERTIFICATE)
+            announced = dict(word.split("=") for word in said)
+            shutil.copy(announced["certificate"], _CERTIFICATE)
             endpoints = {"dfs_endpoint": url, "fabric_endpoint": url, "authority": url}
             login = {"conn_type": "open_mirroring_onelake", "login": "bench", "password": "any"}
             os.environ["AIRFLOW_CONN_LAKE"] = json.dumps(

@@ -1,4 +1,4 @@
-"""Changes of the shop tables as Qlik sends them, in bulk: made by SQL, the same ones every time, kept in build/bench.
+"""Generates changes of the shop tables as Qlik sends them, in bulk by SQL; always the same ones, kept in build/bench.
 
 The same tables and the same mix as :mod:`benchmarks.generate`: 45 % inserts, 45 % updates with the old row, 10 %
 deletes; 0.1 % key changes, 1 % of the changes twice. Ten changes are a transaction.

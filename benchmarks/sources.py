@@ -1,4 +1,4 @@
-"""Extraction of every source through its real transport, beside the plain readers of its format in the same run.
+"""Times extraction of every source through its real transport, beside the plain readers of its format in the same run.
 
 ``make bench-extract SOURCE=…``. The real job (Spark session, ledger, workers, Delta commit) takes turns with each plain
 reader on the same events: from files, from a real Kafka broker, from a real PostgreSQL. A ratio is the plain reader's

@@ -1,1 +1,1 @@
-"""The whole way on one machine: a shop's database, its change events, Airflow, Spark, the mirror, and a judge."""
+"""The whole pipeline on one machine: a shop's database, its change events, Airflow, Spark, the mirror, and a judge."""

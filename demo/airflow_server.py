@@ -1,4 +1,4 @@
-"""An Airflow of the demo's own: one command, SQLite, its own folder and ports, reachable from this machine only."""
+"""Starts an Airflow for the demo: one command, SQLite, its own folder and ports, reachable from this machine only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from demo.airflow_api import AirflowApi
 from demo.failures import DemoFailed
-from demo.place import ROOT, Place, clean_environment
+from demo.place import ROOT, DemoFolder, clean_environment
 from demo.processes import Service, free_ports
 
 USER = "admin"
@@ -38,7 +38,7 @@ class AirflowServer:
 
     def __init__(
         self,
-        place: Place,
+        place: DemoFolder,
         *,
         follows_schedules: bool,
         connections: Mapping[str, str] = MappingProxyType({}),
@@ -95,7 +95,7 @@ class AirflowServer:
 
 
 def airflow_environment(
-    place: Place, *, port: int, log_ports: list[int], passwords: Path, follows_schedules: bool
+    place: DemoFolder, *, port: int, log_ports: list[int], passwords: Path, follows_schedules: bool
 ) -> dict[str, str]:
     """The environment of Airflow and of all that it starts."""
     address = f"http://127.0.0.1:{port}"

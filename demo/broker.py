@@ -1,6 +1,6 @@
-"""A Kafka broker of this machine's own: one process, from published jars, on free ports, in plain.
+"""Starts a Kafka broker on this machine: one process, from published jars, on free ports, without TLS.
 
-``make jars-broker`` fetches the jars. The tests start theirs in the same way.
+``make jars-broker`` fetches the jars. The tests start their brokers in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the demo says that something went wrong."""
+"""The error of the demo."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Are the mirrored tables what the source holds? Cell by cell, typed; an independent witness.
+"""Compares mirrored tables with the source cell by cell, typed, as an independent witness.
 
     python demo/judge.py --state source.db --tables DIR [--landing-zone DIR] [--json]
 
-It shares no code with what it judges: it reads the source's SQLite file (each table under its full name, all values as
+It shares no code with what it judges. It reads the source's SQLite file (each table under its full name, all values as
 the text SQL Server prints; SQL types in ``_columns``) and the Delta tables ``DIR/<schema>/<table>``. Equal means: the
 same columns and keys, and in every cell the same typed value: ``datetime2`` cut (not rounded) to microseconds, decimals
 exact, floats bit for bit, NULL different from empty text.
@@ -38,7 +38,7 @@ _PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 
 
 class CannotJudge(Exception):
-    """The question itself is wrong: no source database, or a type the judge does not know."""
+    """Nothing can be judged: there is no source database, or a type that the judge does not know."""
 
 
 @dataclass(frozen=True)

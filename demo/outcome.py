@@ -1,4 +1,4 @@
-"""What came of it: is every table equal, has each seen everything that can go wrong, and how far is it behind."""
+"""The result of a demo: whether every table is equal, has met every kind of event, and how far it is behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 
 from demo.failures import DemoFailed
-from demo.place import MIRROR, Place
+from demo.place import MIRROR, DemoFolder
 from demo.shop import run_python
 from demo.source_formats import LATE_ACROSS_RUNS, SourceFormat
 
@@ -31,7 +31,7 @@ class Logged(NamedTuple):
     key: str | None
 
 
-def judge(place: Place) -> list[dict[str, Any]]:
+def judge(place: DemoFolder) -> list[dict[str, Any]]:
     """The verdicts of ``demo/judge.py``, which shares no code with what it judges; one for each table.
 
     Raises:
@@ -44,7 +44,7 @@ def judge(place: Place) -> list[dict[str, Any]]:
     return list(json.loads(answer.stdout)["tables"])
 
 
-def proofs(place: Place, connections: Mapping[str, str]) -> dict[str, str]:
+def proofs(place: DemoFolder, connections: Mapping[str, str]) -> dict[str, str]:
     """By table the verdict of the product's own proof against an export of the source at its end.
 
     Raises:
@@ -60,7 +60,7 @@ def proofs(place: Place, connections: Mapping[str, str]) -> dict[str, str]:
     return {table: " ".join([one["verdict"], *one["reasons"]]) for table, one in found.items()}
 
 
-def lags(place: Place, tables: Iterable[str], last_delivery: float) -> dict[str, float | None]:
+def lags(place: DemoFolder, tables: Iterable[str], last_delivery: float) -> dict[str, float | None]:
     """By table, seconds from the last delivery of events to the last change of its mirrored table.
 
     None where the mirrored table is missing, or has not changed since that delivery.
@@ -76,7 +76,7 @@ def lags(place: Place, tables: Iterable[str], last_delivery: float) -> dict[str,
     return found
 
 
-def read_changes(place: Place) -> list[Logged]:
+def read_changes(place: DemoFolder) -> list[Logged]:
     """Every change in the change log."""
     log = DeltaTable(str(place.change_log)).to_pyarrow_table(columns=["kind", "tbl", "batch", "epoch", "pos", "key"])
     return [

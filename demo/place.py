@@ -1,4 +1,4 @@
-"""The folder that a demo has for itself."""
+"""The folder of a demo, and the paths in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ".demo"
 _PLACES = 9
 
 
-class Place:
+class DemoFolder:
     """Where everything of one demo lies, below *root*."""
 
     def __init__(self, root: Path) -> None:
@@ -37,7 +37,7 @@ class Place:
 
 
 @contextmanager
-def claim(folder: Path) -> Iterator[Place]:
+def claim(folder: Path) -> Iterator[DemoFolder]:
     """An empty demo folder that nobody else uses until the block ends; what an earlier demo left there is removed.
 
     While *folder* is in use by another demo, ``<folder>-2`` is taken, and so on.
@@ -60,12 +60,12 @@ def claim(folder: Path) -> Iterator[Place]:
     raise DemoFailed(f"{folder} and the {_PLACES - 1} folders after it are all in use by running demos")
 
 
-def _prepare(root: Path) -> Place:
+def _prepare(root: Path) -> DemoFolder:
     if root.exists():
         if any(root.iterdir()) and not (root / _OWN).is_file():
             raise DemoFailed(f"{root} holds something that no demo has put there; name another --folder")
         shutil.rmtree(root)
-    place = Place(root)
+    place = DemoFolder(root)
     root.mkdir()
     (root / _OWN).touch()
     inputs = (place.capture, place.target, place.broker)

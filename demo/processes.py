@@ -1,4 +1,4 @@
-"""Programs of the demo that run beside it: started in sessions of their own, and gone without a trace at the end."""
+"""Programs that run beside the demo: each starts in a session of its own, and all of them end with the demo."""
 
 from __future__ import annotations
 

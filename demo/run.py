@@ -1,9 +1,9 @@
 """``make demo`` and ``make ui``: ``python -m demo.run [--source FORMAT] [--keep] [--folder DIR] [--runs N]``.
 
-A shop's database whose changes come in one of the formats, first rows and some replicate runs in a real Airflow, a
-stand-in for the mirroring service, and at the end a judge that compares source and mirrored tables cell by cell.
+A shop's database sends its changes in one of the formats. A real Airflow loads first rows and runs replication some
+times, the emulator applies the files, and at the end a judge compares source and mirrored tables cell by cell.
 
-Exit codes: 0 all tables are equal and have seen every kind of event that the format has; 1 not so, or something
+Exit codes: 0 all tables are equal and have met every kind of event that the format has; 1 not so, or something
 failed; 2 the call is wrong; 130 ended by Ctrl-C before the proof.
 """
 

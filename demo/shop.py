@@ -12,7 +12,7 @@ from typing import Any
 
 from demo.failures import DemoFailed
 from demo.judge import count_files
-from demo.place import ROOT, Place, clean_environment
+from demo.place import ROOT, DemoFolder, clean_environment
 from demo.processes import Service
 from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
 
@@ -34,7 +34,7 @@ class Shop:
         broker: the address of the broker, where the format needs one; its topic :data:`TOPIC` must be there.
     """
 
-    def __init__(self, place: Place, seed: int, source_format: SourceFormat = CES, broker: str = "") -> None:
+    def __init__(self, place: DemoFolder, seed: int, source_format: SourceFormat = CES, broker: str = "") -> None:
         self._place, self._seed, self._format = place, seed, source_format
         self._ways = {
             CES: ["--capture", str(place.capture)],
@@ -92,7 +92,7 @@ class MirroringService:
         DemoFailed: when it cannot be started.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DemoFolder) -> None:
         self._place = place
         folders = ["--landing-zone", str(place.landing_zone), "--tables", str(place.tables)]
         command = [sys.executable, "-m", "fabric_emulator.command_line", "apply", *folders, "--watch"]

@@ -1,4 +1,4 @@
-"""The formats that the demo can speak: what each needs, and what every table must have seen of it."""
+"""The formats that the demo can use: what each needs, and which kinds of events every table must meet in it."""
 
 from __future__ import annotations
 

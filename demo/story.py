@@ -1,4 +1,4 @@
-"""What happens in the demo, in order."""
+"""The steps of the demo, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.airflow_server import USER, AirflowServer
 from demo.broker import Broker
 from demo.failures import DemoFailed
 from demo.outcome import Outcome, assess, judge, lags, late_across_batches, proofs, read_changes
-from demo.place import MIRROR, Place
+from demo.place import MIRROR, DemoFolder
 from demo.processes import Service
 from demo.shop import TOPIC, MirroringService, Shop
 from demo.source_formats import SourceFormat
@@ -44,7 +44,7 @@ class Story:
 
     def __init__(
         self,
-        place: Place,
+        place: DemoFolder,
         say: Callable[[str], None],
         *,
         runs: int,
@@ -190,32 +190,32 @@ class Story:
     def _follow(
         self, api: AirflowApi, dag_id: str, run_id: str, what: str, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Wait for a run to end well, telling of its tasks; *meanwhile* happens once its first task is running."""
+        """Wait for a run to end well and print the state of its tasks; *meanwhile* is called once a task is running."""
         self._say(f"{what}: triggered {dag_id} {run_id}")
         give_up = time.monotonic() + _RUN_LIMIT
-        told: dict[str, str | None] = {}
+        states: dict[str, str | None] = {}
         while True:
             self._check()
             # Asked before the tasks: when it has ended, so have they.
             state = api.run_state(dag_id, run_id)
             tasks = api.tasks(dag_id, run_id)
             for name, task in tasks.items():
-                if told.get(name) != task["state"] and task["state"] in _ENDED:
+                if states.get(name) != task["state"] and task["state"] in _ENDED:
                     self._say(f"  {name}: {task['state']}{_duration(task)}")
-                told[name] = task["state"]
-            if meanwhile is not None and "running" in told.values():
+                states[name] = task["state"]
+            if meanwhile is not None and "running" in states.values():
                 meanwhile()
                 meanwhile = None
             if state in ("success", "failed"):
                 break
             if time.monotonic() > give_up:
-                late = f"{what} has not ended after {_RUN_LIMIT:.0f} s: {told}"
-                raise DemoFailed(late, self._log_of(dag_id, run_id, told))
+                late = f"{what} has not ended after {_RUN_LIMIT:.0f} s: {states}"
+                raise DemoFailed(late, self._log_of(dag_id, run_id, states))
             time.sleep(1)
         if meanwhile is not None:
             meanwhile()  # too quick to be seen running
         if state == "failed":
-            raise DemoFailed(f"{what} failed: {told}", self._log_of(dag_id, run_id, told))
+            raise DemoFailed(f"{what} failed: {states}", self._log_of(dag_id, run_id, states))
         self._note(api, dag_id, run_id, what)
 
     def _note(self, api: AirflowApi, dag_id: str, run_id: str, what: str) -> None:
@@ -232,7 +232,7 @@ class Story:
             self._broker.check()
 
     def _log_of(self, dag_id: str, run_id: str, states: dict[str, str | None]) -> Path | None:
-        """The log of the first task that is to blame, or of Airflow itself."""
+        """The log of the first task that failed, or of Airflow itself."""
         if self._airflow is None:
             return None
         for wanted in ("failed", "up_for_retry", "running"):

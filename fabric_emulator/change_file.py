@@ -1,7 +1,7 @@
-"""Reading one data file: Parquet or delimited text in, typed rows and markers out, or a reason why the table fails.
+"""Reads one data file, Parquet or delimited text, into typed rows and markers, or says why the table fails.
 
 Rules: F-30 formats and compressions, F-38 and F-40 invalid files, F-50 marker column, F-57 files without marker,
-F-80 to F-82 types (Microsoft Learn); mixed and null markers and null keys are documented nowhere (assumed: they fail).
+F-80 to F-82 types (Microsoft Learn). Mixed and null markers and null keys are documented nowhere (assumed: they fail).
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _apply(service: MirroringService, told: dict[str, str]) -> int:
-    """Poll once and print what happened; *told* holds the failures already printed."""
+def _apply(service: MirroringService, printed: dict[str, str]) -> int:
+    """Poll once and print what happened; *printed* holds the failures already printed."""
     for done in service.poll():
         print(f"applied {done.table} {done.number} rows={done.rows} version={done.version}", flush=True)
     failures = {
@@ -61,10 +61,10 @@ def _apply(service: MirroringService, told: dict[str, str]) -> int:
         if "error" in entry
     }
     for table, failure in failures.items():
-        if told.get(table) != failure:
+        if printed.get(table) != failure:
             print(f"failed {table} {failure}", flush=True)
-    told.clear()
-    told.update(failures)
+    printed.clear()
+    printed.update(failures)
     return 1 if failures else 0
 
 
@@ -101,26 +101,26 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 class Termination:
-    """SIGTERM and SIGINT, from when this is made on: what runs goes on, and is told when it asks."""
+    """SIGTERM and SIGINT, from when this is made on: what runs goes on, and learns of the signal when it asks."""
 
     def __init__(self) -> None:
         # A pipe and no event: a handler that came while this very thread holds the event's lock would wait for ever.
-        self._told, tell = os.pipe()
+        self._signalled, tell = os.pipe()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os.write(tell, b"."))
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for a signal, no longer than so many seconds; whether one came."""
-        return bool(select.select([self._told], [], [], seconds)[0])
+        return bool(select.select([self._signalled], [], [], seconds)[0])
 
 
 def _watch(service: MirroringService, interval: float) -> int:
     """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
     termination = Termination()
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
     print("watching", flush=True)
     while True:
-        _apply(service, told)
+        _apply(service, printed)
         if termination.wait(interval):
             return 0
 

@@ -1,8 +1,8 @@
-"""Reading a file of delimited text: bytes in, typed columns out, or a reason why the table fails.
+"""Reads a file of delimited text into typed columns, or says why the table fails.
 
 F-20 header row, F-22 separators, quotes, escapes, NULL and encoding, F-24 data types (Microsoft Learn: landing zone
-format). Documented nowhere, and assumed to fail: a header with other names than ``SchemaDefinition``, in another order
-too, rows of another length, a quote or the end of a line in an unquoted value, a value that is not of its type, and a
+format). Documented nowhere, and assumed to fail: a header that differs from ``SchemaDefinition`` in names or order,
+rows of another length, a quote or the end of a line in an unquoted value, a value that is not of its type, and a
 compressed file. A quoted value is never NULL, ``ByteArray`` is Base64, and times are UTC (assumed).
 """
 
@@ -66,7 +66,7 @@ def _columns(header: Row, name: str, text: TextFormat) -> list[TextColumn]:
 
 
 def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
-    """The rows of values, the header first; NULL is told by the unquoted text."""
+    """The rows of values, the header first; NULL is recognised by the unquoted text."""
     pattern, unescaped = _field_pattern(form)
     row: Row = []
     end = 0

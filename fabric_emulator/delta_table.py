@@ -1,8 +1,8 @@
-"""The Delta table that a table folder is mirrored to, and the one place that remembers how far it got.
+"""The Delta table of a table folder; only it remembers which files were applied.
 
-Each data file is one Delta commit. The commit itself names the file's number (as an application transaction) and
-the life of the folder it came from (as the application's id): applying a file and remembering it are one step, so a
-crash right after it applies nothing twice, and a table left over from an earlier life of its folder is recognised.
+Each data file is one Delta commit. The commit itself names the file's number (as an application transaction) and the
+incarnation of its folder (as the application's id). Applying a file and remembering it are one step, so a crash right
+after it applies nothing twice, and a table left over from an earlier folder of the same name is recognised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can go wrong: a table that fails, and an emulator that cannot work at all."""
+"""The errors of the emulator: a table that fails, and an emulator that cannot work at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TableFailure(Exception):
             the others are the emulator's.
         what: one sentence with the offending value.
         way_out: what the documentation says about repairing it.
-        by_replacement: True when a valid file under the same name heals the table (F-40, Microsoft Learn: best
+        by_replacement: True when a valid file under the same name repairs the table (F-40, Microsoft Learn: best
             practices); False when only a recreated folder does (F-87, F-89).
     """
 
@@ -40,7 +40,7 @@ class TableFailure(Exception):
 
 
 def bad_file(code: str, what: str) -> TableFailure:
-    """The content of a file is at fault: replacing it under the same name heals the table (F-40)."""
+    """The content of a file is at fault: replacing it under the same name repairs the table (F-40)."""
     return TableFailure(
         code,
         what,
@@ -50,12 +50,12 @@ def bad_file(code: str, what: str) -> TableFailure:
 
 
 def invalid_metadata(what: str) -> TableFailure:
-    """A table's ``_metadata.json`` is at fault: replacing it heals the table."""
+    """A table's ``_metadata.json`` is at fault: replacing it repairs the table."""
     return bad_file("InvalidMetadata", f"{METADATA_FILE} cannot be used: {what}")
 
 
 def needs_rebuild(code: str, what: str) -> TableFailure:
-    """What the table has become is at odds with what comes: only a new folder heals it (F-75, F-87)."""
+    """The table and its next file contradict each other: only a new folder repairs it (F-75, F-87)."""
     return TableFailure(
         code,
         what,

@@ -1,7 +1,7 @@
-"""Telling one life of a file or folder from the next, as the service does by ETags (F-72, Microsoft Learn).
+"""Tells a file or folder from a later one of the same name, as the service does by ETags (F-72, Microsoft Learn).
 
-An inode number alone does not: common file systems hand it out again at once. Inode and time of birth together do.
-Modification times say nothing about a folder's life, because every file put into it changes them.
+An inode number alone is not enough, because common file systems reuse it at once; inode and time of birth together are.
+The modification time of a folder does not identify it, because every file put into it changes that time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of the service as its monitoring surfaces show it.
+"""The state of the service in the shapes of its monitoring.
 
 Shapes: the REST calls ``getMirroringStatus`` and ``getTablesMirroringStatus`` (Fabric REST API specification), and
 the files ``Files/Monitoring/replicator.json`` and ``tables.json`` (as read by Microsoft's Fabric toolbox). The two

@@ -1,4 +1,4 @@
-"""What becomes of applied files: they leave the table folder, wait, and are purged.
+"""Moves applied files out of the table folder, keeps them for some days, and purges them.
 
 F-35: the last one stays, so that a publisher can find the next number; F-36: the two folders and the seven days
 (Microsoft Learn: landing zone format). Where the folders lie is unknown (F-36, assumed: in the table folder).

@@ -1,4 +1,4 @@
-"""What the rows of a file, one after the other, do to a table: the marker table of the documentation.
+"""Applies the rows of a file to a table, one after the other, by the marker table of the documentation.
 
 F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert when there is
 none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in the order in which they stand.

@@ -1,4 +1,4 @@
-"""What may happen to a table's columns from file to file (F-83 to F-90).
+"""Which changes of a table's columns from file to file are allowed (F-83 to F-90).
 
 Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
 columns and changed types; field for a widened integer and an added NOT NULL column.
@@ -16,15 +16,10 @@ from fabric_emulator.failures import TableFailure, needs_rebuild
 def union(
     table: pa.Schema | None, file: pa.Schema, keys: Collection[str], name: str, *, evolves: bool = True
 ) -> pa.Schema:
-    """The table's schema after a file: all columns it ever had, first sight first.
+    """The table's schema after a file: all columns it ever had, in the order in which they appeared.
 
-    Key columns of a new table are NOT NULL, and so is what its first file says is. Unless it *evolves*, a table has
-    the columns of its first file for ever.
-
-    Raises:
-        TableFailure: ``SchemaMergeFailure`` when the file changes a type (F-87), lacks a NOT NULL column (F-86),
-            brings a new NOT NULL column, or a column that differs from a known one in case only; when it has
-            other columns at all, unless the table *evolves* (F-90).
+    Key columns of a new table are NOT NULL, and so are the columns that its first file declares NOT NULL. Unless it
+    *evolves*, a table has the columns of its first file for ever.
     """
     if table is None:
         return pa.schema([pa.field(f.name, f.type, f.nullable and f.name not in keys) for f in file])

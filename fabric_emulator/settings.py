@@ -1,4 +1,4 @@
-"""The switches of the emulator: one per rule that is configurable, or that nobody documents."""
+"""The switches of the emulator: one for each rule that is configurable or documented nowhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the service remembers between polls, besides what the Delta tables themselves say.
+"""What the service remembers between polls beside the Delta tables.
 
-One JSON document, replaced in one step. Losing it loses error messages, the keys first seen, the age of processed
-files and the clock, never the place in the sequence: that is in the Delta commits.
+It is one JSON document, replaced in one step. Losing it loses error messages, the keys first seen, the age of
+processed files and the clock, but not which files were applied: that is in the Delta commits.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LOCK = "lock"
 class Latch:
     """Why a table is ``Failed``.
 
-    *path* (inside the table folder) is the file whose replacement heals the table, *content* what it was like;
-    without a path only a recreated folder heals it.
+    *path* (inside the table folder) is the file whose replacement repairs the table, *content* what it was like;
+    without a path only a recreated folder repairs it.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""Finding tables and their files in a landing zone.
+"""Finds tables and their files in a landing zone.
 
 Rules: F-02, F-03 folders; F-04 a new folder is a new table; F-05 underscore names are ignored; F-31 numbered names
 (Microsoft Learn: landing zone format and best practices).

@@ -1,4 +1,4 @@
-"""What a table's ``_metadata.json`` asks for (F-10 to F-24, Microsoft Learn: landing zone format)."""
+"""Reads a table's ``_metadata.json`` (F-10 to F-24, Microsoft Learn: landing zone format)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table in one poll: look at the folder, apply what is next, latch what fails.
+"""Handles one table in one poll: looks at the folder, applies the next files, keeps a failed table failed.
 
 Rules: F-13 keys never change; F-25 text keeps its marker; F-32 a missing number blocks the table; F-33 and F-37 a
 number below the next is not read; F-34 strictly in order (Microsoft Learn). A failed table stays failed until its bad

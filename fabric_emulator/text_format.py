@@ -1,8 +1,8 @@
-"""How a table's delimited text is written: what its ``_metadata.json`` says of it (F-20 to F-24).
+"""The format of a table's delimited text, as its ``_metadata.json`` gives it (F-20 to F-24).
 
-Source: Microsoft Learn, landing zone format. Nobody documents which values are allowed beyond those named there, how
-a table of text is told from one of Parquet when ``FileFormat`` is missing, nor whether the columns list the marker:
-assumed are none, by any of the properties of delimited text, and either.
+Source: Microsoft Learn, landing zone format. Three things are documented nowhere and assumed: only the values named
+there are allowed; without ``FileFormat``, any property of delimited text makes it a table of text; the columns may
+list the marker or not.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How the pipeline is computed: one module per Spark job, each with ``main(argv)``; formats under ``sources``."""
+"""The Spark side of the pipeline: one module per job, each with ``main(argv)``; ``sources`` has the source formats."""

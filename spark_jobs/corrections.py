@@ -1,7 +1,7 @@
-"""Spark job: approve a correction; a proof names the keys, and a batch of the change log carries their rows.
+"""Spark job: approves a correction; a proof names the keys, and a batch of the change log carries their rows.
 
 ``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
-running session. The next tick publishes what it logged.
+running session. The next tick publishes the logged rows.
 """
 
 from __future__ import annotations

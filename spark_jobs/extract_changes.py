@@ -1,7 +1,7 @@
-"""Spark job: carry everything new at the source into the change log, as one batch in one commit.
+"""Spark job: reads everything new at the source into the change log, as one batch in one commit.
 
-``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running session. The batch is
-idempotent: whatever a killed run left behind, the next one adopts and finishes.
+``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running session. The next run
+finishes the batch that a killed run left open, so nothing is read twice or left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Extracted(NamedTuple):
         waiting_files: source files that are not whole yet.
         withheld: those of them that hold something already.
         batches: all batches that it completed.
-        gone: what a backfill was to read again and the source no longer has.
+        gone: what a backfill should read again and the source no longer has.
         losses: what the mirror's tables lack, or may, by table; the job asks, :func:`extract` leaves it empty.
         told: likewise dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
@@ -61,7 +61,7 @@ class Extracted(NamedTuple):
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
     """Bind, write, seal and commit one batch; finish a batch that an earlier run left open first.
 
-    A *backfill* goes before: a batch of what was never bound of its interval, and one of what is to be read again.
+    A *backfill* comes first: one batch of what was never bound of its interval, and one of what is read again.
 
     Raises:
         TerminalError: ``BELOW_HORIZON``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``; the source or the log is not as it
@@ -75,7 +75,7 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
 
 
 class _Points:
-    """What extraction binds: an interval's ranges first, then everything that was never bound."""
+    """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
         self._driver = ExtractionDriver(mirror, ledger, spark)

@@ -1,9 +1,9 @@
-"""Spark job: snapshot every table that has an initial load into marker-free files of the landing zone.
+"""Spark job: writes a snapshot of every table that has an initial load, as files without markers in the landing zone.
 
 ``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load` in a running session. A load
-is a series of intents of some chunks each, published by the same protocol as changes; a run that was killed is resumed
-by the next one, and a table that is loaded is left alone. A load is all or nothing: a row that cannot be loaded stops
-its table, never another one.
+is a series of intents of a few chunks each, published by the same protocol as changes. The next run resumes what a
+killed run left open; loaded tables are left alone. A load is all or nothing: a row that cannot be loaded stops its
+table, and no other table.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def load(
 ) -> Loaded:
     """Load every table (of *only*, if given) that has an initial load and is not loaded yet.
 
-    Without *mirroring* nothing is applied at the target until all is loaded (F-42), so no backlog holds a table.
+    Without *mirroring* the target applies nothing until all is loaded, so no table waits for its backlog (F-42).
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN`` for a name in *only* that the mirror does not have.
@@ -171,7 +171,7 @@ def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int])
 def _bind(
     mirror: Mirror, table: Table, state: TableState, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
-    """Bind a plan where there is none yet; what hinders it."""
+    """Bind a plan where there is none yet; returns why a table cannot be bound."""
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"

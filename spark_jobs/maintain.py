@@ -1,10 +1,10 @@
-"""Job: move the horizon, drop what lies below it, and sweep what nothing refers to.
+"""Job: moves the horizon, drops the log below it, and removes files that nothing refers to.
 
-``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent: each
-step is decided in the ledger first, and done again by the next run if it was cut short.
+``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent: the
+ledger records each step before it is done, and the next run finishes a step that was cut short.
 
-The change log is never rewritten: workers read its files by the names that the ledger sealed, by their order and by
-the statistics in their footers, so nothing compacts them. Whole blocks of batches leave it, in one commit.
+The change log is never rewritten or compacted: workers read its files by the names that the ledger sealed, by their
+order and by the statistics in their footers. Whole blocks of batches leave it in one commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Spark job: compare the source's tables with the mirrored ones, row by row.
+"""Spark job: compares the source's tables with the mirrored ones, row by row.
 
-``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. What a look
-decides and when a key differs for certain is in :mod:`open_mirroring.protocols.proving`. Nothing is changed: neither at
-the source nor at the target; what was found is kept in the ledger.
+``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session.
+:mod:`open_mirroring.protocols.proving` decides when a key certainly differs. Source and target are only read; the
+findings are kept in the ledger.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Proved(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """How a run proves: *exports* by source table go before what the mirror file says; None: as that says."""
+    """Options of a run: *exports* by source table override the mirror file; None: as the mirror file says."""
 
     exports: Mapping[str, ProofExport] | None = None
     settle_seconds: float | None = None
@@ -120,7 +120,7 @@ def prove(
 ) -> Proved:
     """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
 
-    A table that cannot be compared is unproven with the code that says why, and holds up no other.
+    A table that cannot be compared is unproven, with a code that says why; the others go on.
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
@@ -183,7 +183,7 @@ class _Proving:
         return cases
 
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
-        """Look at tables, some at a time: of a small one most is planning, which leaves the cores idle."""
+        """Look at several tables at a time, because planning of small tables leaves the cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         at_once = min(_MOST_AT_ONCE, max(2, self._spark.sparkContext.defaultParallelism))
         with ThreadPoolExecutor(at_once) as pool:
@@ -261,7 +261,7 @@ class _Proving:
         return found
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
-        """Look at one table; what hinders that is said of it, and holds up no other."""
+        """Look at one table; an error becomes its result, and the other tables go on."""
         try:
             look(case)
             return
@@ -349,7 +349,7 @@ class _Proving:
         return Progress(self._reader.bound(), state.open_batch, self._reader.open_fragment_count())
 
     def _ends(self) -> Mapping[str, int] | str:
-        """How far the source has told, after everything of a look was read; a text where nobody can tell."""
+        """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
         try:
             return ends_of(self._mirror, self._ledger, self._spark)
         except MirroringError as error:

@@ -1,8 +1,8 @@
-"""Spark job: publish what the log holds of every table that its gate lets pass, all tables in one application.
+"""Spark job: publishes the logged changes of every table that its gate lets pass, all tables in one application.
 
 ``spark-submit spark_jobs/publish_changes.py MIRROR.yaml [--tables a,b]``, or :func:`publish` in a running session.
-Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`); this module says what a table's next
-changes are and has its rows computed, those of all tables together by one Spark job.
+Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`). This module says what a table's next
+changes are; one Spark job computes the rows of all tables.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
 
 class _ChangesWork:
-    """Publishing logged changes: what is next is what the log holds beyond the table's published batch."""
+    """Publishes logged changes: next is what the log holds above the table's published batch."""
 
     kind: Literal["changes"] = "changes"
 

@@ -1,9 +1,9 @@
-"""Spark job: the deep check of a mirror, content against ledger against change log.
+"""Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. After the verdict on each table, which needs no Spark, workers read every published file that is still there
-and Spark counts the change log. It writes nothing but the ledger: a table of which something is not as it must be is
-stopped there, with the evidence in the audit.
+session. After the verdict on each table, which needs no Spark, workers read every published file that still exists,
+and Spark counts the change log. It writes to the ledger only: a table that differs is stopped there, with the evidence
+in the audit.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Reconciled(NamedTuple):
 def reconcile_deep(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> Reconciled:
-    """Check every table (of *only*, if given) and the change log; stop the tables of which something is wrong.
+    """Check every table (of *only*, if given) and the change log; stop the tables that differ.
 
     One table's trouble does not hinder the check of the others. A table stopped here stays so until an operator
     clears it; one that only the verdict stops goes on when the cause is gone.
@@ -127,7 +127,7 @@ class _Known:
 
 
 def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
-    """Everything of one moment: read until nothing moved meanwhile (I22)."""
+    """A consistent view of one moment: everything is read again until nothing moved meanwhile (I22)."""
     for _ in range(_LOOKS):
         committed, states = reader.mirror().committed, reader.tables()
         logged = reader.contents(dict.fromkeys(states, 0), committed)

@@ -1,8 +1,8 @@
-"""Spark job: reset one table and build it anew, while the others of its mirror go on.
+"""Spark job: resets one table and builds it again, while the other tables of its mirror go on.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. The table begins again with its initial load, or, where the log is known to hold every change of
-it, with what the log holds. Any number of runs: each goes on from the last record.
+:func:`reload_table`. The table begins again with its initial load, or with the log where that is known to hold every
+change of it. A run that was killed is continued by the next one from its last record.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def reload_table(
         spark: gives the session; called when the table is rebuilt.
         source: the table.
         wait: how long to wait for the target.
-        word: what an operator says of the table at the target.
-        request: the request that is carried out; what it came to is not done again (G-30).
+        word: what an operator confirms about the table at the target.
+        request: the id of the request; what was finished under it is not done again (G-30).
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
@@ -149,7 +149,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """What only the log itself shows: its files are there, and its columns fit one table.
+    """Check what only the log itself shows: its files exist, and its columns fit one table.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.

@@ -1,8 +1,8 @@
-"""Spark job: decode open dead letters again, by today's decoder and settings, into a batch of their own.
+"""Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters` in a running session. Positions are those of the messages, so the plan rule publishes what is
-still the newest of its key and drops the rest (I17). Letters that no decoder takes stay as they are.
+:func:`replay_letters` in a running session. The rows keep the positions of their messages, so a replayed change never
+overwrites a newer one of its key. Letters that still cannot be decoded stay as they are (I17).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stand-in for a SQL Server database whose changes are streamed (CES) or replicated by a Qlik task.
 
-It imports nothing of the product and is imported by nothing of it: what it says a database holds, and what it puts on
-the wire, is an independent witness.
+It imports nothing of the product, and the product imports nothing of it. So it is an independent witness of what the
+database holds and of what is sent.
 
 * :mod:`~workload_generator.history` - tables and seeded random transactions; the reference fold.
 * :mod:`~workload_generator.ces` - changes as CES messages; :mod:`~workload_generator.delivery` - their way to the hub.
@@ -9,5 +9,5 @@ the wire, is an independent witness.
 * :mod:`~workload_generator.qlik_change_tables` - changes as a Qlik task stores them;
   :mod:`~workload_generator.qlik_file_target` and :mod:`~workload_generator.qlik_change_tables_sql` - as files, as SQL.
 * :mod:`~workload_generator.shipping` - how a source's changes leave it, one strategy per format.
-* :mod:`~workload_generator.source` - a database with a life, kept in a SQLite file (``python -m workload_generator``).
+* :mod:`~workload_generator.source` - a source database, kept in a SQLite file (``python -m workload_generator``).
 """

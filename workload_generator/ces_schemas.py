@@ -1,7 +1,7 @@
 """The Avro schemas of CES messages (C-60 to C-62): the envelope, and the data of generations b and c.
 
-Public source: Microsoft Learn, *SQL Server: change event streaming, message format*. Bytes of one generation read
-with the schema of the other decode without an error, into nonsense: nothing in them tells which it is.
+Public source: Microsoft Learn, *SQL Server: change event streaming, message format*. Nothing in the bytes says which
+generation they are; read with the schema of the other one they decode without an error, into wrong values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Change events as Event Hubs Capture files: which are cut, sent twice or held back, so that every table has each."""
+"""Change events as Event Hubs Capture files; some are cut, sent twice or held back, so every table has each case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that lives in memory: tables with rows, and random transactions that say what they changed."""
+"""A database in memory: tables with rows, and random transactions that return what they changed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The way of encoded events to the hub: partitions, late arrivals, messages sent again.
 
-What Event Hubs and CES may do with a stream (C-31, C-55, C-85, C-87): round robin spreads the changes of one row over
-all partitions, pieces of one event too; a message may arrive after later ones, and more than once.
+What Event Hubs and CES may do with a stream: round robin spreads the changes of one row, and the pieces of one event,
+over all partitions; a message may arrive after later ones, and more than once (C-31, C-55, C-85, C-87).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Histories: random transactions over a few tables, and what they leave behind.
+"""Random transactions over a few tables, and the rows that they leave behind.
 
-Everything is a function of its seed. A history has what makes change data hard: keys that are deleted and come back,
+Everything is a function of its seed. A history has the hard cases of change data: keys that are deleted and come back,
 updates of the key itself, keys that change places inside one transaction, transactions over several tables, rows
-written several times in one transaction, columns that appear on the way.
+written several times in one transaction, columns added later.
 """
 
 from __future__ import annotations

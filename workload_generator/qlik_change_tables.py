@@ -97,7 +97,7 @@ def _header(change: Change, oper: str, bits: frozenset[str], options: ChangeTabl
     moment = _commit_time(change.txn)
     names = [column.name for column in change.table.columns]
     places = [len(options.selected) + names.index(name) for name in bits]
-    told: dict[str, str | None] = {
+    header: dict[str, str | None] = {
         "change_seq": change_sequence(change.txn, change.seq),
         "change_oper": oper,
         "change_mask": _mask(places, options.binary_mask),
@@ -109,8 +109,8 @@ def _header(change: Change, oper: str, bits: frozenset[str], options: ChangeTabl
     if options.partition_minutes:
         length = timedelta(minutes=options.partition_minutes)
         start = BEGINNING + (moment - BEGINNING) // length * length
-        told["partition_name"] = f"{start:%Y%m%dT%H%M%S}_{start + length:%Y%m%dT%H%M%S}"
-    return {name: told[name] for name in options.selected}
+        header["partition_name"] = f"{start:%Y%m%dT%H%M%S}_{start + length:%Y%m%dT%H%M%S}"
+    return {name: header[name] for name in options.selected}
 
 
 def _changed(change: Change) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Changes as messages of a Qlik or Talend task on Kafka: metadata and data messages, JSON or Avro.
 
 Public source: Qlik Help, *Metadata and data messages*; rule ids in brackets. A structure is announced before its first
-message; rows that were there before the first change come as REFRESH; a change of key is one UPDATE with the new key
+message; rows that existed before the first change come as REFRESH; a change of key is one UPDATE with the new key
 (K-31). At least once: a transaction may be broken off and sent again from its first message (K-40).
 
 Encoding is a pure function of a change: sent again, it gives the same bytes. Times have six digits of a second.

@@ -1,7 +1,7 @@
-"""How a source's changes leave it: one strategy for each format and its way.
+"""How a source's changes leave it: one strategy for each format and transport.
 
-A strategy packs the changes of a run into parcels, files or messages, which are committed together with the changes
-(an outbox), and sends them afterwards; killed in between, they are sent again as they are.
+A strategy packs the changes of a run into parcels, files or messages. They are committed together with the changes (an
+outbox) and sent afterwards; after a kill in between, the same parcels are sent again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A source database with a life of its own, kept in one SQLite file.
+"""A source database kept in one SQLite file.
 
 The file holds the tables with their rows, all values as the text SQL Server prints, and what SQL Server would keep
 for itself: ``_columns`` with the SQL types, the next transaction, the hub's sequence numbers, withheld messages.
 
 :meth:`Source.run` works transactions and ships them in one format. Rows, bookkeeping and the bytes of all files or
-messages are committed together and sent afterwards (an outbox): killed in between, the next command sends them.
+messages are committed together and sent afterwards (an outbox). After a kill in between, the next command sends them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQL Server values: made at random as the text SQL Server prints, and read back as typed Python and Arrow values.
+"""SQL Server values: makes random ones as the text SQL Server prints, and reads them back as Python and Arrow values.
 
 Texts are the ones a CES row image carries: integers and decimals with all their digits, floats as the shortest text
 that reads back, ``datetime2(7)`` as ``YYYY-MM-DD HH:MM:SS.fffffff``, ``bit`` as 0 or 1, binary as 0x and hex digits.

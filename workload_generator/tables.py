@@ -1,4 +1,4 @@
-"""What a table is to the generator, and the four tables of the shop."""
+"""The generator's description of a table, and the four tables of the shop."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Capture: Avro container files ``{namespace}/{hub}/{partition}/{yyyy}/{MM}/{dd}/{HH}/{mm}/{ss}.avro`` of records
 ``EventData``, one file per partition and window, an empty one where nothing came (C-93; public source: Microsoft
-Learn, *Capture events through Azure Event Hubs*). Files are bytes first, so that the same messages give the same
-bytes; :func:`write_files` makes each visible whole, by a rename.
+Learn, *Capture events through Azure Event Hubs*). Files are made as bytes first, so that the same messages give the
+same bytes; :func:`write_files` makes each visible completely, by a rename.
 """
 
 from __future__ import annotations

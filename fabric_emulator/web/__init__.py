@@ -1,9 +1,9 @@
 """The emulator over HTTP: OneLake as a store, the Fabric REST API and an Entra-like token endpoint on one port.
 
-Made of the standard library. What the endpoints do follows the public descriptions: Azure Data Lake Storage Gen2
-*Path* operations (REST reference), *OneLake parity and integration* (Microsoft Learn), the Fabric REST API
-specification ``mirroredDatabase`` and the OAuth 2.0 client credentials flow of Microsoft Entra ID. Codes that no
-description names are the emulator's own and marked *assumed* where they are made.
+It uses only the standard library. The endpoints follow the public descriptions: Azure Data Lake Storage Gen2 *Path*
+operations (REST reference), *OneLake parity and integration* (Microsoft Learn), the Fabric REST API specification
+``mirroredDatabase`` and the OAuth 2.0 client credentials flow of Microsoft Entra ID. Codes that no description names
+are the emulator's own and marked *assumed* where they are made.
 """
 
 from fabric_emulator.web.emulator_server import EmulatorServer

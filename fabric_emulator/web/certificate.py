@@ -1,4 +1,4 @@
-"""A certificate that a server signs itself, because the Azure SDK sends tokens over TLS only."""
+"""Makes a self-signed certificate for a server, because the Azure SDK sends tokens over TLS only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test tells the emulator over HTTP, where it has no hold of :class:`EmulatorServer`."""
+"""Control of the emulator over HTTP, for tests that cannot reach the :class:`EmulatorServer` object."""
 
 from __future__ import annotations
 

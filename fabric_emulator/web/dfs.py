@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from fabric_emulator.web.blob_listing import blob_listing, folder_of
 from fabric_emulator.web.databases import Databases
-from fabric_emulator.web.item_paths import Place, is_guid, place_of, split_path
+from fabric_emulator.web.item_paths import ItemPath, is_guid, place_of, split_path
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
 from fabric_emulator.web.path_conditions import Conditions
 from fabric_emulator.web.path_store import PathEntry, PathStore
@@ -101,11 +101,11 @@ class DfsEndpoint:
                 return self._list_blobs(request, names[0])
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake allows HEAD and listing of a workspace only.")
 
-    def _place(self, names: list[str]) -> Place:
+    def _place(self, names: list[str]) -> ItemPath:
         workspace, item, *rest = names
         return place_of(self._databases.find(workspace, item).folders, rest)
 
-    def _create(self, request: Request, place: Place) -> Response:
+    def _create(self, request: Request, place: ItemPath) -> Response:
         _empty(request)
         if request.query["resource"] == "directory":
             return Response(201, _stamps(self._store.create_directory(place, _conditions(request))))
@@ -113,18 +113,18 @@ class DfsEndpoint:
         self._note(place)
         return Response(201, _stamps(created))
 
-    def _append(self, request: Request, place: Place) -> Response:
+    def _append(self, request: Request, place: ItemPath) -> Response:
         self._store.append(place, _position(request), request.body)
         if request.query.get("flush") == "true":
             end = _position(request) + len(request.body)
             return Response(202, _stamps(self._store.flush(place, end, _conditions(request))))
         return Response(202, {"x-ms-request-server-encrypted": "true"})
 
-    def _flush(self, request: Request, place: Place) -> Response:
+    def _flush(self, request: Request, place: ItemPath) -> Response:
         _empty(request)
         return Response(200, _stamps(self._store.flush(place, _position(request), _conditions(request))))
 
-    def _rename(self, request: Request, target: Place) -> Response:
+    def _rename(self, request: Request, target: ItemPath) -> Response:
         _empty(request)
         names = split_path(unquote(urlsplit(request.headers["x-ms-rename-source"]).path))
         names = names[1:] if names and names[0] == ACCOUNT else names
@@ -138,11 +138,11 @@ class DfsEndpoint:
             self._note(target)
         return Response(201, _stamps(renamed))
 
-    def _note(self, place: Place) -> None:
+    def _note(self, place: ItemPath) -> None:
         with self._lock:
             self.made.update([place.local] if place.local is not None else ())
 
-    def _read(self, request: Request, place: Place) -> Response:
+    def _read(self, request: Request, place: ItemPath) -> Response:
         wanted = _range(request.headers.get("x-ms-range") or request.headers.get("range"))
         entry, content = self._store.read(place, wanted, _conditions(request))
         headers = _properties(entry) | {"Content-Type": "application/octet-stream"}
@@ -151,7 +151,7 @@ class DfsEndpoint:
         headers["Content-Range"] = f"bytes {wanted[0]}-{wanted[0] + len(content) - 1}/{entry.size}"
         return Response(206, headers, content)
 
-    def _delete(self, request: Request, place: Place) -> Response:
+    def _delete(self, request: Request, place: ItemPath) -> Response:
         recursive = request.query.get("recursive") == "true"
         done = self._store.delete(place, _conditions(request), recursive=recursive, limit=self.delete_page)
         headers = {} if done else {"x-ms-continuation": _token(request.path)}

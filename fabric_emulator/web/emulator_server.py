@@ -159,13 +159,13 @@ class EmulatorServer:
         return [done for database in self.databases.all() for done in database.poll()]
 
     def _watch(self, seconds: float) -> None:
-        told = ""
+        printed = ""
         while not self._ended.wait(seconds):
             try:
                 self.poll()
                 now = ""
             except (EmulatorError, ExceptionGroup) as error:  # the next poll tries again; said once
                 now = f"{error}"
-                if now != told:
+                if now != printed:
                     print(now, file=sys.stderr, flush=True)
-            told = now
+            printed = now

@@ -1,4 +1,4 @@
-"""Faults on demand."""
+"""Faults that tests order: what goes wrong, and with which calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Fault:
     ``slow``                *seconds* pass before the request is carried out
     ``stale_listing``       the listing is the one given last for the same folder (empty when there was none)
     ``repeated_listing``    every entry of the listing comes twice
-    ``rejected_headers``    *headers* are taken no notice of and named in ``x-ms-rejected-headers`` (O-03)
+    ``rejected_headers``    *headers* are ignored and named in ``x-ms-rejected-headers`` (O-03)
     ``token_expired``       401, as when the token had just expired
     ``in_use``              409 ``PathInUse`` (assumed), nothing done: the service is reading there (F-73)
     ======================  ========================================================================================

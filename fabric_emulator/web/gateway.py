@@ -1,4 +1,4 @@
-"""The one address behind which all endpoints are, and where faults befall their calls."""
+"""The one address of all endpoints, where ordered faults hit their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From ``<workspace>/<item>/<path>`` to a place in the local folders.
+"""Maps ``<workspace>/<item>/<path>`` to a path in the local folders.
 
 O-01 (Microsoft Learn): the first folder below a workspace is an item; names with type suffix or both GUIDs, never
 mixed. O-03: the item and its ``Files`` and ``Tables`` are fixed; below ``Files`` everything may be written, the
@@ -32,7 +32,7 @@ class ItemFolders:
     files: Path
 
 
-class Place(NamedTuple):
+class ItemPath(NamedTuple):
     """Where a path of an item is kept.
 
     *local* is None for a folder that exists by definition and has no folder of its own; *root* is the tree that
@@ -59,7 +59,7 @@ def split_path(path: str) -> list[str]:
     return names
 
 
-def place_of(folders: ItemFolders, names: list[str]) -> Place:
+def place_of(folders: ItemFolders, names: list[str]) -> ItemPath:
     """Where ``<names>`` inside an item is kept.
 
     Raises:
@@ -67,19 +67,19 @@ def place_of(folders: ItemFolders, names: list[str]) -> Place:
     """
     match names:
         case []:
-            return Place(None, folders.files, writable=False)
+            return ItemPath(None, folders.files, writable=False)
         case ["Files"]:
-            return Place(folders.files, folders.files, writable=False)
+            return ItemPath(folders.files, folders.files, writable=False)
         case ["Tables", *rest]:
             if rest and rest[0].startswith("_"):  # the emulator's own folders beside the tables
                 raise path_not_found()
-            return Place(folders.tables.joinpath(*rest), folders.tables, writable=False)
+            return ItemPath(folders.tables.joinpath(*rest), folders.tables, writable=False)
         case ["Files", "Monitoring", *rest]:
-            return Place(folders.monitoring.joinpath(*rest), folders.monitoring, writable=False)
+            return ItemPath(folders.monitoring.joinpath(*rest), folders.monitoring, writable=False)
         case ["Files", "LandingZone", *rest]:
-            return Place(folders.zone.joinpath(*rest), folders.zone, writable=True)
+            return ItemPath(folders.zone.joinpath(*rest), folders.zone, writable=True)
         case ["Files", *rest]:
-            return Place(folders.files.joinpath(*rest), folders.files, writable=True)
+            return ItemPath(folders.files.joinpath(*rest), folders.files, writable=True)
     raise path_not_found()
 
 

@@ -1,4 +1,4 @@
-"""ETags and the conditions of a request."""
+"""ETags, and the conditions of a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Conditions(NamedTuple):
 
 
 class Stamps:
-    """Times of modification that never repeat: what makes an ETag new whenever content is made.
+    """Times of modification that never repeat, so that every new content gets a new ETag.
 
     The ETag of a file is its time of modification and its inode. Both survive a rename, by whomever, and a restart
     of the emulator.

@@ -1,7 +1,7 @@
-"""What the DFS endpoint does to files and folders: Path operations of ADLS Gen2 with a hierarchical namespace.
+"""Path operations of ADLS Gen2 with a hierarchical namespace, on local files and folders.
 
-Rules: O-04 a rename overwrites unless told otherwise, O-05 its conditions, O-07 a file exists with zero bytes from
-its creation to its flush. ETags are new with every creation and flush and survive a rename.
+Rules: O-04 a rename overwrites unless a condition forbids it, O-05 its conditions, O-07 a file exists with zero bytes
+from its creation to its flush. ETags are new with every creation and flush and survive a rename.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from fabric_emulator.web.item_paths import Place, path_not_found
+from fabric_emulator.web.item_paths import ItemPath, path_not_found
 from fabric_emulator.web.messages import ApiError
 from fabric_emulator.web.path_conditions import Conditions, Stamps, file_etag, folder_etag
 from fabric_emulator.web.uploads import HIDDEN, Upload, hidden_path
@@ -48,7 +48,7 @@ class PathStore:
                 upload.close()
             self._uploads.clear()
 
-    def create_file(self, place: Place, conditions: Conditions) -> PathEntry:
+    def create_file(self, place: ItemPath, conditions: Conditions) -> PathEntry:
         """An empty file in the place of whatever file was there; folders above it come into being."""
         target = _writable(place)
         with self._lock:
@@ -65,7 +65,7 @@ class PathStore:
             fresh.replace(target)
             return _entry(target)
 
-    def create_directory(self, place: Place, conditions: Conditions) -> PathEntry:
+    def create_directory(self, place: ItemPath, conditions: Conditions) -> PathEntry:
         """A folder; one that is there already stays as it is."""
         target = _writable(place)
         with self._lock:
@@ -76,7 +76,7 @@ class PathStore:
             target.mkdir(exist_ok=True)
             return _entry(target)
 
-    def append(self, place: Place, position: int, content: bytes) -> None:
+    def append(self, place: ItemPath, position: int, content: bytes) -> None:
         """Keep bytes for the next flush; nothing of them is visible before."""
         target = _writable(place)
         with self._lock:
@@ -87,7 +87,7 @@ class PathStore:
                 upload = self._uploads[key] = Upload(hidden_path(place.root), target)
         upload.append(position, content)
 
-    def flush(self, place: Place, position: int, conditions: Conditions) -> PathEntry:
+    def flush(self, place: ItemPath, position: int, conditions: Conditions) -> PathEntry:
         """Make the file what was appended up to *position*, in one step."""
         target = _writable(place)
         with self._lock:
@@ -106,7 +106,7 @@ class PathStore:
                 self._stamps.renew(target)
             return _entry(target)
 
-    def rename(self, source: Place, target: Place, on_source: Conditions, on_target: Conditions) -> PathEntry:
+    def rename(self, source: ItemPath, target: ItemPath, on_source: Conditions, on_target: Conditions) -> PathEntry:
         """Move a file or a folder with all it holds; overwrites unless a condition forbids it (O-04, O-05)."""
         old, new = _writable(source), _writable(target)
         with self._lock:
@@ -138,7 +138,7 @@ class PathStore:
             old.rename(new)
             return _entry(new)
 
-    def properties(self, place: Place, conditions: Conditions) -> PathEntry:
+    def properties(self, place: ItemPath, conditions: Conditions) -> PathEntry:
         """What is known of a path."""
         with self._lock:
             entry = _entry(place.local) if place.local is not None else PathEntry(True, 0, "0x1", 0)
@@ -146,7 +146,7 @@ class PathStore:
         return entry
 
     def read(
-        self, place: Place, wanted: tuple[int, int | None] | None, conditions: Conditions
+        self, place: ItemPath, wanted: tuple[int, int | None] | None, conditions: Conditions
     ) -> tuple[PathEntry, bytes]:
         """What was flushed of a file: all, or the *wanted* bytes from the first to the last (None: to the end).
 
@@ -171,7 +171,7 @@ class PathStore:
         except IsADirectoryError:
             raise _conflict() from None
 
-    def delete(self, place: Place, conditions: Conditions, *, recursive: bool, limit: int | None = None) -> bool:
+    def delete(self, place: ItemPath, conditions: Conditions, *, recursive: bool, limit: int | None = None) -> bool:
         """Remove a file, or a folder with all it holds.
 
         A folder is gone at once, however large; with *limit* only so many of the paths in it, the last ones first.
@@ -202,7 +202,7 @@ class PathStore:
         shutil.rmtree(gone)
         return True
 
-    def children(self, place: Place, *, recursive: bool) -> dict[str, PathEntry]:
+    def children(self, place: ItemPath, *, recursive: bool) -> dict[str, PathEntry]:
         """What lies in a folder, by path relative to it, in order of these paths."""
         if place.local is None:
             return {}
@@ -278,7 +278,7 @@ def _make_parents(path: Path) -> None:
         raise _conflict() from None
 
 
-def _writable(place: Place) -> Path:
+def _writable(place: ItemPath) -> Path:
     if place.local is None or not place.writable:
         # O-03 names the rule; the code is the emulator's (assumed).
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake lets clients write below Files only.")

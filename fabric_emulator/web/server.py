@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a socket: one thread per connection."""
+"""HTTP/1.1 on a socket, one thread per connection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tokens as Microsoft Entra ID hands them to applications: OAuth 2.0 client credentials, v2.0 and v1.0.
 
-O-02 and R-03 (Microsoft Learn): the store takes the storage audience, the Fabric API its own, so a client needs two.
+O-02 and R-03 (Microsoft Learn): the store accepts only the storage audience, the Fabric API only its own, so a client
+needs two tokens.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The change log: a Delta table of finished files, entered batch by batch.
+"""The change log: a Delta table to which each batch adds its finished files in one commit.
 
-Workers write Parquet files under names used once; the driver adds exactly the sealed ones in one commit that names
-the batch (application transaction = batch number). The commit happens on top of an opened state and is refused when
-the log has moved on, so a rival's commit is always seen before ours could double it. Nothing checks an added file,
-so each footer is opened first. The table stays at the oldest protocol, without deletion vectors or column mapping,
-because workers read its files directly.
+Workers write Parquet files under names that are used once. The driver adds exactly the sealed files, in one commit
+that names the batch (application transaction = batch number). The commit is made on top of an opened state and is
+refused when the log has moved on, so two drivers never commit the same batch twice. Delta does not look into added
+files, so each footer is opened first. The table stays at the oldest protocol, without deletion vectors and column
+mapping, because workers read its files directly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading log files in a worker: no more row groups, columns and rows than a plan needs.
+"""Reading log files in a worker: only the row groups, columns and rows that a plan needs.
 
-Files are sorted by table and key bucket, so the statistics of most row groups prove that all or none of their rows
-are wanted; only the rows of the others are looked at one by one.
+Files are sorted by table and key bucket. The statistics of most row groups therefore prove that all or none of their
+rows are wanted; the rows of the others are looked at one by one.
 """
 
 from __future__ import annotations

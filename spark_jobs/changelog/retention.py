@@ -1,4 +1,4 @@
-"""What leaves the change log: whole blocks of batches below the horizon, and files that nothing refers to."""
+"""What leaves the change log: whole blocks of batches below the horizon, and files that no commit refers to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def drop_blocks(root: Path, dropped: int) -> None:
 def vacuum(root: Path, age: timedelta) -> int:
     """Remove files older than *age* that are no part of the log, and old entries of its history; how many files.
 
-    Call it only while no batch is bound: the files of a batch that is sealed and not committed are no part yet.
+    Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
 
     Raises:
         TransientError: ``LOG_COMMIT_FAILED``.

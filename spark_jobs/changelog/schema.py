@@ -1,8 +1,8 @@
-"""The rows of the change log: every message read, as it was read.
+"""The rows of the change log: every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so that
-they become visible in one commit. The log never judges: duplicates and late changes are in it too, and only the
-plan decides what they mean. Values stay as text; they are typed when a table is published.
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so one
+commit makes all of them visible. The log keeps duplicates and late changes too; only the plan decides what they mean.
+Values stay text; publishing types them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ HELD_SCHEMA = pa.schema(
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
     """Ranges of key buckets (from included, to excluded) that hold about *at_most* of a table's *rows* each.
 
-    Their number is a power of two: what is cut into more ranges is cut wherever it would be cut into fewer. Rows
+    Their number is a power of two, so the borders of few ranges are borders of many ranges too. Rows
     without key (bucket -1) belong to the first range.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())

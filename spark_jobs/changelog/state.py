@@ -1,4 +1,4 @@
-"""What the change log holds, counted by Spark: the log's side of the deep check."""
+"""Counts of what the change log holds, made by Spark for the deep check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_jobs.changelog.schema import FRAGMENT
 def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) -> LogState:
     """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
 
-    A file that is gone or damaged holds no rows: what is missing then is found by comparing, table by table.
+    A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
     """
     if not DeltaTable.is_deltatable(str(root)):
         return LogState()
@@ -30,7 +30,7 @@ def read_log_state(root: Path, spark: SparkSession, waiting: Collection[str]) ->
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
     rows = _rows(root, table.version(), spark)
-    # No row of ours lacks its batch; one of somebody else's is told as batch 0, which nobody ever bound.
+    # No row of ours lacks its batch; one of somebody else's is counted as batch 0, which nobody ever bound.
     batch = f.coalesce(f.col("batch"), f.lit(0)).alias("batch")
     counted = rows.groupBy(batch, "kind", "tbl", "epoch").agg(f.count("*"), f.min("pos"), f.max("pos"))
     counts = [LogCount(*line) for line in counted.collect()]

@@ -1,4 +1,4 @@
-"""Writing log files in a worker: rows in, sorted Parquet and its statistics out."""
+"""Writing log files in a worker: takes rows, and makes sorted Parquet files and their statistics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FILE_OPTIONS: dict[str, Any] = {
 
 
 class LogWriter:
-    """Collects the rows of one task and writes them as finished log files, never half a file under its name."""
+    """Collects the rows of one task and writes them as log files; a file gets its name only when it is complete."""
 
     def __init__(self, root: Path, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
@@ -56,7 +56,7 @@ class LogWriter:
         self._fragments: dict[str, tuple[str, str, list[str]]] = {}
 
     def add(self, rows: Iterable[LogRow]) -> None:
-        """Take rows; a file is written whenever enough have come together."""
+        """Take rows; a file is written whenever enough rows are collected."""
         before = len(self._rows)
         self._rows.extend(rows)
         added = self._rows[before:]
@@ -133,7 +133,7 @@ def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of each row group, so that publishing opens none in vain.
+    """The rows of each row group, cut so that publishing opens no row group in vain.
 
     A table of some size begins a row group of its own, and is cut between key buckets where publishing may cut it.
     """

@@ -1,6 +1,7 @@
-"""The command line ``open-mirroring``: what Airflow does, by hand; and what operators look at and decide.
+"""The command line ``open-mirroring``: the steps that Airflow runs, and what operators look at and decide.
 
-Progress goes to standard error, the result to standard output. An error on purpose is one text without a trace.
+Progress goes to standard error, the result to standard output. An expected error is printed as one text without a
+traceback.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
             mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
             return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
         if isinstance(error, OperationalError):
-            # Its text holds the statement and may hold the address: only the kind of failure is told.
+            # Its text holds the statement and may hold the address: only the kind of failure is shown.
             what = f"the ledger does not answer: {type(error.orig).__name__}"
             error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
         return _failed(str(error), exit_of(error))

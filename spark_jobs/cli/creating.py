@@ -1,4 +1,4 @@
-"""The command that makes the mirrored database of a mirror: create."""
+"""The command ``create``: makes the mirrored database of a mirror."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def resume_extraction(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
-    """Settle dead letters that nobody will ever decode: what they said is lost."""
+    """Settle dead letters that will never be decoded; their content is lost."""
     mirror, ledger = _opened(arguments)
     at = None
     if arguments.letter is not None:
@@ -92,7 +92,7 @@ def _say_cleared(what: str, stop: OpenStop) -> None:
 
 
 def _verdict_now(mirror: Mirror, ledger: Engine, source: str) -> Exit:
-    """Say what the next run will find, so that nobody has to wait for it to learn that the cause is still there."""
+    """Print what the next run will find, so that an operator sees at once whether the cause is still there."""
     finding = inspect_mirror(mirror, ledger)[source]
     way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
     print(f"now: {finding.verdict.value} {finding.code}: {shown(finding.what)}{way_out}")

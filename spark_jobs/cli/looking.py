@@ -1,4 +1,4 @@
-"""Commands that look: check, status, dead-letters, schema, pools. They start no JVM."""
+"""Commands that only look: check, status, dead-letters, schema, pools. They need no JVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from spark_jobs.cli.reporting import dead_letters_text, json_text, status_text
-from spark_jobs.letters.dead_letters import Listed, dead_letters, write_raw
+from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
 from spark_jobs.sources.qlik.message.given_structures import check_structures
@@ -54,9 +54,9 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
         print(f"  change log    {mirror.change_log}")
-        told, warnings = _surveyed(mirror)
-        if told:
-            print(f"  key changes   {told}")
+        key_changes, warnings = _surveyed(mirror)
+        if key_changes:
+            print(f"  key changes   {key_changes}")
         if mirror.consistency == "key":
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
@@ -67,7 +67,7 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 
 def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
-    """How changes of keys are told, and what is worth a look at the source; a Qlik task leaves both open."""
+    """How the source sends changes of keys, and what is worth a look at the source; a Qlik task leaves both open."""
     if not mirror.source.format.startswith("qlik-"):
         return "", []
     from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
@@ -124,7 +124,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
     mirror = load_mirror(arguments.file)
     log_root = mirror.resolve(mirror.change_log)
-    listed, counts = Listed((), False), LetterCounts(True, {}, NO_LETTERS)
+    listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
             raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)

@@ -1,4 +1,4 @@
-"""The command that compares the source's tables with the mirrored ones: prove."""
+"""The command ``prove``: compares the source's tables with the mirrored tables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _correct(
     tables: Mapping[str, Mapping[str, Any]],
     arguments: argparse.Namespace,
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Correct every table of which a key differs; each with what came of it."""
+    """Correct every table that has a differing key; the result by table."""
     from spark_jobs.corrections import correct
     from spark_jobs.publish_changes import publish
 

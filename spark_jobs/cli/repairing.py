@@ -1,4 +1,4 @@
-"""The command that publishes a lost number once more: repair. No JVM."""
+"""The command ``repair``: publishes a lost file number once more. It needs no JVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.runtime.reset_arguments import request_of
 
 
 def repair(arguments: argparse.Namespace) -> Exit:
-    """Publish a number again that the target has not applied; goes on where it stopped."""
+    """Publish a number again that the target has not applied; an interrupted repair is continued."""
     mirror = load_mirror(arguments.file)
     reason = Reason(arguments.approved_by, arguments.reason)
     done = repair_number(

@@ -1,4 +1,4 @@
-"""What the command line prints: results as text for people."""
+"""Results of commands as text for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_mirroring.protocols.proving import Kind
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import Listed
+    from spark_jobs.letters.dead_letters import ListedLetters
 
 _MB = 1_000_000
 _SHOWN_KEYS = 10
@@ -21,7 +21,7 @@ _IGNORED_SHOWN = 10
 
 
 def shown(text: object) -> str:
-    """Text from elsewhere as a terminal may print it: what is not printable is escaped."""
+    """Foreign text made safe for a terminal: characters that are not printable are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
 
 
@@ -94,8 +94,8 @@ def _ignored(tables: Mapping[str, Any]) -> str:
     """The tables that are not mirrored, the busiest first; empty when there is none."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
-        f"{shown(name)} {told['messages']} messages (since {str(told['since'])[:16].replace('T', ' ')} UTC)"
-        for name, told in busiest[:_IGNORED_SHOWN]
+        f"{shown(name)} {one['messages']} messages (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
+        for name, one in busiest[:_IGNORED_SHOWN]
     ]
     more = [f"and {len(busiest) - _IGNORED_SHOWN} other tables"] if len(busiest) > _IGNORED_SHOWN else []
     return ", ".join([*named, *more])
@@ -193,7 +193,7 @@ def tick_text(ticked: Ticked) -> str:
     else:
         lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
     lines += _held_and_stopped(ticked.held, ticked.stopped)
-    lines += _losses(ticked.losses) + _told(ticked.told, ticked.losses)
+    lines += _losses(ticked.losses) + _tolerated(ticked.told, ticked.losses)
     lines += [f"awaited: {shown(what)}" for what in ticked.awaited]
     if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
         lines.append("Nothing to do: the target has all that the source has shown.")
@@ -216,7 +216,7 @@ def result_text(result: Mapping[str, Any]) -> str:
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """What comparing with the source came to: a line for each table, then what differs and what is not decided."""
+    """The result of a proof: a line for each table, then what differs and what is not decided."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
     rows = [
         (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
@@ -236,7 +236,7 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def dead_letters_text(listed: Listed, counts: LetterCounts) -> str:
+def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     """The dead letters, newest first, below how many are open of each table."""
     if not listed.letters:
         return "no dead letters"
@@ -263,17 +263,17 @@ def _losses(losses: Mapping[str, str]) -> list[str]:
     return [f"LOSSES: {shown(table)}: {shown(what)}" for table, what in losses.items()]
 
 
-def _told(told: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
-    """What a run leaves and is no loss: tolerated dead letters, ignored tables, notes."""
-    letters = told.get("dead_letters", {}).get("tables", {})
+def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
+    """What a run leaves open without a loss: tolerated dead letters, ignored tables, notes."""
+    letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
         f"tolerated: {shown(table)}: {found['open']} dead letters are open"
         for table, found in letters.items()
         if table not in losses
     ]
-    lines += [f"ignored: {text}"] if (text := _ignored(told.get("ignored", {}))) else []
+    lines += [f"ignored: {text}"] if (text := _ignored(report.get("ignored", {}))) else []
     return lines + [
-        f"note: {shown(table)}: {shown(n)}" for table, notes in told.get("notes", {}).items() for n in notes
+        f"note: {shown(table)}: {shown(n)}" for table, notes in report.get("notes", {}).items() for n in notes
     ]
 
 

@@ -1,4 +1,4 @@
-"""Commands that reset one table: reload-table, drop-table. A JVM starts only when a table is rebuilt."""
+"""Commands that reset one table: reload-table, drop-table. Only rebuilding a table starts a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that work, in one Spark session of this process: ticks, loads, checks, replays."""
+"""Commands that run ticks, loads, checks and replays in one Spark session of this process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rows of an initial load as rows of the change log: what later changes of their keys are completed from (G-04, G-08).
+"""Rows of an initial load as rows of the change log; later partial changes of their keys are completed from them.
 
-A base row is an INSERT of an incarnation of its own, below every stream of its table; each generation has another one,
-for rows that an earlier load brought must not come back. All rows of a load stand at one position: a key that it holds
-twice with two contents is a conflict of one identity (G-02), and a chunk that is read twice changes nothing.
+A base row is an INSERT in an incarnation of its own, below every stream of its table. Each generation of the table has
+another one, so rows of an earlier load do not come back. All rows of a load stand at one position: a key that the load
+holds twice with two contents is found as a conflict, and a chunk that is read twice changes nothing (G-02, G-04, G-08).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BaseTask(NamedTuple):
 
 
 class BaseChunk(NamedTuple):
-    """What became of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
+    """The result of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
 
     origin: str
     part: dict[str, Any]
@@ -61,7 +61,7 @@ def log_export_chunk(task: BaseTask) -> BaseChunk:
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
-    """Log the rows of one chunk; an error comes back as a value, and nothing refers to what was written until then."""
+    """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
     writer, read = target.log.writer(), 0
     try:
         for table in rows:

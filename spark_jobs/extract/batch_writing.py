@@ -1,4 +1,4 @@
-"""Writing one log batch: read the bound ranges in the workers, join what waited, and say what was written."""
+"""Writes one log batch: workers read the bound ranges, waiting messages are joined, a manifest lists the result."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
-from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.extract.new_senders import SENT_BY, new_senders
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
-from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
@@ -50,11 +49,10 @@ log = logging.getLogger(__name__)
 _TASK_BYTES = 64 * 1024 * 1024
 _LETTERS_AT_ONCE = 20_000
 _Watched = frozenset[tuple[str, int]]
-_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 
 
 class RowsOfRanges(Protocol):
-    """What reads ranges of its own kind into log files."""
+    """Reads ranges of one kind into log files."""
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
         """The parts of the batch's manifest."""
@@ -75,7 +73,7 @@ class BatchWriting:
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
-    loads: LoggedLoads
+    loads: RowsOfRanges
     corrections: RowsOfRanges
 
     def write(self, batch: int, scope: Scope) -> Manifest:
@@ -105,7 +103,7 @@ class BatchWriting:
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
         senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
-        fresh = [*announced, *untried, *senders.told]
+        fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         manifest = replace(manifest, stops={**senders.stops, **manifest.stops})
         self._check_partitions(manifest)
@@ -177,7 +175,7 @@ class BatchWriting:
     def _settling(
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
     ) -> Manifest:
-        """The manifest with the dead letters that the batch settles, and the tables that this heals."""
+        """The manifest with the dead letters that the batch settles, and the tables that have no hidden key now."""
         if scope.purpose in ("new", "overdue"):
             settled_files = list(self._read_whole(manifest, scope))
             return replace(manifest, settled=settled_files) if settled_files else manifest
@@ -200,7 +198,7 @@ class BatchWriting:
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
-        """Damage of files that grew since, were read from their beginning and are whole now."""
+        """Damaged files that grew, were read again from their beginning, and are sound now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
         for at, names_no_table in self.ledger.open_damage(again):
@@ -234,7 +232,7 @@ class BatchWriting:
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
 
     def _check_partitions(self, manifest: Manifest) -> None:
-        """More partitions than the mirror file knows: what was called complete may lack what they brought."""
+        """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
         known = self.ledger.shown_partitions() | manifest.told.keys() if manifest.partitions else set()
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
@@ -249,12 +247,12 @@ class BatchWriting:
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
         """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
-        told = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
-            return told
+            return structures
         waiting = {identity for part in parts for identity in part["fragments"]}
         waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
-        return told | set(self.registry.schemas(waiting))
+        return structures | set(self.registry.schemas(waiting))
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""
@@ -272,12 +270,12 @@ class BatchWriting:
 
 
 def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """One manifest from the parts that the tasks returned, of a source whose changes come in so many partitions."""
+    """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
     counts: Counter[str] = Counter()
     columns: dict[str, dict[str, tuple[bool, str]]] = {}
     keyless: dict[str, Mapping[str, Any]] = {}
     reloads: dict[str, dict[str, list[int | None]]] = {}
-    told: dict[str, dict[str, str]] = {}
+    majors: dict[str, dict[str, str]] = {}
     foreign: Counter[str] = Counter()
     for part in parts:
         counts.update(part["counts"])
@@ -295,7 +293,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
                 seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
                 seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
         for name, epochs in part["told"].items():
-            shown = told.setdefault(name, {})
+            shown = majors.setdefault(name, {})
             for epoch, major in epochs.items():
                 shown[epoch] = max(major, shown.get(epoch, ""))
     return Manifest(
@@ -311,18 +309,18 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
         stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
         partitions=partitions,
-        told=told,
+        told=majors,
         foreign=dict(foreign),
         letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
     )
 
 
 def _account(counts: Mapping[str, int], batch: int) -> None:
-    dispositions = sum(counts.get(kind, 0) for kind in _DISPOSITIONS)
-    if counts.get("messages", 0) != dispositions:
+    messages, *kinds = Dispositions(**{kind: counts.get(kind, 0) for kind in Dispositions._fields})
+    if messages != sum(kinds):
         raise TerminalError(
             "COUNTS_DIFFER",
-            f"{counts.get('messages', 0)} messages were read, {dispositions} have a disposition: {dict(counts)}",
+            f"{messages} messages were read, {sum(kinds)} have a disposition: {dict(counts)}",
             where=f"batch {batch}",
             way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
         )

@@ -1,7 +1,7 @@
-"""Bound ranges of change tables in a database, decoded into log files by Spark's workers.
+"""Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
 
-A worker asks PostgreSQL itself, by COPY; what other databases hold comes to it through Spark's JDBC reader. Both give
-the same texts in the same order.
+From PostgreSQL a worker reads by COPY itself, from other databases through Spark's JDBC reader. Both give the same
+texts in the same order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SliceTask:
     target: LogTarget
 
     def log(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> dict[str, Any]:
-        """Decode and log what *read* hands on; as :meth:`Decoding.finish`."""
+        """Decode and log what *read* yields; returns what :meth:`Decoding.finish` does."""
         # Spark may try a task again: every try has names of its own.
         decoding = Decoding(self.format, self.tables, (), replace(self.target, attempt=uuid4().hex))
         add = cut_blocks(self.bound.origin, self.structure, self.format.settings.prefix, decoding.take_block)
@@ -54,7 +54,7 @@ class SliceTask:
 
 @dataclass(frozen=True)
 class CopyTask:
-    """A slice that the worker asks for itself: by which query, and of which change table, for errors."""
+    """A slice that the worker queries itself: the query, and the change table to name in errors."""
 
     slice: SliceTask
     query: str

@@ -1,8 +1,8 @@
-"""Corrections on their way into the change log: the rows of some keys as the source has them now.
+"""Corrections: reads the rows of some keys from the source as they are now, into the change log.
 
-Written as a batch of their own by the protocol of every other batch. Which keys, a recorded proof says; the rows are
-read when the batch is written, after the newest position of the table was noted. A key that the source does not have
-becomes a delete.
+They are a batch of their own, by the protocol of every other batch. A recorded proof names the keys. The newest
+position of the table is noted before the rows are read, so changes that arrive later win. A key that the source does
+not have becomes a delete.
 """
 
 from __future__ import annotations

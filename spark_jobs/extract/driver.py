@@ -1,7 +1,7 @@
-"""Driving the extract protocol with the real ledger, source, workers and log, whatever it is that a run binds.
+"""Drives the extract protocol with the real ledger, source, workers and log.
 
-Jobs differ in what they bind: their agenda. What an earlier run left open is finished before anything is bound, and
-each point of an agenda is bound as at most one batch.
+A job gives an agenda: functions that say what to bind next. The driver first finishes what an earlier run left open,
+then binds each point of the agenda as at most one batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The second stage of a batch: messages that waited for others, of this batch and of earlier ones.
+"""The second stage of a batch: joins messages that wait for others, of this batch and of earlier ones.
 
-Pieces of split messages lie in the log as rows; the ledger knows which identities are open and since when.
+Pieces of split messages are rows of the log; the ledger knows which messages are incomplete, and since when.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE
-from spark_jobs.extract.read_task import JoinTask, LogTarget, Notes, join_pieces, read_pieces
+from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import LoggedHalf, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
@@ -34,7 +34,7 @@ def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
 class _Split(NamedTuple):
     """What waits under one identity: where it belongs in the log, and the log files that hold pieces of it.
 
-    Several messages that wait for the same thing belong to no one place: theirs is empty.
+    Several messages that wait for the same thing have no single position: theirs is empty.
     """
 
     epoch: str
@@ -56,7 +56,7 @@ class _Split(NamedTuple):
 
 @dataclass(frozen=True)
 class FragmentJoining:
-    """Joins what is complete, gives up what waited longer than *timeout*."""
+    """Joins complete messages, and makes dead letters of those that waited longer than *timeout*."""
 
     spark: SparkSession
     ledger: ExtractLedger
@@ -98,9 +98,11 @@ class FragmentJoining:
             fresh[identity] = split.with_others(fresh.get(identity))
         idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
-        # (K-18): it can never be told from a position that all of it is logged.
-        is_told = self.format.joins_pieces
-        logged_now = self._logged(idle, self._files_now(idle, parts)) if is_told else dict[str, set[LoggedHalf]]()
+        # (K-18): a position can never prove that all of it is logged.
+        finds_repeated = self.format.joins_pieces
+        logged_now = (
+            self._logged(idle, self._files_now(idle, parts)) if finds_repeated else dict[str, set[LoggedHalf]]()
+        )
         if not fresh and not logged_now:
             return []
         identities = sorted(fresh)
@@ -117,7 +119,7 @@ class FragmentJoining:
         ]
         joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
         waiting = {i for part in joined for i, outcome in part["outcomes"].items() if outcome == "waiting"}
-        unsettled = {identity: fresh[identity] for identity in waiting} if is_told else {}
+        unsettled = {identity: fresh[identity] for identity in waiting} if finds_repeated else {}
         files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
         repeated = self._logged(unsettled, files)
         expired = (waiting - repeated.keys()) & overdue
@@ -155,7 +157,7 @@ class FragmentJoining:
         return found
 
     def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[LoggedHalf]]:
-        """What the files hold of the changes of pieces: delivered again, or not needed, these would wait for ever."""
+        """The logged changes to which waiting pieces belong: such pieces are repetitions and would wait for ever."""
         if not files:
             return {}
         wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
@@ -183,12 +185,12 @@ class FragmentJoining:
         repeated: Mapping[str, Collection[LoggedHalf]],
         expired: set[str],
     ) -> dict[str, Any]:
-        """What came too late to be joined, dead letters for what never became complete; counts for both."""
+        """Log what came too late to be joined, and dead letters for what never became complete; count both."""
         chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
         writer, notes, decoder = (
             target.writer(),
-            Notes(self.tables, self.format),
+            RowSummary(self.tables, self.format),
             self.format.decoder(self.tables),
         )
         counts = Counter[str]()

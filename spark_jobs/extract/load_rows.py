@@ -1,8 +1,8 @@
-"""Rows of a source's own full load that come behind changes of their table: repetitions, or a reload (K-18, K-67).
+"""Rows of a source's own full load that arrive after changes of their table: repetitions, or a reload.
 
-Delivery is at least once: the very row that was logged before is no news. What is left of a batch may tell that the
-source was loaded again. Only tables of which both rows of a load and changes are logged are looked at. No JVM: the
-log's files are queried in place.
+Delivery is at least once, so a row that equals a logged row is a repetition. A row that differs from the loaded row of
+its key shows that the source was loaded again. Only tables that have both loaded rows and changes in the log are looked
+at. This needs no JVM: DuckDB queries the log's files in place (K-18, K-67).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
 
 
-class Judged(NamedTuple):
+class JudgedLoads(NamedTuple):
     """What the rows of a full load in a batch are.
 
     Attributes:
-        last: by partition the last place of a row that repeats none.
-        repeated: how many repeat one.
-        other: where a row stands that tells a key otherwise than a row of the load in an earlier batch; None if none.
+        last: by partition the last place of a row that is no repetition.
+        repeated: how many rows are repetitions.
+        other: the place of a row that differs from an earlier loaded row of its key; None if there is none.
     """
 
     last: Mapping[str, int]
@@ -35,8 +35,8 @@ _ROWS = """SELECT origin, place, key, row, cols FROM read_parquet($files)
            WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
 
 
-def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> Judged:
-    """Compare the rows of a full load in a batch with those logged before; a row without key repeats none.
+def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
+    """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
 
     Args:
         root: the log's folder.
@@ -53,7 +53,7 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
         else:
             db.execute("CREATE TEMP TABLE known AS SELECT * FROM fresh WHERE false")
         db.execute(
-            """CREATE TEMP TABLE told AS SELECT f.*,
+            """CREATE TEMP TABLE judged AS SELECT f.*,
                  f.key IS NOT NULL AND (
                    row_number() OVER (PARTITION BY f.origin, f.key, f.row, f.cols ORDER BY f.place) > 1
                    OR EXISTS (SELECT 1 FROM known k WHERE k.key = f.key AND k.row = f.row AND k.cols = f.cols)
@@ -61,9 +61,9 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
                  EXISTS (SELECT 1 FROM known k WHERE k.key = f.key) AS is_known
                FROM fresh f"""
         )
-        last = db.execute("SELECT origin, max(place) FROM told WHERE NOT repeats GROUP BY origin").fetchall()
-        (repeated,) = db.execute("SELECT count(*) FROM told WHERE repeats").fetchone() or (0,)
+        last = db.execute("SELECT origin, max(place) FROM judged WHERE NOT repeats GROUP BY origin").fetchall()
+        (repeated,) = db.execute("SELECT count(*) FROM judged WHERE repeats").fetchone() or (0,)
         other = db.execute(
-            "SELECT origin, place FROM told WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
+            "SELECT origin, place FROM judged WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
         ).fetchone()
-    return Judged(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")
+    return JudgedLoads(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")

@@ -1,10 +1,9 @@
-"""Initial loads that go through the change log.
+"""Initial loads that go through the change log, for tables that cannot be loaded straight into the landing zone.
 
-A change that tells only some columns is completed from the rows before it, so the log must hold the loaded rows, too
-(G-04); and the files of a table of delimited text are all written in one place. The rows are read into it as batches of
-their own, by the protocol of every other batch, and the plan publishes them like changes: that is all a load is then,
-and the target is the fold of the log without exception. Nothing of such a table is published before the last of its
-chunks is in the log.
+A partial change is completed from earlier rows, so the log must hold the loaded rows too. The files of a table of
+delimited text are all written by the plan, so its load goes through the log as well. Chunks of rows become batches by
+the protocol of every other batch, and the plan publishes them like changes. Nothing of such a table is published
+before its last chunk is in the log (G-04).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NOTHING: dict[str, Any] = {
     **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
     **{"keyless_rejects": {}, "reloads": {}, "told": {}},
 }
-"""The part of a manifest that nothing was read into."""
+"""An empty part of a manifest."""
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
@@ -76,8 +75,8 @@ class LoggedLoads:
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
         """The parts of the batch's manifest.
 
-        A chunk that cannot be read holds up no other and no batch: it is given back, and where nobody can mend it, its
-        table stops. Of a chunk of an earlier generation nothing is read.
+        A chunk that cannot be read delays no other chunk and no batch: a later batch binds it again, or its table stops
+        where nobody can mend the cause. A chunk of an earlier generation is not read.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()

@@ -1,6 +1,6 @@
-"""Who sends the changes of a table: one database, or one task (C-12, K-71).
+"""Finds who sends the changes of a table: it must be one database, or one task.
 
-The ledger keeps the first senders of a table beside the structures that were announced.
+The ledger keeps the first sender of each table beside the announced structures (C-12, K-71).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 SENT_BY = "(sent by)"
 """Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
 _MOST_SENDERS = 3
-"""More need not be kept to tell that there are several; a hostile stream must not fill the ledger."""
+"""More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
 
 
 class NewSenders(NamedTuple):
-    """Senders as the ledger keeps them, and the tables that stop because these are not their first ones."""
+    """Senders to add to the ledger, and the tables that stop because they had another sender before."""
 
-    told: list[SourceSchema]
+    added: list[SourceSchema]
     stops: Mapping[str, Sequence[str]]
 
 
@@ -33,14 +33,14 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
     for schema in kept:
         if schema.topic == SENT_BY:
             known.setdefault(schema.table, []).append(schema.schema_id)
-    told: list[SourceSchema] = []
+    added: list[SourceSchema] = []
     stops: dict[str, Sequence[str]] = {}
     for table, name in sorted({(table, json.dumps(name.casefold())[1:-1][:200]) for table, name in seen}):
         senders = known.setdefault(table, [])
         if name in senders or len(senders) >= _MOST_SENDERS:
             continue
         senders.append(name)
-        told.append(SourceSchema(SENT_BY, name, table, 0, ""))
+        added.append(SourceSchema(SENT_BY, name, table, 0, ""))
         if len(senders) > 1:
             stops[table] = ["SENDER_OTHER", f"its changes come from {senders[0]!r} and from {name!r}"]
-    return NewSenders(told, stops)
+    return NewSenders(added, stops)

@@ -1,6 +1,6 @@
-"""What a worker does for extraction: read bound ranges, decode, write log files; join split messages.
+"""What a worker does for extraction: reads bound ranges, decodes them and writes log files; joins split messages.
 
-Both tasks return plain dictionaries, parts of the batch's manifest: only paths and counts cross back to the driver.
+Both tasks return plain dictionaries, which are parts of the batch's manifest: only paths and counts go to the driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
-from spark_jobs.sources.contract.decoded import MirroredTable, Refused, Sender, SourceSchema, Waiting
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
@@ -63,7 +63,7 @@ class ReadTask:
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Messages that wait for others, of which some may have come, with the log files that hold their pieces."""
+    """Messages that may be complete by now, with the log files that hold their pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
     format: Format
@@ -87,7 +87,7 @@ class Decoding:
         self._format, self._tables, self._known = format, tables, list(schemas)
         self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
         self._fast = format.fast_decoder(tables, schemas)
-        self._notes, self._counts, self._schemas = Notes(tables, format), Counter[str](), set[SourceSchema]()
+        self._notes, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
         self._foreign, self._senders = Counter[str](), set[Sender]()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -106,7 +106,7 @@ class Decoding:
         self._writer.add(decoded.rows)
 
     def take_block(self, block: TextBlock) -> None:
-        """Decode and log rows of a change table: most as columns, the others by the exact decoder."""
+        """Decode and log rows of a change table: most of them as columns, the others one by one."""
         if self._watched or self._fast is None:
             self.take(self._watching(block.messages(np.arange(block.size))))
             return
@@ -150,7 +150,7 @@ class Decoding:
             self._writer.add_table(found.rows)
             self._notes.take_table(found.rows)
         ignored = messages - changes - found.images
-        self._counts.update(messages=messages, changes=changes, metadata=found.images, ignored=ignored)
+        self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
         self._foreign.update(found.foreign)
         self._senders.update(found.senders)
         return found
@@ -187,7 +187,7 @@ def read(source: MessageTransport, task: ReadTask) -> dict[str, Any]:
 def join_pieces(task: JoinTask) -> dict[str, Any]:
     """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
-    notes, counts, foreign = Notes(task.tables, task.format), Counter[str](), Counter[str]()
+    notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
     outcomes: dict[str, str] = {}
     senders = set[Sender]()
     pieces = read_pieces(task.target.root, task.pieces)
@@ -207,14 +207,14 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    told = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
-    return {**writer.finish(), **told, **notes.to_dict()}
+    counted = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
+    return {**writer.finish(), **counted, **notes.to_dict()}
 
 
 def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
-    """The fragment rows of split messages, each read back from the log files named for it and from no others.
+    """The fragment rows of split messages, each read only from the log files named for it.
 
-    Pieces that ended in an earlier batch lie in the log still; delivered again they must not be joined with those.
+    Other files may still hold pieces that were joined earlier; a repeated piece must not be joined with them.
     """
     if not wanted:
         return {}
@@ -230,16 +230,16 @@ def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, li
     return found
 
 
-class Notes:
-    """What the driver must know of rows: positions, full loads, dead letters without a table or that hide a key."""
+class RowSummary:
+    """What the driver must know of rows: positions, full loads, dead letters (without table, or hiding a key)."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
-        self._homeless = 0
+        self._without_table = 0
         self._keyless: dict[str, Mapping[str, Any]] = {}
         self._reloads: dict[str, dict[str, list[int | None]]] = {}
-        self._told: dict[str, dict[str, str]] = {}
+        self._highest_majors: dict[str, dict[str, str]] = {}
         self._letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
@@ -254,14 +254,14 @@ class Notes:
                 continue
             self._see_letter(row)
             if row.tbl is None:
-                self._homeless += 1
+                self._without_table += 1
             elif row.key is None and self._has_key.get(row.tbl, False):
                 reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
                 self._keyless[row.tbl] = worse_reject(self._keyless.get(row.tbl), reject)
 
     def _see_letter(self, row: LogRow) -> None:
         if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
-            # Another row of the same message: no single later row heals both.
+            # Another row of the same message: no single later row settles both.
             self._letters[-1] = self._letters[-1]._replace(key=None)
             return
         reason = (row.reason or "")[:REASON]
@@ -271,7 +271,7 @@ class Notes:
             self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
 
     def _see_position(self, origin: str, epoch: str, pos: str) -> None:
-        seen = self._told.setdefault(partition_of(origin), {})
+        seen = self._highest_majors.setdefault(partition_of(origin), {})
         seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
@@ -298,16 +298,16 @@ class Notes:
     def to_dict(self) -> dict[str, Any]:
         """This part's share of the manifest."""
         return {
-            "homeless_rejects": self._homeless,
+            "homeless_rejects": self._without_table,
             "keyless_rejects": self._keyless,
             "reloads": self._reloads,
-            "told": self._told,
+            "told": self._highest_majors,
             "letters": self._letters,
         }
 
 
 def worse_reject(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of two dead letters that hide a key of one table the one that no copy heals; else the first."""
+    """Of two dead letters that hide a key of one table the one that no copy of the message settles; else the first."""
     if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
         return other
     return known

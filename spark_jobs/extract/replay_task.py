@@ -1,4 +1,4 @@
-"""What a worker does for a replay: decode the messages of dead letters again, by today's decoder and settings."""
+"""What a worker does for a replay: decodes the messages of dead letters again, with today's decoder and settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReplayTask:
 
 
 def replay(task: ReplayTask) -> dict[str, Any]:
-    """Decode the letters' messages into the log; those that no decoder takes yet leave no trace and stay open.
+    """Decode the letters' messages into the log; letters that still cannot be decoded write nothing and stay open.
 
     As :meth:`Decoding.finish`, and ``replayed``: the letters that were decoded.
     """

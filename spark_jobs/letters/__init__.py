@@ -1,1 +1,1 @@
-"""Dead letters in the change log: which are open, and which a later row heals."""
+"""Dead letters in the change log: which are open, and which a later row settles."""

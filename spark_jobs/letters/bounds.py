@@ -1,4 +1,4 @@
-"""How many dead letters of a batch the ledger knows one by one; of the others it knows their number."""
+"""Limits how many dead letters of a batch the ledger lists one by one; the others are only counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REASON = 300
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:
-    """Dead letters of which only so many stay single: one entry for each table and code stands for the others."""
+    """At most so many dead letters one by one; one entry for each table and code stands for the others."""
     single, more = list[SeenLetter](), dict[tuple[str | None, str], int]()
     for letter in letters:
         if letter.place >= 0 and len(single) < at_most:

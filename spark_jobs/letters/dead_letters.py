@@ -1,7 +1,7 @@
-"""The dead letters of a mirror: messages that could not be read, and changes that could not be typed.
+"""Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
 
-The first are rows of the change log, the second are known to the ledger. No JVM: the log's newest files are listed by
-their table and queried in place.
+The first are rows of the change log, the second are in the ledger. This needs no JVM: DuckDB queries the log's files
+in place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeadLetter(NamedTuple):
         return WAYS_OUT.get(self.code, "find out from its contents what it is: `--raw`")
 
 
-class Listed(NamedTuple):
+class ListedLetters(NamedTuple):
     """The newest dead letters first; *more*: there are others beyond the limit."""
 
     letters: Sequence[DeadLetter]
@@ -59,13 +59,13 @@ class Listed(NamedTuple):
 
 def dead_letters(
     log_root: Path, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
-) -> Listed:
+) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
     # So many more have to be looked at as may be settled.
     found = [*_unreadable(log_root, limit + 1 + len(settled)), *_untyped(reader)]
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
-    return Listed(found[:limit], len(found) > limit)
+    return ListedLetters(found[:limit], len(found) > limit)
 
 
 def write_raw(file: Path, log_root: Path, letters: Iterable[DeadLetter]) -> int:

@@ -1,11 +1,11 @@
-"""Dead letters that leave nothing out of date any more: a later row of their key is published, or the table was loaded.
+"""Finds dead letters that no longer leave anything out of date, because a later row of their key is published.
 
-A dead letter is *healed* when the log holds a later change of the very row that is published, could be typed, and tells
-all of the row: then the target shows that row, whatever the letter said. What is not proved stays open: letters without
-key or position, tables without key, and tables of which every change is published, whose history lacks the letter's for
-ever. It is *reloaded* when an initial load that is complete holds what it said.
+A dead letter is *healed* when the log holds a later change of the same row that is published, could be typed, and
+carries the whole row: the target then shows that row, whatever the letter said. It is *reloaded* when a complete
+initial load holds what it said. What is not proven stays open: letters without key or position, tables without key, and
+tables that publish every change, because their history lacks the letter's change for ever.
 
-Of the log only those files are opened that may hold a later row, each once. No JVM: they are queried in place.
+Only log files that may hold a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class _Stale(NamedTuple):
-    """A row that an open dead letter leaves out of date; a letter may leave two, those of a key change."""
+    """A row that may be out of date because of an open dead letter; a key change has two such rows."""
 
     at: LetterPlace
     key: str | None
@@ -51,7 +51,7 @@ class _Rows(NamedTuple):
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
-    """Settle the open dead letters that leave nothing out of date any more; how many there were.
+    """Settle the open dead letters that leave nothing out of date any more; returns their number.
 
     It costs a query where no table has any.
     """
@@ -105,7 +105,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether what a letter said is in the table's initial load, as such changes are that could be read."""
+    """Whether the table's initial load holds what a letter said, by the same rule as for readable changes."""
     if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
         return False
     if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"]):
@@ -210,7 +210,7 @@ class _Search:
         return found
 
     def _whole_lists(self) -> list[str]:
-        """The column lists that tell every column known of the table; others may leave a value as it was (G-04)."""
+        """The column lists with every known column of the table; other lists may leave a value unchanged (G-04)."""
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
         types = {name: sql_type for cols in lists for name, sql_type in types_of(cols).items()}
         return [cols for cols in lists if carries_all(cols, types)] or [""]

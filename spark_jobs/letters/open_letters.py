@@ -1,6 +1,6 @@
-"""The dead letters of the log that nothing has settled: what a replay may take, and what a repetition covers.
+"""Dead letters of the log that nothing has settled: what a replay may take, and what a repeated read covers.
 
-Only batches whose counts tell of dead letters are opened. No JVM: their files are queried in place.
+Only batches that counted dead letters are opened. This needs no JVM: DuckDB queries their files in place.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class OpenLetter(NamedTuple):
         table: source table; None where the message did not tell.
         hides_key: its table is known and its key is not.
         epoch: its stream, and *position* its place in it, as far as known.
-        is_message: the log has the bytes of the very message, so that it can be decoded again; of damaged files and
-            of the pieces of a split message it has not.
+        is_message: the log has the bytes of this one message, so it can be decoded again; not so for damaged files
+            and for pieces of a split message.
         rows: how many rows of the log it has.
         reason: what exactly was found.
         key: the row that it leaves out of date, where that is known.
@@ -57,7 +57,7 @@ class OpenLetter(NamedTuple):
 
 
 class LetterChoice(NamedTuple):
-    """Which dead letters somebody means; a letter has to fulfil everything that is given.
+    """A choice of dead letters; a letter has to fulfil every condition that is given.
 
     *after* and *before* are positions inside their streams, of which *before* is excluded; letters without a position
     are not among those between two.

@@ -1,1 +1,1 @@
-"""Initial loads: cut a table into chunks, and read them in workers."""
+"""Initial loads: a table is cut into chunks, and workers read them."""

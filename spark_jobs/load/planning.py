@@ -1,7 +1,8 @@
-"""What an initial load will read: columns and chunks of one table, decided once and bound in the ledger.
+"""Decides once what an initial load of a table reads, its columns and chunks, and binds that in the ledger.
 
-The stream position comes first: an export names it, a database is asked only after the newest batch of the log was
-noted. Changes of later batches are published over the load; they may repeat what it holds, but nothing falls between.
+The stream position is noted first: an export names it; a database is asked only after the newest batch of the log was
+noted. Changes of later batches are published over the load. They may repeat what the load holds, but no change is lost
+between the two.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
 of what is read."""
 
 
-class Bound(NamedTuple):
-    """A load's plan, and from which position on the stream is published over it; None: from its beginning."""
+class BoundLoad(NamedTuple):
+    """A load's plan, and the position from which the stream is published over it; None: from the stream's beginning."""
 
     plan: LoadPlan
     stream_from: str | None
 
 
-def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> Bound:
+def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> BoundLoad:
     """Decide what the load of a table reads.
 
     Raises:
@@ -58,17 +59,17 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     if isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
-        # be as the task's own load left it, or behind, and what is told twice changes nothing (T-30).
+        # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_written_by_task(mirror, load)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         plan = _plan_jdbc(table, load, batch, spark)
         _refuse_unstreamed(mirror, table, plan)
-        return Bound(plan, hand_over.above)
+        return BoundLoad(plan, hand_over.above)
     raise ValueError(f"{table.source} has no initial load")
 
 
 def _refuse_unstreamed(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse columns that the load would bring and no event would (C-77); nothing is bound yet."""
+    """Refuse columns that the load has and no event carries (C-77); nothing is bound yet."""
     if mirror.source.format == "sqlserver-ces":
         refuse_unstreamed([(column.name, column.sql_type) for column in plan.columns], f"table {table.source}")
 
@@ -107,7 +108,7 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
 
-def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> Bound:
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> BoundLoad:
     position = stream_from(mirror, load)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
@@ -139,7 +140,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     if len(chunks) > 1:
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
     plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
-    return Bound(plan, since)
+    return BoundLoad(plan, since)
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:

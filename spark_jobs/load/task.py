@@ -1,6 +1,7 @@
-"""What a worker does for an initial load: read a chunk, type its rows, and create staged objects without markers.
+"""What a worker does for an initial load: reads a chunk, types its rows, and creates staged objects without markers.
 
-Rows without a marker are inserted as they are (F-57), so nothing is staged before the chunk's keys are proven unique.
+The service inserts rows without a marker as they are, so nothing is staged before the keys of the chunk are proven
+unique (F-57).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class ExportTask:
 
 
 class LoadedChunk(NamedTuple):
-    """What became of a chunk: its staged files in order, or the error that a worker cannot raise through Spark."""
+    """The result of a chunk: its staged files in order, or the error that a worker cannot raise through Spark."""
 
     chunk: int
     files: tuple[StagedFile, ...] = ()
@@ -113,7 +114,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
-    """One staged file without rows, so that an empty table comes into being (F-41)."""
+    """One staged file without rows, so that the target creates an empty table (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
         return _create(zone, [(local, target.write(local, ()))], target)[0]

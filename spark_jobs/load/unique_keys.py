@@ -1,4 +1,4 @@
-"""Proof that keys are unique: rows of a marker-free file are inserted as they are, so a key twice stays twice (I6)."""
+"""Proves that the keys of a load are unique: files without markers are inserted as they are, duplicates too (I6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Initial loads as work of the publish protocol: an intent's chunks, read and staged by the workers.
+"""Initial loads as work of the publish protocol: workers read and stage the chunks of an intent.
 
-All exports of a round are one Spark job; each database table is a job of its own, so that a database that does not
-answer holds up its own tables only.
+All exports of a round are one Spark job. Each database table is a job of its own, so a database that does not answer
+delays only its own tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_")
 
 
 def is_mendable(error: TerminalError) -> bool:
-    """Whether what hinders a load can be put back as it was, so that the load waits for it."""
+    """Whether the cause of an error can be put back as it was, so that the load waits for that."""
     return error.code.startswith(_MENDABLE)
 
 

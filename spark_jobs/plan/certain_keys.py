@@ -1,8 +1,8 @@
-"""The keys of a table whose newest change is published for certain, found for all keys together.
+"""Finds, for all keys of a table together, the keys whose newest change is certainly published.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if a Boolean proves that the
-definition would say "publish the newest": all its changes lie above everything published, none is the DELETE half of a
-key change, none shares a position with another, unless it is the same one to the letter in the same batch, and at no
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if one expression over columns
+proves that the definition publishes its newest change: all its changes lie above everything published; none is the
+DELETE half of a key change; none shares a position with another, unless both are equal and of one batch; and at no
 position its row is both set and removed.
 """
 
@@ -27,7 +27,7 @@ _Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CertainKeys:
-    """What is published for certain, key by key, and what has to be decided.
+    """The keys whose newest change is certainly published, and the keys that the definition has to decide.
 
     Attributes:
         index: where the newest change of each certain key stands, ascending.
@@ -43,7 +43,7 @@ class CertainKeys:
 
 
 def certain_keys(changes: pa.Table, floor: str, rejected: Collection[str]) -> CertainKeys:
-    """Tell the keys whose newest change is published for certain from all others.
+    """Separate the keys whose newest change is certainly published from all others.
 
     Args:
         changes: changes of one table with their ``order``.
@@ -130,7 +130,7 @@ def _set_and_removed(codes: _Integers, order: pa.Array, removing: _Truths, keys:
 
 
 def _alike(changes: pa.Table, one: _Integers, other: _Integers) -> _Truths:
-    """Which pairs of changes are the same to the letter and came in one batch."""
+    """Which pairs of changes are equal in every column and came in one batch."""
     mask = np.zeros(changes.num_rows, np.bool_)
     mask[one] = mask[other] = True
     rows = changes.select(_CONTENT).filter(pa.array(mask)).combine_chunks()

@@ -1,9 +1,8 @@
-"""Every change of a table in the order of the source: what is published where the target is to have its history (I14).
+"""Every change of a table in the order of the source, for targets that keep the history of their rows (I14).
 
-:func:`open_mirroring.changes.plan_rule.key_history` is the definition. A key of which no change is repeated, late or
-the half of a key change has all its changes published; every other key is decided by the definition. The changes of all
-keys are then put in one order, in which they are typed and written by one task: the files of a publication follow each
-other.
+:func:`open_mirroring.changes.plan_rule.key_history` is the definition. Where no change of a key is repeated, late or
+half of a key change, all its changes are published; the definition decides every other key. All changes are then
+put into one order and written by one task, because the files of a publication follow each other.
 """
 
 from __future__ import annotations

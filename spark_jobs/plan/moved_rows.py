@@ -1,8 +1,8 @@
-"""Rows that changed their key and carry only what changed: what they were before stands under another key (G-03, G-04).
+"""Finds earlier changes of rows that changed their key: partial changes are completed from them.
 
-The two halves of a key change share their position but for the half, so that each is found by the other's. Keys of one
-table are planned in several workers; what is read here is read whatever its key bucket, and only rows are told from
-it: every key is still published by the one worker that plans it.
+The two halves of a key change have the same position but for the half, so each half leads to the other. Several
+workers plan the keys of one table. A worker may read old keys of any bucket here, but publishes only its own keys
+(G-03, G-04).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
 from spark_jobs.plan.partial_rows import carries_all
 
 Line = Mapping[str, Any]
-Place = tuple[str, str]
+KeyChangePlace = tuple[str, str]
 """Stream incarnation, and the position without its half."""
 
 Read = Callable[[pc.Expression], Table]
 """The changes of a table that are in the set to publish and fulfil a condition, from any file and key bucket."""
 
 
-def place_of(line: Line) -> Place:
+def place_of(line: Line) -> KeyChangePlace:
     """What both halves of a key change have in common."""
     return line["epoch"], line["pos"][:-2]
 
 
 class MovedRows:
-    """Finds what a moved row was, among all changes of its table.
+    """Finds the earlier changes of a moved row among all changes of its table.
 
     Attributes:
         leaving: the half that leaves a key, by its place.
@@ -40,11 +40,11 @@ class MovedRows:
 
     def __init__(self, read: Read, types: Mapping[str, str]) -> None:
         self._read, self._types = read, types
-        self.leaving: dict[Place, Line] = {}
+        self.leaving: dict[KeyChangePlace, Line] = {}
         self.lines: dict[str, list[Line]] = {}
 
     def learn(self, lines: Collection[Line]) -> None:
-        """Look for the keys that updates among *lines* left, and, of partial ones, for all that their rows were."""
+        """Find the keys that updates among *lines* left and, for partial updates, all changes of those keys."""
         while places := {place_of(line) for line in lines if line["op"] == UPDATE} - self.leaving.keys():
             halves = self._read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
             self.leaving |= {place_of(line): line for line in halves.to_pylist() if place_of(line) in places}
@@ -57,7 +57,7 @@ class MovedRows:
                 self.lines[line["key"]].append(line)
 
     def destinations(self, keys: Collection[str], buckets: tuple[int, int]) -> set[str]:
-        """The keys in a range of buckets to which rows of *keys* moved with an update that told only a part."""
+        """The keys in a range of buckets to which rows of *keys* moved by an update that carries only some columns."""
         found: set[str] = set()
         frontier = set(keys)
         while frontier:

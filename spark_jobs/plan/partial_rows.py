@@ -1,6 +1,7 @@
-"""Rows that carry only what changed (C-44, K-23, G-04): which these are, and the log rows of completed ones.
+"""Finds rows that carry only what changed, and makes log rows of the completed ones.
 
-What completes a row is decided by :mod:`open_mirroring.changes.completion`; here only log rows are read and made.
+:mod:`open_mirroring.changes.completion` decides what completes a row; this module only reads and makes log rows
+(C-44, K-23, G-04).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The plan rule over log rows: which changes of one table are published next.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. Keys of which it is proved what the definition
-would say (:mod:`spark_jobs.plan.certain_keys`) are taken all together; every other key is decided by the definition,
-over all its changes.
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. Keys for which its answer is proven
+(:mod:`spark_jobs.plan.certain_keys`) are taken all together; the definition decides every other key over all its
+changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.schema import file_schema
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.history import plan_history
-from spark_jobs.plan.moved_rows import MovedRows, Place, Read
+from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read
 from spark_jobs.plan.partial_rows import Completed, partial_keys, with_rows
 from spark_jobs.plan.table_plan import (
     Identity,
@@ -147,7 +147,7 @@ class _Result:
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
         lines = chosen.to_pylist()
-        left: Mapping[Place, Left] = {}
+        left: Mapping[KeyChangePlace, Left] = {}
         if self.moved is not None:
             self.moved.learn(lines)
             left = left_keys(self.moved, self._plan)

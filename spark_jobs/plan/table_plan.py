@@ -1,6 +1,6 @@
-"""What planning a table starts from and ends in, which logged changes it is about, and how it sees them.
+"""The input and the result of planning a table, and the logged changes that a plan looks at.
 
-Shared by both rules: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
+Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
 (:mod:`spark_jobs.plan.history`).
 """
 
@@ -19,7 +19,7 @@ from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_o
 from open_mirroring.changes.logged_change import Left, Logged, first_of_each
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.moved_rows import MovedRows, Place, Read, place_of
+from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.plan.value_meaning import meaning_of
@@ -46,7 +46,7 @@ class TablePlan:
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
-        late_up_to: where every change is published in its order, the order up to which a new change comes too late;
+        late_up_to: where every change is published, the order up to which a new change is too late;
             None where the newest of each key is published.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
@@ -110,7 +110,7 @@ def rejection(line: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
 
 
 def logged_change(
-    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[Place, Left] | None = None
+    line: Mapping[str, Any], handle: int, plan: TablePlan, left: Mapping[KeyChangePlace, Left] | None = None
 ) -> Logged:
     """A log row as the definition of the rule takes it; *handle* is the caller's own.
 
@@ -127,13 +127,13 @@ def logged_change(
     return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
 
 
-def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[Place, Left]:
+def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left]:
     """The key that each moved row had before, by the place of its key change.
 
-    They are told oldest first, and each change once: those of a key tell of rows that had moved there before. Of a
+    They come oldest first, and each change once: those of a key include rows that had moved there before. Of a
     whole row, which needs no completing, it is enough to know that it came from another key.
     """
-    found: dict[Place, Left] = {}
+    found: dict[KeyChangePlace, Left] = {}
     logged: dict[int, Logged] = {}
     taking = {
         key: [(line["order"], logged_change(line, -1, plan)) for line in lines if line["op"] in (INSERT, UPDATE)]
@@ -192,7 +192,7 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse a new change of which the log may no longer hold what it has to be compared with (G-05).
+    """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
 
     Changes of published batches lie beside those that waited there, and were decided before the horizon passed them.
 
@@ -222,7 +222,7 @@ def _refuse_keyless(changes: pa.Table) -> None:
 
 
 def in_set(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Of any changes those in the set to publish, with their ``order``."""
+    """Those of the changes that are in the set to publish, with their ``order``."""
     changes = eligible(plan, changes)
     if plan.cut is None or plan.cut.position_to is None:
         return changes
@@ -240,9 +240,9 @@ def late_keys(plan: TablePlan, read_any: Read, floor: str) -> set[str]:
 
 
 def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) -> set[str]:
-    """The keys that rows of a source's own full load tell more than once, new ones among them (K-18).
+    """The keys that have several rows of a source's own full load, at least one of them new (K-18).
 
-    Such rows have no position of the source: of two partitions nothing tells which came last.
+    Such rows have no position at the source, so of rows in two partitions nothing says which is newer.
     """
     if not plan.keys:
         return set()
@@ -259,7 +259,7 @@ def loaded_twice(plan: TablePlan, changes: pa.Table, read_history: ReadHistory) 
 
 
 def refuse_two_loads(changes: pa.Table) -> None:
-    """Refuse rows of a full load that tell one key differently in two partitions: which is true nobody knows (K-18).
+    """Refuse rows of a full load that differ for one key in two partitions: nothing says which is true (K-18).
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT``.
@@ -277,7 +277,7 @@ def refuse_two_loads(changes: pa.Table) -> None:
 
 
 def _loaded(changes: pa.Table) -> pa.Table:
-    """The rows of a source's own full load; those of an initial load of ours are told apart by their epoch."""
+    """The rows of a source's own full load; an initial load of ours is recognised by its epoch, and left out."""
     if not changes.num_rows:
         return changes
     epochs = [epoch for epoch in pc.unique(changes["epoch"]).to_pylist() if not is_load_epoch(epoch)]
@@ -286,12 +286,12 @@ def _loaded(changes: pa.Table) -> pa.Table:
 
 
 def _say_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    told, again = (
+    known, again = (
         {n: v for n, v in msgspec.json.decode(line["row"]).items() if v is not None} for line in (one, other)
     )
     meaning = meaning_of(one["cols"])
-    return told.keys() == again.keys() and all(
-        told[name] == again[name] or meaning(name, told[name]) == meaning(name, again[name]) for name in told
+    return known.keys() == again.keys() and all(
+        known[name] == again[name] or meaning(name, known[name]) == meaning(name, again[name]) for name in known
     )
 
 

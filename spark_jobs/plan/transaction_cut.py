@@ -1,4 +1,4 @@
-"""Which log rows a publication takes where transactions are held back until they are whole (I4, C-88)."""
+"""Which log rows a publication takes where transactions wait until they are whole (I4, C-88)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cut(NamedTuple):
     batches: tuple[int, ...]
 
 
-class Taken(NamedTuple):
+class CutChanges(NamedTuple):
     """The changes to publish, with how many *released* ones had arrived before, and how many new ones wait."""
 
     changes: pa.Table
@@ -36,7 +36,7 @@ def rows_of(cut: Cut, batch_from: int) -> pc.Expression:
     return (batch <= batch_from) | batch.isin(list(cut.batches))
 
 
-def take(cut: Cut, batch_from: int, changes: pa.Table) -> Taken:
+def take(cut: Cut, batch_from: int, changes: pa.Table) -> CutChanges:
     """Divide the changes of a table, given with their ``order``."""
     order = changes["order"]
     is_new = pc.greater(changes["batch"], batch_from)
@@ -46,9 +46,9 @@ def take(cut: Cut, batch_from: int, changes: pa.Table) -> Taken:
     published = pc.and_not(pc.less_equal(order, cut.position_from), is_new)
     taken = changes.filter(pc.invert(pc.or_(waits, published)))
     arrived = pc.sum(pc.greater(taken["batch"], batch_from)).as_py() or 0
-    return Taken(taken, taken.num_rows - arrived, pc.sum(pc.and_(is_new, waits)).as_py() or 0)
+    return CutChanges(taken, taken.num_rows - arrived, pc.sum(pc.and_(is_new, waits)).as_py() or 0)
 
 
 def published(cut: Cut, changes: pa.Table) -> pa.Table:
-    """Of changes of published batches those that the target has."""
+    """Those changes of published batches that the target has."""
     return changes.filter(pc.less_equal(changes["order"], cut.position_from))

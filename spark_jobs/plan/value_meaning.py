@@ -1,4 +1,4 @@
-"""What the texts of a logged row stand for: one value may be spelled in several ways, and is one value (G-02)."""
+"""What the texts of a logged row mean: two spellings of one value count as equal (G-02)."""
 
 from __future__ import annotations
 

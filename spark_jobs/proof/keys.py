@@ -1,4 +1,4 @@
-"""Which keys differ between two sides, by a full outer join of their hashes on Spark; no row is in it."""
+"""Finds the keys that differ between two sides: Spark joins the hashes of their rows, never the rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The target's side of a proof: the rows of a mirrored Delta table at one version.
 
-Delta's own reader for Spark builds a table's state by jobs of Spark, which costs a second however few rows there are,
-and several in a session that has just begun. A version that is no more than the rows of its Parquet files is read from
-these in the workers; every other one (deleted rows, mapped columns, partitions) by Delta's own reader.
+Delta's own reader for Spark builds a table's state by Spark jobs. That costs a second even for a few rows, and several
+seconds in a new session. So where a version is exactly the rows of its Parquet files, workers read these files. Every
+other version (deleted rows, mapped columns, partitions) is read by Delta's own reader.
 
 Public source: the Delta protocol: without the features named here a version's rows are all rows of the files that its
 log names, and a column that a file lacks is NULL in it.
@@ -192,7 +192,7 @@ def _rows(pieces: Iterable[_Piece], columns: Sequence[str]) -> Iterator[pa.Table
     for piece in pieces:
         try:
             with pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us") as file:
-                # A file may spell a column in another case: Delta's names are told apart without it.
+                # A file may spell a column in another case: Delta compares names without case.
                 there = {name.casefold(): name for name in file.schema_arrow.names}
                 named = {there[name.casefold()]: name for name in columns if name.casefold() in there}
                 groups = range(piece.first, file.num_row_groups if piece.last is None else piece.last)

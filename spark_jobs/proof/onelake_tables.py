@@ -1,7 +1,7 @@
-"""A mirrored table in OneLake as a local copy of one version, for whoever reads it with Spark.
+"""Copies one version of a mirrored table from OneLake to local disk, where Spark reads it.
 
-OneLake is read by the calls that the landing zone uses, with the same login, so no second driver and no second way to
-keep a secret is needed. The copy takes the disk and the time of one download of the table.
+The copy uses the calls and the login of the landing zone, so there is no second driver and no second secret. It takes
+disk space and time for one download of the table.
 
 Public source: the Delta protocol: a version is the log up to its commit, and its data are the files that the log names.
 A writer may remove files that its newest version no longer names, so a copy that meets a missing file begins again.

@@ -1,4 +1,4 @@
-"""What a worker does for a proof: typed rows in, sums of cells or hashes of keys out; never a row.
+"""What a worker does for a proof: takes typed rows and gives sums of cells or hashes of keys, never a row.
 
 Source and target go through the same functions, so equal rows give equal numbers whatever they came from.
 """
@@ -73,7 +73,7 @@ class Shape:
         return BUCKETS_OF_TABLE if self.split is None else BUCKETS_OF_RANGE
 
     def cells(self, rows: pa.Table, key_hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The cell of each row: told by the row itself, so that both sides agree wherever they read it."""
+        """The cell of each row, a function of the row alone, so that both sides agree wherever they read it."""
         bucket = (key_hash % np.uint64(self.buckets)).astype(np.int64)
         if self.split is None:
             return bucket

@@ -1,6 +1,6 @@
-"""What a side of a proof is, and the source's: rows of a database or of an export.
+"""What a side of a proof is, and the source's side: rows of a database or of an export.
 
-Each side is read by Spark in its workers, and brings what a function makes of its typed rows, never the rows.
+Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Side(Protocol):
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask a frame; what Spark raises meanwhile becomes our error where it can be told."""
+        """Ask a frame; what Spark raises meanwhile becomes our error where its cause is known."""
         ...
 
 
@@ -75,7 +75,7 @@ class Source(Side, Protocol):
 
 
 class JdbcSource:
-    """A table of the source database, read in ranges, sparing it as an initial load does."""
+    """A table of the source database, read in ranges, with the limits of an initial load."""
 
     def __init__(self, spark: SparkSession, table: Table, load: JdbcLoad) -> None:
         name = load.table or table.source
@@ -119,7 +119,7 @@ class JdbcSource:
 
 
 class ExportSource:
-    """An export of a known position: it stays as it is while the target moves on."""
+    """An export of a known position; it does not change while the target goes on."""
 
     def __init__(self, spark: SparkSession, table: Table, export: Export, types: dict[str, str], since: str | None):
         self._spark, self._keys, self._export = spark, table.key, export
@@ -185,7 +185,7 @@ def check_errors(frame: DataFrame) -> None:
 
 
 def anew(each: Work) -> Work:
-    """The same function as another one: Spark takes two equal plans for one, and would give what it kept of the first.
+    """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
 
     A look at the source must never be an earlier one.
     """

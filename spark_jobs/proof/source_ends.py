@@ -1,4 +1,4 @@
-"""How far a source has told its changes: what must be in the change log before a difference is one for certain."""
+"""How far the source's changes reach: a difference counts only after the change log holds everything up to there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Driving the publish protocol of many tables at once, whatever it is that they publish.
+"""Drives the publish protocol for many tables at once, whatever they publish.
 
-The jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals,
-renames and confirmations are the same. All tables step in rounds, so that ledger writes of many tables share a
-transaction and their rows are computed by one Spark job.
+Jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals, renames
+and confirmations are the same. All tables step in rounds: one transaction holds the ledger writes of many tables, and
+one Spark job computes their rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Staging = StagedWork | protocol.CannotStage | MirroringError
 
 
 class TableWork(Protocol):
-    """What a job publishes: the part of the protocol in which jobs differ."""
+    """What a job publishes: the part in which jobs differ."""
 
     @property
     def kind(self) -> Literal["changes", "load"]:
@@ -74,7 +74,7 @@ class PublicationDriver:
 
     Attributes:
         postponed: by source name, the error that kept a table from being finished; its intent stays open.
-        overtaken: source names of tables that another run took over under this one (I20); both went on from there.
+        overtaken: source names of tables that another run took over meanwhile; both runs went on from there (I20).
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:

@@ -1,8 +1,8 @@
-"""The content of a published number, made once more: from nothing when it has no rows, else from the change log.
+"""Makes the content of a lost file number again: from nothing when it has no rows, else from the change log.
 
-The log is read as the publication read it, divided as it was divided; what comes of it counts only when a file has the
-very digest that the ledger sealed. Settings, columns or dead letters that changed since give another one, and then
-nothing is made. It needs no Spark: a publication is read in the pieces that one worker takes.
+It reads and divides the log as the publication did. The result counts only when a file has exactly the digest that the
+ledger sealed; where settings, columns or dead letters have changed since, no digest matches and nothing is made. It
+needs no Spark: one worker's piece is read at a time.
 """
 
 from __future__ import annotations

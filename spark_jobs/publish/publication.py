@@ -1,7 +1,7 @@
-"""Preparing what workers need to plan and stage tables: from the ledger to tasks.
+"""Prepares the tasks by which workers plan and stage tables.
 
-The ledger knows the rows, position bounds and files of every batch, so tasks are cut to size, and history is opened
-only where its positions reach up to the new ones, before any file is touched.
+The ledger knows rows, position bounds and files of every batch. So tasks are cut to size before any file is opened,
+and older files are read only where their positions reach up to the new ones.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Preparation:
             return None
         load = state.load_plan
         if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
-            return ""  # nothing was published over the load yet: what it holds already is told by the load's position
+            return ""  # nothing was published over the load yet: the load's position says what it holds already
         return start
 
     def _history(
@@ -288,7 +288,7 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
 
 
 def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
-    """The declared columns, which a table of delimited text keeps for life (F-23, F-90)."""
+    """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
     declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
     other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
     if other:
@@ -301,7 +301,7 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
 
 
 def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
-    """Stop where `columns` leaves out what was published: rows that change would lose it, all others keep it (G-12)."""
+    """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
     out = [column.name for column in published.columns if column.name not in wanted]
     if out:
         raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
@@ -330,7 +330,7 @@ def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wante
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
-    """Stop at updates of a table of which no row proved which columns it has: they may all lack one (G-04)."""
+    """Stop at updates of a table where no row proved the full list of columns: all of them may lack one (G-04)."""
     if lists and not any(found.whole for found in lists):
         raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
 

@@ -1,7 +1,7 @@
-"""Publishing one number of a table once more, because somebody approved it by name (F-40, F-41); never by itself.
+"""Publishes one lost number of a table once more, after somebody approved it by name (F-40, F-41); never by itself.
 
-Crash-safe at each arrow: requested → staged → sealed → renamed → confirmed. Each record is in the ledger before its
-effect; from *sealed* on only that one object can become the number, whoever sends the rename, how often and how late.
+A kill between any two steps is safe: requested → staged → sealed → renamed → confirmed. Each record is in the ledger
+before its effect. From *sealed* on only that one object can become the number, however often and late it is renamed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def repair_number(
         number: the number.
         reason: who approved it, and why.
         not_applied: how somebody knows that the target has not applied it, where no trusted counter proves it.
-        request: once its repair is done, asking again tells so, also when the number is lost again (G-30).
+        request: its id; repeated after its repair is done, it does nothing, even if the number is lost again (G-30).
 
     Raises:
         TerminalError: ``REPAIR_REFUSED``, ``REPAIR_IMPOSSIBLE``, ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``; ``CONFLICT``
@@ -108,7 +108,7 @@ class _Store:
         self._state = state
 
     def check_life(self) -> None:
-        """Refuse a folder that is not the one that the table was established with (I12)."""
+        """Refuse a folder other than the one that the table was established with (I12)."""
         marker = self._ask(protocol.ReadMarker())
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):

@@ -1,7 +1,7 @@
-"""What a worker does for publishing: read its row groups of the log, plan, type, and create staged objects.
+"""What a worker does for publishing: reads its row groups of the log, plans, types, and creates staged objects.
 
-Workers create staged objects under names used once; nothing is visible to the target before the driver has sealed
-their names, ETags and digests and renamed them.
+Staged objects have names that are used once. The target sees nothing before the driver has sealed their names, ETags
+and digests and renamed them.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def create_staged(
     highest: str = "",
     is_text: bool = False,
 ) -> StagedFile:
-    """Upload a finished file under a staging name used once, and read it back before anybody relies on it.
+    """Upload a finished file under a staging name that is used once, and read it back to check it.
 
     A creation of which the outcome is unknown is not repeated: the next name is tried, ``.1`` and so on appended. What
     may come of the first one late is an object that nothing refers to (O-08).

@@ -1,4 +1,4 @@
-"""The publish protocol's requests to the landing zone, answered by a store."""
+"""Answers the publish protocol's requests to the landing zone, by means of a store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 class ZonePorts:
-    """Answers one table's store requests; an unknown outcome is said to be unknown, never guessed."""
+    """Answers one table's store requests; an unknown outcome is reported as unknown, never guessed."""
 
     def __init__(self, store: LandingZoneStore) -> None:
         self._store = store
 
     def answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
-        """The reply of the store; ``Unknown`` when it did not tell."""
+        """The reply of the store; ``Unknown`` when it gave none."""
         try:
             return self._answer(table, request)
         except TransientError as error:
@@ -65,7 +65,7 @@ class ZonePorts:
                 raise ValueError(f"{request} is no request to a store")
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
-        """Create a file of the folder if it is absent; nobody ever reads half of it (F-10, F-38)."""
+        """Create a file of the folder if it is absent; readers never see half of it (F-10, F-38)."""
         # What a crash leaves behind lies in staging under a number below every other, where it is swept.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)

@@ -1,1 +1,1 @@
-"""What the landing zone and the change log hold, for whoever compares them with the ledger."""
+"""What the landing zone and the change log hold, to be compared with the ledger."""

@@ -1,4 +1,4 @@
-"""What a worker does for the deep check: read published files whole, and say what is in them."""
+"""What a worker does for the deep check: reads published files completely and summarises their content."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CheckTask:
 
 
 def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
-    """Read every file of the task: its table's id and what is in it. What is wrong with a file is data, no error."""
+    """Read every file of the task: its table's id and its content. A fault of a file is returned, not raised."""
     store = open_store(zone)
     return [(table.table_id, _content(store, table, listed)) for table, listed in task.files]
 
@@ -80,7 +80,7 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
 
 
 def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
-    """Where it was listed, then every place that it may have been moved to since, in the order of its way (F-36)."""
+    """Where it was listed, then the folders to which the service may have moved it since, in order (F-36)."""
     name = table.file_name(listed.number)
     for _ in range(_LOOKS):
         yield listed.path

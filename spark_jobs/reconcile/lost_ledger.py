@@ -1,7 +1,7 @@
-"""A ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one (G-31).
+"""Recognises a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
 
-Without this the mirror would look as if nothing had run yet, and begin anew beside what it published. Looking creates
-no ledger: where there is none, an empty one stands in for it, in a folder that goes with the look.
+Without this check the mirror would look new and would publish everything again beside what is there. The check creates
+no ledger: where none exists, an empty one in a temporary folder takes its place (G-31).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Before anything is bound: refuse to begin anew beside what was published, or on a log that lost its batches.
+    """Refuse to start again beside published files, or on a log that lost batches; called before anything is bound.
 
     Raises:
         TerminalError: ``LEDGER_LOST``, ``LOG_MISSING_BATCH``.
@@ -74,7 +74,7 @@ def empty_ledger() -> Iterator[Engine]:
 
 
 def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
-    """What is found of the tables of a mirror by a ledger that knows nothing: those that somebody published."""
+    """The tables of a mirror that were published already, as found without a ledger."""
     zone = mirror.landing_zone
     if zone.store == "local" and not mirror.resolve(zone.path).exists():
         return {}  # opening it would create it
@@ -86,7 +86,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
     """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing.
 
-    A ledger or a zone that does not answer is another check's to tell.
+    A ledger or a zone that does not answer is reported by another check.
     """
     try:
         # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.

@@ -1,1 +1,1 @@
-"""How a job runs: its arguments, its Spark session, tasks in workers, its end."""
+"""How a job runs: its arguments, its Spark session, tasks in workers, its exit code."""

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @runtime_checkable
-class Judged(Protocol):
+class HasExit(Protocol):
     """A result that says itself how the job ends."""
 
     @property
@@ -52,14 +52,14 @@ def run_job(
         return []
     context = spark.sparkContext
     context.setJobDescription(description)
-    outcomes = context.parallelize(list(tasks), len(tasks)).map(_Speaking(function)).collect()
+    outcomes = context.parallelize(list(tasks), len(tasks)).map(_ErrorsAsValues(function)).collect()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
     return outcomes
 
 
-class _Speaking:
+class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -96,7 +96,7 @@ def job_main(
         leave_error(error.code, str(error).removeprefix(f"{error.code}: "))
         return exit_of(error)
     except OperationalError as error:
-        # Its text holds the statement and may hold the address: only the kind of failure is told.
+        # Its text holds the statement and may hold the address: only the kind of failure is shown.
         what = f"the ledger does not answer: {type(error.orig).__name__}"
         log.error("LEDGER_UNREACHABLE: %s", what)
         leave_error("LEDGER_UNREACHABLE", what)
@@ -104,6 +104,6 @@ def job_main(
     report = {"job": name, "mirror": mirror.name, **result._asdict()}
     leave_report(report)
     print(json.dumps(report, default=str), flush=True)
-    if isinstance(result, Judged):
+    if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

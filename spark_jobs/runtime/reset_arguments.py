@@ -1,4 +1,4 @@
-"""The arguments of whoever asks for a reset: the job and the commands alike."""
+"""The arguments of a reset, for the job and the commands alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_request_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def request_of(arguments: argparse.Namespace) -> str:
-    """The request's id; a new one is told, so that one can ask for it again."""
+    """The request's id; a new one is printed, so that the same request can be made again."""
     if arguments.request is not None:
         return str(arguments.request)
     request = uuid4().hex

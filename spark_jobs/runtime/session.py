@@ -1,4 +1,4 @@
-"""The Spark session of a job: found when one is running, else built with what the jobs need."""
+"""The Spark session of a job: a running one is used, else one is built with what the jobs need."""
 
 from __future__ import annotations
 

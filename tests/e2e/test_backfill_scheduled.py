@@ -22,7 +22,7 @@ import yaml
 from demo.airflow_api import AirflowApi
 from demo.airflow_server import AirflowServer
 from demo.outcome import judge
-from demo.place import MIRROR, Place, claim
+from demo.place import MIRROR, DemoFolder, claim
 from demo.shop import MirroringService
 from demo.source_formats import CES
 from demo.story import REPLICATE
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 class Day:
     """The last 24 hours of a shop, as an hourly schedule cuts them that falls due at *due*; each hour trades once."""
 
-    def __init__(self, place: Place, due: datetime) -> None:
+    def __init__(self, place: DemoFolder, due: datetime) -> None:
         self.hours = [due - HOUR * before for before in range(HOURS + 1, 1, -1)]
         self._folder, self._aside, self._traded = place.capture, place.root / "aside", 0
         self._source = Source.create(place.source, seed=5, rows=0)
@@ -176,7 +176,7 @@ class Airflow:
 
 
 @contextmanager
-def airflow_of(place: Place, postgres: PostgresServer) -> Iterator[Airflow]:
+def airflow_of(place: DemoFolder, postgres: PostgresServer) -> Iterator[Airflow]:
     """Airflow and the emulator at work on the mirror of a place; at the end every published file is applied."""
     with ExitStack() as ends:
         service = MirroringService(place)
@@ -262,11 +262,11 @@ def test_backfills_while_the_schedule_goes_on_without_and_with_reread_newest_fir
         assert command_line(["reconcile", str(_mirror_file(place))]) == Exit.DONE
 
 
-def _mirror_file(place: Place) -> Path:
+def _mirror_file(place: DemoFolder) -> Path:
     return place.mirrors / f"{MIRROR}.yaml"
 
 
-def _write_mirror(place: Place, **settings: str) -> None:
+def _write_mirror(place: DemoFolder, **settings: str) -> None:
     """The demo's mirror without first rows, and patient with files that are copied late."""
     document = yaml.safe_load(CES.mirror_file.read_text())
     document["source"]["gap_timeout_minutes"] = 600

@@ -27,7 +27,7 @@ from demo.airflow_server import airflow_environment
 from demo.broker import Broker
 from demo.failures import DemoFailed
 from demo.outcome import Logged, assess, late_across_batches
-from demo.place import MIRROR, Place, claim, clean_environment
+from demo.place import MIRROR, DemoFolder, claim, clean_environment
 from demo.processes import Service, free_ports, session_members
 from demo.run import main
 from demo.shop import TOPIC, MirroringService, Shop, last_applied
@@ -81,7 +81,7 @@ def test_a_demo_beside_a_running_one_takes_the_next_folder(tmp_path: Path) -> No
         assert (running.capture / "events.avro").exists()
 
 
-def mirror_of(place: Place, source_format: SourceFormat) -> Mirror:
+def mirror_of(place: DemoFolder, source_format: SourceFormat) -> Mirror:
     shutil.copy(source_format.mirror_file, place.mirrors / f"{MIRROR}.yaml")
     return load_mirror(place.mirrors / f"{MIRROR}.yaml")
 
@@ -268,7 +268,7 @@ def test_airflow_knows_its_own_port_and_nothing_of_another_airflow(
     monkeypatch.setenv("OPEN_MIRRORING_HOME", "/elsewhere")
     monkeypatch.setenv("NO_PROXY", "example.org")
     environment = airflow_environment(
-        Place(tmp_path), port=12345, log_ports=[1, 2], passwords=tmp_path / "p", follows_schedules=False
+        DemoFolder(tmp_path), port=12345, log_ports=[1, 2], passwords=tmp_path / "p", follows_schedules=False
     )
     assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:12345"
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/execution/"

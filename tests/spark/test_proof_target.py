@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.protocols.proving import add_sums
-from spark_jobs import proof_target
+from spark_jobs.proof import mirrored_files
 from spark_jobs.proof.keys import read_sums
 from spark_jobs.proof.mirrored_files import Target
 from spark_jobs.proof.rows import Shape, SumCells
@@ -111,7 +111,7 @@ def test_the_rows_are_those_of_the_version(
 ) -> None:
     """G-40: neither more nor fewer, whatever the log says of its files."""
     if written is cut_by_row_groups:
-        monkeypatch.setattr(proof_target, "_PIECE_BYTES", 1)
+        monkeypatch.setattr(mirrored_files, "_PIECE_BYTES", 1)
     folder = tmp_path / "a table"
     expected = written(folder, spark)
     [line] = SumCells(SHAPE)([expected])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabric_emulator.web import EmulatorServer
-from fabric_emulator.web.item_paths import Place
+from fabric_emulator.web.item_paths import ItemPath
 from fabric_emulator.web.messages import ApiError
 from fabric_emulator.web.path_conditions import Conditions
 from fabric_emulator.web.path_store import PathStore
@@ -68,7 +68,7 @@ def test_blocks_may_come_cut_and_ordered_in_any_way(
     root = tmp_path_factory.mktemp("blocks")
     cuts = sorted(data.draw(st.sets(st.integers(1, len(content) - 1)))) if len(content) > 1 else []
     edges = [0, *cuts, len(content)]
-    store, place = PathStore(), Place(root / "file", root, writable=True)
+    store, place = PathStore(), ItemPath(root / "file", root, writable=True)
     store.create_file(place, Conditions())
     for first, last in data.draw(st.permutations(list(itertools.pairwise(edges)))):
         store.append(place, first, content[first:last])
@@ -117,7 +117,7 @@ def test_what_was_appended_dies_with_the_file(client: Client, tmp_path: Path) ->
 def test_no_etag_comes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each create and each flush gives a new one, also within one tick of a clock, whatever the content."""
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)
-    store, place, seen = PathStore(), Place(tmp_path / "file", tmp_path, writable=True), []
+    store, place, seen = PathStore(), ItemPath(tmp_path / "file", tmp_path, writable=True), []
     for _ in range(20):
         seen.append(store.create_file(place, Conditions()))
         store.append(place, 0, b"same")
@@ -242,10 +242,10 @@ def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(PathStore, "_check_target", check_slowly)
     store, refused = PathStore(), []
-    sources = [Place(tmp_path / f"_{n}", tmp_path, writable=True) for n in range(5)]
-    target = Place(tmp_path / "final", tmp_path, writable=True)
+    sources = [ItemPath(tmp_path / f"_{n}", tmp_path, writable=True) for n in range(5)]
+    target = ItemPath(tmp_path / "final", tmp_path, writable=True)
 
-    def publish(source: Place) -> None:
+    def publish(source: ItemPath) -> None:
         try:
             store.rename(source, target, Conditions(), Conditions(if_none_match="*"))
         except ApiError as error:
@@ -259,7 +259,7 @@ def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytes
     for thread in threads:
         thread.join()
     assert refused == ["PathAlreadyExists"] * 4
-    assert len(store.children(Place(tmp_path, tmp_path, writable=True), recursive=False)) == 5
+    assert len(store.children(ItemPath(tmp_path, tmp_path, writable=True), recursive=False)) == 5
 
 
 def test_a_server_that_ends_hangs_up(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.reporting import status_text
-from spark_jobs.extract.read_task import Notes
+from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.letters import open_letters
 from spark_jobs.letters.bounds import bounded_letters
 from spark_jobs.letters.healing import settle_outdated_letters
@@ -200,7 +200,7 @@ def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_
 
 def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22_g_23() -> None:
     """G-22, G-23: each row may leave another key out of date; one of another table is none without a table."""
-    notes = Notes({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
+    notes = RowSummary({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
     row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_MALFORMED", reason="x" * 999)
     notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
     told = notes.to_dict()

@@ -13,19 +13,19 @@ A, B = "dbo.a", "dbo.b"
 
 def test_the_first_sender_of_a_table_is_kept_and_another_one_stops_it_c12_k71() -> None:
     first = new_senders([], [(A, "shop"), (B, "shop"), (A, "Shop")])
-    assert [(schema.table, schema.schema_id) for schema in first.told] == [(A, "shop"), (B, "shop")]
+    assert [(schema.table, schema.schema_id) for schema in first.added] == [(A, "shop"), (B, "shop")]
     assert first.stops == {}
-    again = new_senders([*first.told, SourceSchema("t", "1", A, 1, "{}")], [(A, "SHOP")])
-    assert (again.told, again.stops) == ([], {})
-    other = new_senders(first.told, [(A, "test"), (B, "shop")])
+    again = new_senders([*first.added, SourceSchema("t", "1", A, 1, "{}")], [(A, "SHOP")])
+    assert (again.added, again.stops) == ([], {})
+    other = new_senders(first.added, [(A, "test"), (B, "shop")])
     assert {table: code for table, (code, _) in other.stops.items()} == {A: "SENDER_OTHER"}
-    assert new_senders([*first.told, *other.told], [(A, "test"), (A, "shop")]).stops == {}, "it is known by now"
+    assert new_senders([*first.added, *other.added], [(A, "test"), (A, "shop")]).stops == {}, "it is known by now"
     assert new_senders([], [(A, "shop"), (A, "test")]).stops.keys() == {A}
 
 
 def test_no_stream_fills_the_ledger_with_senders() -> None:
     many = new_senders([], [(A, f"db{number}\0" + "x" * 300) for number in range(50)])
-    assert len(many.told) <= 3 and all(len(s.schema_id) <= 200 and "\0" not in s.schema_id for s in many.told)
+    assert len(many.added) <= 3 and all(len(s.schema_id) <= 200 and "\0" not in s.schema_id for s in many.added)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract import read_task
 from spark_jobs.extract.batch_writing import merge
-from spark_jobs.extract.read_task import LogTarget, Notes
+from spark_jobs.extract.read_task import LogTarget, RowSummary
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
@@ -29,7 +29,7 @@ def row(kind: str, place: int, pos: str, table: str | None = "dbo.a", origin: st
 
 
 def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition_k18() -> None:
-    notes = Notes(TABLES, QlikMessageFormat())
+    notes = RowSummary(TABLES, QlikMessageFormat())
     notes.take([row(CHANGE, 3, LOADED), row(CHANGE, 9, CHANGED), row(CHANGE, 7, LOADED, origin="t/1")])
     notes.take([row(CHANGE, 5, LOADED), row(CHANGE, 8, CHANGED), row(CHANGE, 1, CHANGED, "dbo.log")])
     assert notes.to_dict()["reloads"] == {
@@ -39,14 +39,14 @@ def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition
 
 
 def test_a_source_without_loads_of_its_own_tells_none() -> None:
-    notes = Notes(TABLES, CesFormat())
+    notes = RowSummary(TABLES, CesFormat())
     notes.take([row(CHANGE, 3, LOADED)])
     assert notes.to_dict()["reloads"] == {}
 
 
 def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
     """A dead letter without table concerns the mirror, one without key its table; a table without key has none."""
-    notes = Notes(TABLES, CesFormat())
+    notes = RowSummary(TABLES, CesFormat())
     at = {"code": "KEY_INVALID", "reason": "no number"}
     notes.take([row(REJECTED, 1, CHANGED, None, **at), row(REJECTED, 2, CHANGED, "dbo.log", **at)])
     notes.take(
@@ -64,7 +64,7 @@ def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() 
         row(CHANGE, place, f"{major:08X}:01:1", origin=origin, epoch=epoch, op="I", key="[1]", cols="[]", row="{}")
         for place, (major, origin, epoch) in enumerate(shown)
     ]
-    exact, taken = (Notes(TABLES, CesFormat(partitions=2)) for _ in range(2))
+    exact, taken = (RowSummary(TABLES, CesFormat(partitions=2)) for _ in range(2))
     exact.take(rows)
     table = log_table(rows, 1)
     for origin in ("t/0", "t/1"):
@@ -77,7 +77,7 @@ def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() 
             "t/1": {"e": "00000004"},
         }
     )
-    assert Notes(TABLES, CesFormat()).to_dict()["told"] == {}
+    assert RowSummary(TABLES, CesFormat()).to_dict()["told"] == {}
 
 
 def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
