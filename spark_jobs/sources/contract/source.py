@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
@@ -68,6 +69,11 @@ class Format(ABC):
     partitions: int = 0
     has_loads: ClassVar[bool] = False
     joins_pieces: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> Format:
+        """The format as a mirror file chooses it; here one that leaves nothing to choose."""
+        return cls()
 
     @property
     def load(self) -> str:
