@@ -17,7 +17,6 @@ from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
-from spark_jobs.sources.contract.message_blocks import Block
 
 
 class Found(NamedTuple):
@@ -172,8 +171,11 @@ class MessageTransport(Transport):
     def read(self, bound: BoundRange) -> Iterator[Any]:
         """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
 
-    def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
-        """The same in blocks; None where a range holds too little for what has to learn before it is fast."""
+    def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
+        """The same in blocks, as the fast decoder takes them, and behind them what damage a range ends with.
+
+        None where a range holds too little for what has to learn before it is fast.
+        """
         return None
 
 
