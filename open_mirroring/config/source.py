@@ -19,6 +19,7 @@ COMBINATIONS: Mapping[str, tuple[str, ...]] = {
     "sqlserver-ces": ("capture", "files", "kafka"),
     "qlik-change-table": ("files", "jdbc"),
     "qlik-message": ("files", "kafka"),
+    "debezium-json": ("files",),
 }
 """Which transport can carry which format."""
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
@@ -28,7 +29,7 @@ _PATH_TRANSPORTS = ("capture", "files")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CES, _CHANGE_TABLE, _MESSAGE = "sqlserver-ces", "qlik-change-table", "qlik-message"
 _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "layout": ((_CES, _MESSAGE), ("files",)),
+    "layout": (tuple(name for name in COMBINATIONS if name != _CHANGE_TABLE), ("files",)),
     "topics": ((_CES, _MESSAGE), ("kafka",)),
     "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
     "database": ((_CES,), ("capture", "files", "kafka")),
@@ -61,14 +62,14 @@ def _topic(name: str) -> str:
 class Source(Section):
     """Where the changes come from."""
 
-    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message"] = Field(
+    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message", "debezium-json"] = Field(
         description="Format of the changes: SQL Server change event streaming, Qlik change tables, or Qlik (Talend) "
-        "Kafka messages."
+        "Kafka messages; debezium-json (events of Debezium's SQL Server connector) is an example, not promised."
     )
     transport: Literal["capture", "files", "kafka", "jdbc"] = Field(
         description="How they arrive. sqlserver-ces: capture (Avro files of Event Hubs Capture), files (JSON lines) or "
         "kafka (also the Kafka endpoint of Event Hubs). qlik-change-table: files (data files with .dfm) or jdbc. "
-        "qlik-message: kafka or files (JSON lines)."
+        "qlik-message: kafka or files (JSON lines). debezium-json: files (JSON lines)."
     )
     path: str = Field(default="", description="Folder or file with the changes; needed for capture and files.")
     layout: Literal["wrapped", "bare"] | None = Field(
@@ -246,6 +247,8 @@ def check_complete_position(source: Source) -> None:
     if source.format == _CHANGE_TABLE:
         what = "a complete position of change tables is not built yet"
         raise names.refusal("NOT_YET_SUPPORTED", what, key)
+    if source.format != _CES:
+        raise names.refusal("COMBINATION_INVALID", f"{source.format} has no complete position", key)
     if source.partition_key_scheme in (None, "none"):
         what = "changes spread round robin over partitions have no complete position (C-88)"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"

@@ -28,6 +28,7 @@ from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock
+from spark_jobs.sources.qlik.change_table.rows import TableDamage
 from spark_jobs.sources.transports.capture_gaps import partition_of
 
 _MESSAGES_AT_ONCE = 20_000
@@ -125,6 +126,12 @@ class Decoding:
             return
         left, size = list[Any](), 0
         for block in blocks:
+            if isinstance(block, TextBlock):
+                self.take_block(block)
+                continue
+            if isinstance(block, TableDamage):
+                self.take([block])
+                continue
             found = self._take_fast(self._fast, block)
             numbers = np.delete(np.arange(len(block.starts)), found.taken)
             left += block.messages(numbers)

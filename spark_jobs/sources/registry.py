@@ -10,6 +10,7 @@ from open_mirroring.config.connections import resolve
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, Transport
+from spark_jobs.sources.debezium.format import DebeziumFormat
 from spark_jobs.sources.kafka.transport import KafkaTopics
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
@@ -23,6 +24,7 @@ FORMATS: Mapping[str, Callable[[Mirror], Format]] = {
     "sqlserver-ces": CesFormat.of,
     "qlik-change-table": ChangeTableFormat.of,
     "qlik-message": QlikMessageFormat.of,
+    "debezium-json": DebeziumFormat.of,
 }
 """How what a mirror file calls a format is decoded."""
 
@@ -34,6 +36,7 @@ TRANSPORTS: Mapping[tuple[str, str], Callable[[Mirror], Transport]] = {
     ("qlik-change-table", "jdbc"): ChangeTables.of,
     ("qlik-message", "files"): MessageFiles.of,
     ("qlik-message", "kafka"): KafkaTopics.of,
+    ("debezium-json", "files"): MessageFiles.of,
 }
 """What carries a format, by the names of both in a mirror file."""
 

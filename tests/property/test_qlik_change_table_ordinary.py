@@ -220,7 +220,7 @@ def test_blocks_are_cut_between_sequences(rows: list[ChangeRow], cuts: list[int]
     for start, end in pairwise(borders):
         add(whole.slice(start, end - start))
     add(None)
-    found = [one for block in blocks for one in block.rows(np.arange(block.texts.num_rows))]
+    found = [one for block in blocks for one in block.messages(np.arange(block.texts.num_rows))]
     assert found == [one._replace(place=place) for place, one in enumerate(rows)]
     for one, other in pairwise(blocks):
         last = one.texts.column(0)[-1]

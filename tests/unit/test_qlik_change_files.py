@@ -20,11 +20,15 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
+from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
+from spark_jobs.sources.qlik import data_files
+from spark_jobs.sources.qlik.change_table import files
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
-from spark_jobs.sources.qlik.change_table.files import find_files, read_file
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles, find_files, read_file
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.csv_quotes import QuoteProof
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
@@ -457,3 +461,28 @@ def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: P
     (damage,) = read_file(tmp_path, ranges[0], mirrored=[TABLE])
     assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
     assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"
+
+
+def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-11, T-42: blocks divide no pair; rows before the damage count, and the damage stops the table as ever."""
+    monkeypatch.setattr(data_files, "_BLOCK", 700)
+    lines = [f"{sequence(at)},I,{at},n{at},1.50," for at in range(1, 30)]
+    lines += [f"{sequence(at)},{op},{at - 40},{op},1.50," for at in range(41, 60) for op in "BU"]
+    lines[20] = f"{sequence(21)},I,,no key,1.50,"
+    name = put(tmp_path, "\n".join([HEADER, *lines, ""]).encode(), dfm(records=99))
+    bound = BoundRange(name, 0, (tmp_path / name).stat().st_size)
+    logged = []
+    for number, worth in enumerate((bound.end + 1, 0)):
+        monkeypatch.setattr(files, "_WORTH_BYTES", worth)
+        target = LogTarget(tmp_path, 1, f"attempt{number}", 0)
+        decoding = Decoding(ChangeTableFormat(), {TABLE: MirroredTable(TABLE, ("id",))}, (), target)
+        place = ChangeFiles(tmp_path, tables=(TABLE,))
+        assert (place.blocks(bound) is None) == (number == 0)
+        decoding.take_range(place, bound)
+        part = decoding.finish()
+        rows = pa.concat_tables([pq.read_table(tmp_path / file["path"]) for file in part["files"]]).to_pylist()
+        logged.append((part["counts"], sorted(map(repr, rows))))
+    assert logged[0] == logged[1]
+    assert (logged[0][0]["rejected"], "DFM_COUNT_DIFFERS" in str(logged[0][1])) == (2, True)

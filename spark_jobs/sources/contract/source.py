@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
-from spark_jobs.sources.contract.message_blocks import Block
 
 
 class Found(NamedTuple):
@@ -68,6 +68,11 @@ class Format(ABC):
     partitions: int = 0
     has_loads: ClassVar[bool] = False
     joins_pieces: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> Format:
+        """The format as a mirror file chooses it; here one that leaves nothing to choose."""
+        return cls()
 
     @property
     def load(self) -> str:
@@ -166,8 +171,11 @@ class MessageTransport(Transport):
     def read(self, bound: BoundRange) -> Iterator[Any]:
         """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
 
-    def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
-        """The same in blocks; None where a range holds too little for what has to learn before it is fast."""
+    def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
+        """The same in blocks, as the fast decoder takes them, and behind them what damage a range ends with.
+
+        None where a range holds too little for what has to learn before it is fast.
+        """
         return None
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
@@ -22,6 +25,7 @@ from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     ChangeColumn,
@@ -43,6 +47,9 @@ from spark_jobs.sources.transports.source_files import (
     open_source,
     versions_of,
 )
+
+_WORTH_BYTES = 2**18
+"""Smaller files are decoded row by row: looking at columns costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,12 @@ class ChangeFiles(MessageTransport):
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
         """See :func:`read_file`."""
         return read_file(self.path, bound, self.suffix, self.prefix, self.tables)
+
+    def blocks(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage] | None:
+        """As :meth:`MessageTransport.blocks`; a ``change_seq`` is in one block."""
+        if bound.end < _WORTH_BYTES:
+            return None
+        return cut_file(self.prefix, read_batches(self.path, bound, self.suffix, self.prefix, self.tables))
 
 
 def find_files(
@@ -163,6 +176,21 @@ def read_file(
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
+    for found in read_batches(root, bound, suffix, prefix, mirrored):
+        if isinstance(found, TextBlock):
+            yield from found.messages(np.arange(found.size))
+        else:
+            yield found
+
+
+def read_batches(
+    root: Path,
+    bound: BoundRange,
+    suffix: str = TABLE_SUFFIX,
+    prefix: str = HEADER_PREFIX,
+    mirrored: Collection[str] = (),
+) -> Iterator[TextBlock | TableDamage]:
+    """As :func:`read_file`, the rows in blocks as they come from the file."""
     path = root / bound.name
     names = TableNames(mirrored)
     table, is_sure = table_of_folder(root, bound.name, suffix), False
@@ -194,11 +222,30 @@ def read_file(
         structure = structure_of(dfm, table, binary_mask=has_binary(path, _spelled(dfm, prefix + MASK)))
         headers = [column.name for column in dfm.columns if header_name(column.name, prefix) is not None]
         for batch in read_texts(path, dfm, headers):
-            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield ChangeRow(bound.name, place, structure, values)
-                place += 1
+            yield TextBlock(bound.name, place, structure, batch)
+            place += batch.num_rows
     except Refusal as refusal:
         yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)), is_sure)
+
+
+def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
+    """Blocks of a file cut where no ``change_seq`` is divided, and then its damage."""
+    cut: list[TextBlock] = []
+    add: Callable[[pa.RecordBatch | None], None] | None = None
+    damage: TableDamage | None = None
+    for one in found:
+        if isinstance(one, TableDamage):
+            damage = one
+            continue
+        add = add or cut_blocks(one.origin, one.structure, prefix, cut.append)
+        add(one.texts)
+        yield from cut
+        cut.clear()
+    if add is not None:
+        add(None)
+    yield from cut
+    if damage is not None:
+        yield damage
 
 
 def _is_overdue(root: Path, name: str, described: Mapping[str, str], timeout_hours: float) -> bool:

@@ -1,0 +1,177 @@
+"""The decoder of a source whose messages each are one whole change of one table.
+
+A format says what a message is, its place in the order and its rows. All else is here, alike for every such source:
+which table is meant, what becomes of a message that is refused, and the counts. So no format can pass over a message.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from open_mirroring.changes.row_key import key_bucket
+from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, REJECTED, LogRow, RawMessage
+from spark_jobs.sources.contract.decoded import (
+    Damage,
+    Decoded,
+    Dispositions,
+    IndependentMessages,
+    MirroredTable,
+    Notices,
+    Refusal,
+    Refused,
+    Waiting,
+    damaged_row,
+    shown,
+)
+from spark_jobs.sources.contract.table_names import TableNames
+
+
+class TableEvent(NamedTuple):
+    """A message that tells its table, and the incarnation of the stream; *content* is the format's own."""
+
+    epoch: str
+    schema: str
+    table: str
+    content: Any
+
+
+class TableChanges(IndependentMessages, ABC):
+    """Decodes messages one by one; *tables* by their names at the source, ``schema.table``."""
+
+    def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
+        self._tables, self._names = dict(tables), TableNames(tables)
+
+    @abstractmethod
+    def read(self, body: bytes) -> TableEvent | None:
+        """What a message tells of its table; None for a tombstone.
+
+        Raises:
+            Refusal: it tells no table: any table of the mirror may lack a change.
+        """
+
+    @abstractmethod
+    def position(self, content: Any) -> str:
+        """The place of an event inside its epoch, by the order of the source alone (G-01).
+
+        Raises:
+            Refusal: it has none.
+        """
+
+    @abstractmethod
+    def rows(self, content: Any, at: LogRow, table: MirroredTable) -> Sequence[LogRow]:
+        """The rows of an event, by :func:`change_rows`; *at* has its coordinates, table and position.
+
+        Raises:
+            Refusal: with the key, if it is known which row is out of date; without one the table stops.
+        """
+
+    def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
+        """As :meth:`Decoder.decode`."""
+        rows, ended, foreign = list[LogRow](), Counter[str](), Counter[str]()
+        for message in messages:
+            ended["messages"] += 1
+            if isinstance(message, Damage):
+                found: Sequence[LogRow] | str | None = [damaged_row(message)]
+            else:
+                found = self._outcome(message)
+            if found is None or isinstance(found, str):
+                ended["ignored"] += 1
+                foreign.update([found] if found else [])
+                ended["tombstones"] += found is None
+                continue
+            rows += found
+            ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
+        notices = Notices(tombstones=ended.pop("tombstones", 0))
+        return Decoded(rows, Dispositions(**ended), notices, foreign=foreign)
+
+    def _outcome(self, message: RawMessage) -> Sequence[LogRow] | str | None:
+        """The rows of a message, the name of its table if that is not mirrored, or None for a tombstone."""
+        at = LogRow(REJECTED, message.origin, message.place)
+        try:
+            event = None if message.body is None else self.read(message.body)
+            if event is None:
+                return None
+            name = f"{event.schema}.{event.table}"
+            meant = self._names.meant_by(name)
+            if meant is None:
+                return name
+            at = at._replace(tbl=self._tables[meant].source, epoch=event.epoch)
+            if name not in self._tables:
+                self._names.refuse_other_case(name)
+            if "." in event.table:
+                raise Refusal("DATA_MALFORMED", f"the table name {shown(event.table)} has a period")
+            at = at._replace(pos=self.position(event.content))
+            return self.rows(event.content, at, self._tables[name])
+        except Refusal as why:
+            letter = at._replace(key=why.key, bucket=key_bucket(why.key), code=why.code, reason=why.reason)
+            return [letter._replace(raw=message.body)]
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """As :meth:`Decoder.join`: no message waits for another one."""
+        return Waiting()
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """As :meth:`Decoder.incomplete`: none."""
+        return []
+
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
+        """As :meth:`Decoder.again`."""
+        return RawMessage(origin, place, body)
+
+
+def change_rows(
+    at: LogRow, op: str, keys: Sequence[str | None], cols: str, row: str | None, before: str | None
+) -> list[LogRow]:
+    """The rows of one change; an update that gave its row another key is two, at one place (G-03).
+
+    Args:
+        at: coordinates, table, epoch and position, whose ``sub`` is 0 for a delete and 1 for what sets a row.
+        op: INSERT, UPDATE or DELETE.
+        keys: the encoded keys of the row before and of the row after; one of them, where there is only one row.
+        cols: the columns, as the log has them; all of the table.
+        row: the row after, as the log has it; None for a delete.
+        before: the row before, as far as it is told.
+    """
+    change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
+    if op == DELETE:
+        return [change._replace(before=before)]
+    if keys[0] == keys[-1]:
+        return [change]
+    pos = f"{(at.pos or '')[:-1]}0"
+    gone = change._replace(pos=pos, op=KEY_LEFT, key=keys[0], bucket=key_bucket(keys[0]), row=None, before=before)
+    return [gone, change]
+
+
+class Fraction(str):
+    """A JSON number with a fraction or an exponent, digit for digit as it was sent."""
+
+
+def exact_json(body: bytes) -> Any:
+    """JSON without a guess: no name twice, whole numbers as ``int``, others as :class:`Fraction`, texts that are text.
+
+    Raises:
+        Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``.
+    """
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=Fraction, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except UnicodeDecodeError as error:
+        raise Refusal("BODY_NOT_UTF8", f"the message is no UTF-8: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Refusal("JSON_MALFORMED", f"the message is no JSON: {error}") from error
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")
