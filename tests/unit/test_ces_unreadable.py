@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.decoder import Damage, Dispositions
-from spark_jobs.sources.ces.unreadable import Told, table_in_body
+from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body
 from tests.ces_messages import ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
 
 
@@ -96,7 +96,7 @@ def test_what_tells_no_table_for_certain_is_of_none(body: bytes | None) -> None:
 @pytest.mark.parametrize("make", [event, avro_event])
 def test_a_message_that_was_cut_anywhere_tells_its_table_or_none(cut: int, make: Any) -> None:
     body = make(tbl='or"d\\ers', schema="größe")
-    assert table_in_body(body[:cut]) in (None, Told("shop", "größe", 'or"d\\ers'))
+    assert table_in_body(body[:cut]) in (None, NamedTable("shop", "größe", 'or"d\\ers'))
 
 
 def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
@@ -110,7 +110,7 @@ def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
 
 def test_hostile_names_are_read_as_they_are() -> None:
     for name in ('a"b', "a\\b", "a\nb", "größe", "[x]", "😀"):
-        assert table_in_body(event(tbl=name, replaced={"type": "x"})) == Told("shop", "dbo", name)
+        assert table_in_body(event(tbl=name, replaced={"type": "x"})) == NamedTable("shop", "dbo", name)
 
 
 def test_a_line_without_its_wrapper_tells_its_table() -> None:
