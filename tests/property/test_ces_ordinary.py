@@ -148,7 +148,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(ordinary: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces, foreign, senders = ordinary.take(block)
+    rows, lines, announces, foreign, _, senders = ordinary.take(block)
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))

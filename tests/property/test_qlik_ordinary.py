@@ -100,7 +100,7 @@ class Pair:
         return [kind for block in blocks_of(messages) for kind in self._read(block)]
 
     def _read(self, block: Block) -> list[str]:
-        rows, taken, _, foreign, _ = self._ordinary.take(block)
+        rows, taken, _, foreign, *_ = self._ordinary.take(block)
         assert len(set(taken.tolist())) == len(taken)
         exact = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         every = np.arange(len(block.starts))

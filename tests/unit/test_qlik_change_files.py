@@ -468,9 +468,9 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
 ) -> None:
     """T-11, T-42: blocks divide no pair; rows before the damage count, and the damage stops the table as ever."""
     monkeypatch.setattr(data_files, "_BLOCK", 700)
-    lines = [f"{sequence(at)},I,{at},n{at},1.50," for at in range(1, 30)]
-    lines += [f"{sequence(at)},{op},{at - 40},{op},1.50," for at in range(41, 60) for op in "BU"]
-    lines[20] = f"{sequence(21)},I,,no key,1.50,"
+    lines = [f'{sequence(at)},I,{at},"n{at}",1.50,' for at in range(1, 30)]
+    lines += [f'{sequence(at)},{op},{at - 40},"{op}",1.50,' for at in range(41, 60) for op in "BU"]
+    lines[20] = f'{sequence(21)},I,,"no key",1.50,'
     name = put(tmp_path, "\n".join([HEADER, *lines, ""]).encode(), dfm(records=99))
     bound = BoundRange(name, 0, (tmp_path / name).stat().st_size)
     logged = []
