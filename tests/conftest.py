@@ -24,6 +24,8 @@ MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "
 # `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
 WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
+# The largest folder would end last, alone: these of its files go with another one.
+_ELSEWHERE = {"tests/e2e/test_prove.py": "tests/spark", "tests/e2e/test_prove_random.py": "tests/spark"}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -32,7 +34,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            folder = nodeid.partition("::")[0].rpartition("/")[0]
+            file = nodeid.partition("::")[0]
+            folder = _ELSEWHERE.get(file, file.rpartition("/")[0])
             return folder if folder in WHOLE_FOLDERS else nodeid
 
     return ByFolder(config, log)
