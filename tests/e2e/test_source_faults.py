@@ -82,7 +82,7 @@ def reading_that_kills(read: Callable[..., Any], victim: int, after: int) -> Cal
     """As *read*, but the first worker that has consumed so many messages kills a process, in mid-read."""
 
     def killing(source: Any, task: Any) -> Any:
-        import spark_jobs.extract.read_task as module
+        import spark_jobs.sources.kafka.transport as module
 
         plain = module.read_range
 
