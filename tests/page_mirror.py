@@ -5,8 +5,10 @@ Its names and values are hostile where a source may choose them.
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -118,6 +120,13 @@ class PageMirror(HandPublished):
 
     def app(self, door: Door | None = None) -> FastAPI:
         return build_app(Surroundings(MirrorShelf([self.file.parent]), door or LoopbackDoor()))
+
+
+def form_of(page: str, label: str) -> dict[str, str]:
+    """The hidden values of the form under a button."""
+    found = page.partition(f"<summary>{label}</summary>")[2].partition("</form>")[0]
+    assert found, f"there is no button {label}"
+    return {name: html.unescape(v) for name, v in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', found)}
 
 
 @contextmanager

@@ -4,8 +4,18 @@ One FastAPI app over the ledgers of all mirrors. It judges nothing itself: it sh
 the functions of the command line. It is mounted in Airflow, and served alone by ``open-mirroring ui``.
 """
 
-from open_mirroring.page.app import Surroundings, build_app
+from open_mirroring.page.app import Link, Surroundings, build_app
 from open_mirroring.page.doors import Door, LoopbackDoor, Refused, TokenDoor, Visitor
 from open_mirroring.page.shelf import MirrorShelf
 
-__all__ = ["Door", "LoopbackDoor", "MirrorShelf", "Refused", "Surroundings", "TokenDoor", "Visitor", "build_app"]
+__all__ = [
+    "Door",
+    "Link",
+    "LoopbackDoor",
+    "MirrorShelf",
+    "Refused",
+    "Surroundings",
+    "TokenDoor",
+    "Visitor",
+    "build_app",
+]

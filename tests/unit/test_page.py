@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS
-from tests.page_mirror import HOSTILE, PAYMENTS, PageMirror
+from tests.page_mirror import HOSTILE, PAYMENTS, PageMirror, form_of
 
 TOKEN = "a token of more than sixteen characters"
 
@@ -47,13 +46,6 @@ def client(made: PageMirror) -> TestClient:
 
 def table(source: str, **more: object) -> str:
     return "/mirrors/shop/table?" + urlencode({"source": source, **more})
-
-
-def form_of(page: str, label: str) -> dict[str, str]:
-    """The hidden values of the form under a button."""
-    found = page.partition(f"<summary>{label}</summary>")[2].partition("</form>")[0]
-    assert found, f"there is no button {label}"
-    return {name: html.unescape(v) for name, v in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', found)}
 
 
 def audit(made: PageMirror) -> list[tuple[str, Mapping[str, object]]]:
