@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
@@ -14,6 +16,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
+
+log = logging.getLogger(__name__)
 
 _JARS = Path(__file__).resolve().parents[2] / "jars"
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
@@ -65,6 +69,26 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
         if SparkContext._gateway is None:
             SparkContext(conf=conf, gateway=_start_jvm(conf))
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+class _OnDemand:
+    """Stands for a session that is started when something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if SparkSession.getActiveSession() is None:
+            log.info("starting Spark")
+        return getattr(build_session(self._name), attribute)
+
+
+def session_on_demand(name: str) -> SparkSession:
+    """A session as :func:`build_session` gives it, of which nothing is started before it is used.
+
+    Most ticks find nothing new, and starting a JVM takes longer than all else that they do.
+    """
+    return cast(SparkSession, _OnDemand(name))
 
 
 def _start_jvm(conf: SparkConf) -> JavaGateway:
