@@ -29,7 +29,8 @@ from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.cli.reporting import dead_letters_text, json_text, status_text
+from spark_jobs.cli.reporting import dead_letters_text, json_text
+from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
@@ -116,7 +117,11 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
     )
     metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
     document = {"started": True, **state.document(), "metrics": metrics.document()}
-    print(json_text(document) if arguments.json else status_text(state))
+    if arguments.json:
+        print(json_text(document))
+    else:
+        wide = f"{headline(state)}\n\n{status_text(state)}"
+        print(wide if arguments.wide else short_status_text(state, coloured=colours_wanted()))
     return exit_of_report(state.stopped, state.losses)
 
 
