@@ -176,6 +176,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = _Commands(parser)
     commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "examine Java, Spark, versions, clock, connections and rights; tells the way out of whatever is wrong"
+    doctor = commands.add("doctor", "examining:doctor", about)
+    doctor.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders, to be examined as well")
+    doctor.add_argument("--json", action="store_true", help="print the result as JSON")
     about = "make the mirrored database, its tables' folders and first files, and start mirroring"
     commands.reporting("create", "creating:create", about)
     commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")

@@ -39,8 +39,8 @@ from spark_jobs.sources.qlik.message.given_structures import check_structures
 
 def check(arguments: argparse.Namespace) -> Exit:
     """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
-    mirrors = _mirrors([arguments.file])
-    problems = [problem for mirror in mirrors for problem in _problems(mirror)]
+    mirrors = mirrors_of([arguments.file])
+    problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
     for problem in problems:
         print(problem)
     if problems:
@@ -158,11 +158,12 @@ def schema(_: argparse.Namespace) -> Exit:
 
 def pools(arguments: argparse.Namespace) -> Exit:
     """What ``airflow pools import`` reads."""
-    print(json_text(pools_document(_mirrors(arguments.mirrors or [Path("mirrors")]))))
+    print(json_text(pools_document(mirrors_of(arguments.mirrors or [Path("mirrors")]))))
     return Exit.DONE
 
 
-def _problems(mirror: Mirror) -> list[Problem]:
+def problems_of(mirror: Mirror) -> list[Problem]:
+    """Everything that would stop the first run of a mirror."""
     return [
         *check_mirror(mirror),
         *check_landing_zone(mirror),
@@ -177,7 +178,12 @@ def never_run(mirror: Mirror) -> bool:
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
 
 
-def _mirrors(paths: list[Path]) -> list[Mirror]:
+def mirrors_of(paths: list[Path]) -> list[Mirror]:
+    """The mirrors of some files and folders.
+
+    Raises:
+        UsageError: ``NO_MIRROR`` for one without any.
+    """
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]

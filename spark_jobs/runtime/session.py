@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 
 log = logging.getLogger(__name__)
 
-_JARS = Path(__file__).resolve().parents[2] / "jars"
+JARS = Path(__file__).resolve().parents[2] / "jars"
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
 # Workers go through blocks of some 20 MB: memory that is given back after each is paid for again, page by page.
@@ -60,7 +60,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
-        jars = ":".join(sorted(str(jar) for jar in _JARS.glob("*.jar")))
+        jars = ":".join(sorted(str(jar) for jar in JARS.glob("*.jar")))
         conf.setMaster(f"local[{cores or '*'}]")
         conf.set("spark.driver.extraClassPath", jars)
         conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")

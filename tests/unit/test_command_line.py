@@ -128,6 +128,33 @@ def test_check_of_a_folder_finds_mirrors_that_get_in_each_others_way(
     assert Ran(capsys, "check", tmp_path / "empty").code == Exit.USAGE
 
 
+# --- doctor -----------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
+    made: HandMadeMirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examined() -> dict[str, dict[str, Any]]:
+        return {one["what"]: one for one in Ran(capsys, "doctor", made.file, "--json").json}
+
+    sound = examined()
+    assert all(sound[what]["sound"] for what in ("versions", "spark", "mirror shop", "ledger of shop"))
+    made.commit(1, {}, at=datetime.now(UTC) + timedelta(hours=3))
+    assert "apart" in examined()["clock beside the ledger of shop"]["found"]
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    for said, is_sound in (('openjdk version "1.8.0_402"', False), ('openjdk version "21-ea"', True), ("", False)):
+        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n", encoding="utf-8")
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        assert examined()["java"]["sound"] is is_sound
+    with made.ledger.begin() as db:
+        db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    ran = Ran(capsys, "doctor", made.file)
+    assert ran.code == Exit.USAGE and "LEDGER_NEWER" in ran.out and "  do: install" in ran.out
+    assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+
+
 # --- status -----------------------------------------------------------------------------------------------------
 
 
