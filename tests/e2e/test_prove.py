@@ -342,6 +342,19 @@ def spoiled(shop: Shop) -> None:
     shop.set("shop.t1", (8, "name 8 ", "8.51"), told=False)
 
 
+def test_keys_beyond_the_most_that_are_looked_at_again_are_unproven(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-42: a table of which too much differs is never equal, and says that not every key was looked at twice."""
+    shop = shop_of("shop.t1")
+    spoiled(shop)
+    monkeypatch.setattr("spark_jobs.prove._MOST_KEYS", 2)
+    code, found = proved(shop, capsys, *TWICE)
+    assert code == Exit.NOT_EQUAL and found["shop.t1"]["unproven"] == 1, found
+    assert sum(found["shop.t1"][kind] for kind in ("missing", "extra", "different")) == 2
+    assert any("more than 2 keys differ" in reason for reason in found["shop.t1"]["reasons"])
+
+
 def test_a_correction_publishes_exactly_these_rows_by_the_protocol(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
