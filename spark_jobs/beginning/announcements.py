@@ -8,7 +8,7 @@ from typing import Any
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import landing_type
@@ -38,7 +38,7 @@ class ToldTable:
     table: str
     columns: dict[str, str] = field(default_factory=dict)
     key: tuple[str, ...] | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     changes_rows: bool = False
     senders: set[str] = field(default_factory=set)
     load: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ToldTable:
                 self.columns[name] = kind
         if one.key is not None:
             if self.key is not None and set(one.key) != set(self.key):
-                self._note(f"its key is told as {list(one.key)} and as {list(self.key)}")
+                self._note(Note(f"its key is told as {list(one.key)} and as {list(self.key)}"))
             self.key = one.key
         for note in one.notes:
             self._note(note)
@@ -77,9 +77,9 @@ class ToldTable:
         self.senders |= {one.sender} - {""}
         self.load = self.load or dict(one.load)
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    def _note(self, note: Note) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
 
 def announcements(

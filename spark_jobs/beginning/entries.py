@@ -101,7 +101,7 @@ def yaml_text(value: Any) -> str:
 def _entry(mirror: Mirror, told: ToldTable, first: FirstRows) -> Entry:
     entry = Entry(_printable(told.name), {"source": _source_text(told), "target": _target_text(told)})
     entry.columns = [f"{name} {kind}".strip() for name, kind in told.columns.items()]
-    entry.remarks += [f"Warning: {note}." for note in told.notes]
+    entry.remarks += [f"Warning: {note.text}." for note in told.notes]
     if len(told.senders) > 1:
         names = " and ".join(sorted(told.senders))
         entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name (C-12).")

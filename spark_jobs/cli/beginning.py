@@ -9,11 +9,13 @@ from typing import Any
 
 import yaml
 
+from open_mirroring.config import Mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.config.models import BegunMirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.operate.exit_codes import Exit, UsageError
-from spark_jobs.beginning.announcements import ToldTable, announcements
+from spark_jobs.beginning.announcements import SAMPLE, ToldTable, announcements
+from spark_jobs.beginning.comparing import Compared, compare
 from spark_jobs.beginning.entries import Entry, FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables, write_file
 
@@ -32,7 +34,7 @@ def init(arguments: argparse.Namespace) -> Exit:
         what = f"{file} has {len(mirror.tables)} tables already"
         raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
-    told = announcements(mirror, arguments.sample, arguments.database, _session)
+    told = announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session)
     found = _new(mirror, text, list(told.values()), _first_rows(arguments))
     active = [one for one in found if not one.waits]
     if not active and not mirror.tables:
@@ -50,6 +52,12 @@ def init(arguments: argparse.Namespace) -> Exit:
     if not arguments.print:
         _tell(file, active, [one for one in found if one.waits])
     return Exit.DONE
+
+
+def sampled_mirror(mirror: Mirror, arguments: argparse.Namespace) -> Compared:
+    """What of a mirror file is not as a sample of its source shows it."""
+    log.info("looking at %s", mirror.source.place)
+    return compare(mirror, announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session))
 
 
 def _content(file: Path) -> str | None:

@@ -135,7 +135,11 @@ def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     commands = _Commands(parser)
-    commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "compare it with what the source sends, too: about N messages are looked at (default 100000)"
+    checked.add_argument("--sample", type=_positive, nargs="?", const=100_000, metavar="N", help=about)
+    about = "and with the catalog of the source database"
+    checked.add_argument("--database", metavar="CONNECTION", help=about)
     about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
     _init_arguments(commands.on_file("init", "beginning:init", about))
     about = "make the mirrored database, its tables' folders and first files, and start mirroring"
@@ -212,9 +216,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--source", metavar="SETTINGS", help=about)
     command.add_argument("--add", action="store_true", help="add the tables that FILE does not have yet")
     command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
-    command.add_argument(
-        "--sample", type=_positive, default=100_000, metavar="N", help="look at about N messages (default 100000)"
-    )
+    command.add_argument("--sample", type=_positive, metavar="N", help="look at about N messages (default 100000)")
     about = "the source database: keys and types from its catalog, first rows over JDBC"
     command.add_argument("--database", metavar="CONNECTION", help=about)
     about = "mirror tables, too, that the catalog has and the sample does not show"

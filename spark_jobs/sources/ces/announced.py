@@ -13,15 +13,16 @@ from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
 from spark_jobs.sources.ces.envelope import Data, Event, is_complete, read_data
 from spark_jobs.sources.ces.rows import ColumnList
 from spark_jobs.sources.ces.unreadable import table_in_data
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal
 
-NO_OLD_VALUES = (
+NO_OLD_VALUES = Note(
     "updates come without old values (@include_old_values = 0): an update that changes the key stops the table (C-73)"
 )
-SOME_COLUMNS = (
+SOME_COLUMNS = Note(
     "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
-    "1 at the source, or `complete_rows: true` here (G-04)"
+    "1 at the source, or `complete_rows: true` here (G-04)",
+    ("complete_rows", "full_rows"),
 )
 _LISTS_KEPT = 10_000
 
@@ -74,7 +75,7 @@ def _of(event: Event, data: Data, columns: ColumnList, has_gaps: bool) -> Announ
     )
 
 
-def _notes(data: Data, columns: ColumnList, has_gaps: bool) -> tuple[str, ...]:
+def _notes(data: Data, columns: ColumnList, has_gaps: bool) -> tuple[Note, ...]:
     """How an update shows that the stream was set up: without old values, or with changed columns only."""
     images = data.eventrow or data.eventdata
     if images is None or images.current is None:

@@ -16,6 +16,13 @@ class AnnouncedColumn(NamedTuple):
     type: str = ""
 
 
+class Note(NamedTuple):
+    """What whoever mirrors a table should know: a sentence, and the settings of the table that answer it."""
+
+    text: str
+    answered_by: tuple[str, ...] = ()
+
+
 class Announced(NamedTuple):
     """What one message, or one description beside the messages, tells of a table.
 
@@ -24,7 +31,7 @@ class Announced(NamedTuple):
         table: its name.
         columns: as far as they are told; others may be told elsewhere.
         key: the key columns in order; empty for a table that has none, None where nothing is said of it.
-        notes: what whoever mirrors the table should know, each a sentence.
+        notes: what whoever mirrors the table should know.
         changes_rows: whether this is an update or a delete, which a table without key cannot take.
         sender: who tells it, where two senders could mean two tables: a database, or a task.
         load: an initial load that lies ready: its settings in the mirror file.
@@ -34,7 +41,7 @@ class Announced(NamedTuple):
     table: str
     columns: tuple[AnnouncedColumn, ...] = ()
     key: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     changes_rows: bool = False
     sender: str = ""
     load: tuple[tuple[str, str], ...] = ()

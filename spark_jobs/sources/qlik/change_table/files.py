@@ -23,7 +23,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
-from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
@@ -50,7 +50,7 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
 )
 
-NOT_STORED = "there is a full load of the table, and no change table yet"
+NOT_STORED = Note("there is a full load of the table, and no change table yet")
 LOAD_FILE = "LOAD"
 """What the names of a full load's files begin with."""
 _WORTH_BYTES = 2**18

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
 from spark_jobs.sources.qlik.change_table.rows import MASK, ChangeRow, header_name
 
-NO_MASK = (
+NO_MASK = Note(
     "the change table has no change mask: an update without before image stops the table; have the task store before "
-    "images and say `before_images: true`, or select change_mask, or say `keys_never_change: true` (T-60)"
+    "images and say `before_images: true`, or select change_mask, or say `keys_never_change: true` (T-60)",
+    ("keys_never_change",),
 )
 
 

@@ -140,13 +140,16 @@ class ChangeTables(Transport):
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
         """As :meth:`Transport.announced`: what the catalog tells; the key is that of the loaded table."""
         tables = {(one.schema, one.table): one for one in catalog(self.connection, spark)}
+        named = {self.change_table(source): source.partition(".") for source in self.tables}
         for (schema, name), one in tables.items():
-            source = name[: -len(self.suffix)]
+            source = name[: -len(self.suffix)] if name.lower().endswith(self.suffix.lower()) else ""
+            if SourceName(schema, name) in named:
+                schema, _, source = named[SourceName(schema, name)]
             headers = {header_name(column.name, self.prefix) for column in one.columns}
-            if not source or not name.lower().endswith(self.suffix.lower()) or not {SEQUENCE, OPERATION} <= headers:
+            if not source or not {SEQUENCE, OPERATION} <= headers:
                 continue
             structure = Structure(f"{schema}.{source}", tuple(ChangeColumn(*column) for column in one.columns))
-            loaded = tables.get((schema, source))
+            loaded = tables.get((one.schema, source)) or tables.get((schema, source))
             load = (("format", "jdbc"), ("connection", self.connection)) if loaded is not None else ()
             for told in form.announced([ChangeRow(name, 0, structure, ())]):
                 # A period in the schema or the table: the change table's own name tells both apart.

@@ -10,7 +10,7 @@ from typing import Any
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message
@@ -25,9 +25,10 @@ from spark_jobs.sources.qlik.message.structures import (
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
-NO_MASKS = (
+NO_MASKS = Note(
     "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
-    "the task send beforeData, or say `keys_never_change: true` (K-70)"
+    "the task send beforeData, or say `keys_never_change: true` (K-70)",
+    ("keys_never_change",),
 )
 
 
@@ -59,6 +60,7 @@ def announced(messages: Iterable[RawMessage | Damage], settings: QlikMessageSett
                 record = read.record
             stated = None if record is None else stated_table(record)
             name = stated or (None if known is None else known.table) or table_of_key(message.key or b"")
+            name = name or settings.topics.get(topic)
         except Refusal:
             continue  # a dead letter says it once it is read
         if name is not None:
