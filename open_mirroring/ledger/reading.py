@@ -300,6 +300,14 @@ class LedgerReader:
                 for row in db.execute(query.order_by(c.version))
             ]
 
+    def published_counts(self) -> list[tuple[str, dict[str, int]]]:
+        """Source table and counts of each confirmed publication of the generations that the tables are in now."""
+        c, m = t.publication.c, t.mirrored_table.c
+        of_now = (c.table_id == m.id) & (c.generation == m.generation)
+        query = sa.select(m.source, c.counts).join(t.mirrored_table, of_now).where(m.mirror == self._mirror)
+        with self._engine.connect() as db:
+            return [(source, json.loads(counts)) for source, counts in db.execute(query).tuples()]
+
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
         c, m = t.published_file.c, t.mirrored_table.c
