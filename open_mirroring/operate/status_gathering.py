@@ -92,7 +92,7 @@ def table_marks(mirror: Mirror, reader: LedgerReader, table: TableState) -> Mark
     bound = BoundOffsets.of({name: up_to for name, up_to in reader.bound().items() if is_of_source(name)})
     epochs = reader.epochs([table.id]).get(table.id, {})
     complete = _Complete(reader, committed, mirror).of(epochs)
-    return Marks(bound, _highest(reader, table, committed, epochs), complete, table.row.published_batch)
+    return Marks(bound, _highest(reader.highest(table.source, committed), epochs), complete, table.row.published_batch)
 
 
 class _Complete:
@@ -130,11 +130,12 @@ class _Tables:
     ) -> None:
         self._proofs = proofs
         ids = [table.id for table in tables.values()]
-        self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        self._tables, self._bound = tables, bound
         self._complete, self._report = complete, report
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs = reader.epochs(ids)
+        self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
@@ -161,7 +162,7 @@ class _Tables:
             ),
             marks=Marks(
                 self._bound,
-                _highest(self._reader, table, self._committed, self._epochs.get(table.id, {})),
+                _highest(self._seen.get(source, {}), self._epochs.get(table.id, {})),
                 self._complete.of(self._epochs.get(table.id, {})),
                 table.row.published_batch,
             ),
@@ -188,8 +189,7 @@ class _Tables:
         return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
 
-def _highest(reader: LedgerReader, table: TableState, committed: int, epochs: Mapping[str, int]) -> str | None:
-    seen = reader.highest(table.source, committed)
+def _highest(seen: Mapping[str, str], epochs: Mapping[str, int]) -> str | None:
     known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
     # A stream that nobody accepted yet has no place in the order.
     return f"{max(known).epoch}:{max(known).text}" if known else None
