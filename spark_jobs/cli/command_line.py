@@ -192,6 +192,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
     accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
+    about = "say that a column which newer rows lack was dropped at the source, or renamed"
+    schema = commands.deciding("accept-schema", "deciding:accept_schema", about).add_mutually_exclusive_group(
+        required=True
+    )
+    schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
+    schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"

@@ -67,11 +67,13 @@ class Format(ABC):
     Attributes:
         partitions: how many partitions carry changes where a complete position is kept (C-88), else 0.
         has_loads: whether rows of a full load may stand among the changes (K-18).
+        renames_columns: whether the source can rename a column while its changes are read.
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
     """
 
     partitions: int = 0
     has_loads: ClassVar[bool] = False
+    renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
 
     @classmethod
@@ -144,6 +146,11 @@ class Transport(ABC):
     @property
     def empty_range_is_damage(self) -> bool:
         """Whether a bound range without a byte says that something is missing; else it is where reading begins."""
+        return False
+
+    @property
+    def lists_of_reading(self) -> bool:
+        """Whether rows are spelled by the columns that their table has when it is read, whenever they changed."""
         return False
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
