@@ -243,7 +243,7 @@ def _pipeline(found: MirrorOverview) -> dict[str, Any]:
         "backlog_tables": len(backlog),
         "backlog_since": min((line.backlog.oldest for line in backlog if line.backlog.oldest), default=None),
         "published_at": max((line.published_at for line in found.tables if line.published_at), default=None),
-        "applied_at": max((line.applied_at for line in found.tables if line.applied_at), default=None),
+        "looked": any(line.applied is not None for line in found.tables),
     }
 
 
