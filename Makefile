@@ -56,7 +56,7 @@ UNIT = tests/unit
 
 .PHONY: test-unit
 test-unit: $(VENV)/.installed ## the inner loop: no Spark, Airflow, Kafka or PostgreSQL, no Java (under 2 minutes)
-	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or browser)" $(UNIT) $(ARGS)
+	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or storage or browser)" $(UNIT) $(ARGS)
 
 .PHONY: test-long
 test-long: setup jars-broker ## the tests that take minutes
@@ -142,7 +142,7 @@ clean: ## remove everything that was made here: environment, jars, caches, build
 ##@ Set up (the others do it by themselves)
 
 .PHONY: setup
-setup: prerequisites $(VENV)/.installed jars ## environment and jars; quick when there is nothing to do
+setup: prerequisites $(VENV)/.installed jars azurite ## environment, jars and Azurite; quick when nothing is to do
 
 .PHONY: prerequisites
 prerequisites: ## look for Python and Java, and say how to get what is missing
@@ -165,6 +165,10 @@ jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alo
 .PHONY: jars-broker
 jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker of tests and demo (44 MB, a minute)
 	@jars/fetch $(RUN) broker
+
+.PHONY: azurite
+azurite: $(VENV)/.installed ## the stand-in for Azure Blob Storage that tests start, by npm, which a wheel brings (a minute)
+	@tests/azurite/fetch $(RUN)
 
 # The project's own uv where there is none on the PATH.
 UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
