@@ -29,7 +29,6 @@ from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
-from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, DeadLetters, PathText, Positive, Section
 from open_mirroring.config.source import TABLE_SUFFIX, Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
@@ -191,7 +190,7 @@ class Mirror(Section):
         default=DeadLetters(),
         description="How many open dead letters of each table, and how many that tell no table, are no loss.",
     )
-    schedule: Annotated[str, AfterValidator(check_cron)] = Field(
+    schedule: Annotated[str, AfterValidator(names.check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
+from open_mirroring.storage.address import is_address, parse_address
 
 BEGINNING = "beginning"
 
@@ -23,6 +24,18 @@ _LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
 _LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
 _BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _MAX_COLUMN = 128
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = {m: n for n, m in enumerate(_MONTH_NAMES, start=1)}
+_DAYS = {d: n for n, d in enumerate(_DAY_NAMES)}
+_CRON_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of month", 1, 31, {}),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+_CRON_ITEM = re.compile(r"^(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}))?$")
 
 
 def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
@@ -120,8 +133,9 @@ def check_connection_name(name: str) -> str:
 
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
-    if "://" in path:
-        raise refusal("NOT_YET_SUPPORTED", "this is a URL, not a local path", "only local folders work for now")
+    if is_address(path):
+        way_out = "name a folder of this machine, or of a volume that driver and workers see under the same path"
+        raise refusal("NOT_YET_SUPPORTED", "object storage works for sources and exports only, not here", way_out)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
@@ -135,6 +149,27 @@ def check_required_path(path: str) -> str:
             "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
         )
     return check_path(path)
+
+
+def check_place(text: str) -> str:
+    """Refuse a text that names neither a local path nor a place in object storage (S-01)."""
+    if not is_address(text):
+        return check_required_path(text)
+    try:
+        parse_address(text)
+    except TerminalError as error:
+        raise refusal(error.code, error.what, error.way_out) from None
+    return text
+
+
+def check_connection_of(text: str, connection: str | None) -> str | None:
+    """Refuse an address without the name of a connection, and a local path with one."""
+    if is_address(text) and connection is None:
+        way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
+        raise refusal("SETTING_MISSING", "object storage needs a connection", way_out)
+    if text and not is_address(text) and connection is not None:
+        raise refusal("COMBINATION_INVALID", "a local path needs no connection", "leave `connection` out")
+    return connection
 
 
 def stream_position(text: str) -> str:
@@ -159,3 +194,23 @@ def check_sql_type(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
+
+
+def check_cron(text: str) -> str:
+    """Refuse a text that is no cron expression of five fields (minute, hour, day of month, month, day of week)."""
+    fields = text.split()
+    way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
+    if len(fields) != len(_CRON_FIELDS):
+        raise refusal("VALUE_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
+    for field, (name, low, high, known) in zip(fields, _CRON_FIELDS, strict=True):
+        if not all(_is_in_range(item, low, high, known) for item in field.casefold().split(",")):
+            raise refusal("VALUE_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
+    return text
+
+
+def _is_in_range(item: str, low: int, high: int, known: dict[str, int]) -> bool:
+    match = _CRON_ITEM.match(item)
+    if match is None or match[3] in ("0", "00"):
+        return False
+    bounds = [known.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part]
+    return all(low <= bound <= high for bound in bounds) and bounds == sorted(bounds)

@@ -7,7 +7,7 @@ one object of each kind in a folder of its own, and names both in :mod:`spark_jo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -163,8 +163,13 @@ class Transport(ABC):
 class MessageTransport(Transport):
     """A transport whose ranges a worker reads by itself."""
 
-    def pinned(self, bound: Mapping[str, int]) -> MessageTransport:
-        """The transport with whatever proves, while a range is read, that it is still the one that was bound."""
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
+        """The transport with whatever proves, while a range is read, that it is still the one that was bound.
+
+        Args:
+            bound: up to where each name of the batch is bound.
+            seen: asks how its files were when they were bound, or seen last.
+        """
         return self
 
     @abstractmethod

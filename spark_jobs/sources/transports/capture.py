@@ -9,11 +9,11 @@ Avro specification, *Object container files*.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any, cast
 
 import fastavro
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
@@ -26,16 +26,16 @@ SUFFIXES = (".avro",)
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
-def list_capture(root: Path) -> Listing:
+def list_capture(root: Place, *, was_read: bool = False) -> Listing:
     """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``.
     """
-    return list_source_files(root, SUFFIXES)
+    return list_source_files(root, SUFFIXES, was_read=was_read)
 
 
-def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Damage]:
+def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
     Where the container is damaged or ends too early, all messages before that place are given and then, last, one

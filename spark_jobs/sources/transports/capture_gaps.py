@@ -15,11 +15,11 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import fastavro
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.transports.capture import UNREADABLE
 from spark_jobs.sources.transports.source_files import SourceFile, open_source
 
@@ -54,7 +54,7 @@ class _Run(NamedTuple):
 _Found = Span | Literal["empty", "damaged"]
 
 
-def holes(root: Path, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
+def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
     """The holes before new files: what does not follow what was bound or, where nothing was, the partition's first.
 
     Looked at are files below ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro``, the documented names; others say nothing about
@@ -100,7 +100,7 @@ def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]
     return found
 
 
-def _runs(root: Path, files: Sequence[SourceFile], new: set[str]) -> list[_Run]:
+def _runs(root: Place, files: Sequence[SourceFile], new: set[str]) -> list[_Run]:
     """A partition's files, in order, cut where a new one does not follow, or is not followed."""
 
     @cache
@@ -140,14 +140,14 @@ def _broken(before: _Found | None, found: _Found) -> str:
     return ""
 
 
-def _numbers(path: Path, size: int) -> _Found:
+def _numbers(path: Place, size: int) -> _Found:
     try:
         return _span(path, size) or "empty"
     except UNREADABLE:
         return "damaged"
 
 
-def _span(path: Path, size: int) -> Span | None:
+def _span(path: Place, size: int) -> Span | None:
     """The first and last number of a container, from its first and last block alone; None without any record."""
     with open_source(path) as file:
         fastavro.block_reader(file)
