@@ -1,4 +1,4 @@
-"""The content of a mirror file, as frozen models.
+"""The content of a mirror file, as frozen models, and its JSON Schema, for editors and reviewers.
 
 Each check belongs to one field and may look at the fields before it. No check belongs to the whole file: it would not
 run after an error in a field, so one mistake would hide another.
@@ -6,9 +6,10 @@ run after an error in a field, so one mistake would hide another.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +30,7 @@ from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, DeadLetters, PathText, Positive, Section
 from open_mirroring.config.source import TABLE_SUFFIX, Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
@@ -190,7 +192,7 @@ class Mirror(Section):
         default=DeadLetters(),
         description="How many open dead letters of each table, and how many that tell no table, are no loss.",
     )
-    schedule: Annotated[str, AfterValidator(names.check_cron)] = Field(
+    schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
     )
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
@@ -373,3 +375,14 @@ class Mirror(Section):
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
         return ledger_address.absolute(self.ledger, self.home)
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema (draft 2020-12) of a mirror file; what only the loader can judge is in the descriptions."""
+    schema = Mirror.model_json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "open_mirroring mirror file"}
+
+
+def schema_document() -> str:
+    """The schema as the text of ``docs/mirror.schema.json``."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -24,18 +24,6 @@ _LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
 _LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
 _BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _MAX_COLUMN = 128
-_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MONTHS = {m: n for n, m in enumerate(_MONTH_NAMES, start=1)}
-_DAYS = {d: n for n, d in enumerate(_DAY_NAMES)}
-_CRON_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
-    ("minute", 0, 59, {}),
-    ("hour", 0, 23, {}),
-    ("day of month", 1, 31, {}),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 7, _DAYS),
-)
-_CRON_ITEM = re.compile(r"^(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}))?$")
 
 
 def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
@@ -194,23 +182,3 @@ def check_sql_type(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
-
-
-def check_cron(text: str) -> str:
-    """Refuse a text that is no cron expression of five fields (minute, hour, day of month, month, day of week)."""
-    fields = text.split()
-    way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
-    if len(fields) != len(_CRON_FIELDS):
-        raise refusal("VALUE_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
-    for field, (name, low, high, known) in zip(fields, _CRON_FIELDS, strict=True):
-        if not all(_is_in_range(item, low, high, known) for item in field.casefold().split(",")):
-            raise refusal("VALUE_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
-    return text
-
-
-def _is_in_range(item: str, low: int, high: int, known: dict[str, int]) -> bool:
-    match = _CRON_ITEM.match(item)
-    if match is None or match[3] in ("0", "00"):
-        return False
-    bounds = [known.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part]
-    return all(low <= bound <= high for bound in bounds) and bounds == sorted(bounds)

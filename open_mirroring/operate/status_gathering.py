@@ -86,6 +86,15 @@ def mirror_status(
     )
 
 
+def table_marks(mirror: Mirror, reader: LedgerReader, table: TableState) -> Marks:
+    """The four marks of one table."""
+    committed = reader.mirror().committed
+    bound = BoundOffsets.of({name: up_to for name, up_to in reader.bound().items() if is_of_source(name)})
+    epochs = reader.epochs([table.id]).get(table.id, {})
+    complete = _Complete(reader, committed, mirror).of(epochs)
+    return Marks(bound, _highest(reader, table, committed, epochs), complete, table.row.published_batch)
+
+
 class _Complete:
     """The complete position of the log, as a person reads it."""
 
@@ -152,7 +161,7 @@ class _Tables:
             ),
             marks=Marks(
                 self._bound,
-                self._highest(table),
+                _highest(self._reader, table, self._committed, self._epochs.get(table.id, {})),
                 self._complete.of(self._epochs.get(table.id, {})),
                 table.row.published_batch,
             ),
@@ -178,12 +187,12 @@ class _Tables:
     def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
         return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
-    def _highest(self, table: TableState) -> str | None:
-        seen = self._reader.highest(table.source, self._committed)
-        epochs = self._epochs.get(table.id, {})
-        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
-        # A stream that nobody accepted yet has no place in the order.
-        return f"{max(known).epoch}:{max(known).text}" if known else None
+
+def _highest(reader: LedgerReader, table: TableState, committed: int, epochs: Mapping[str, int]) -> str | None:
+    seen = reader.highest(table.source, committed)
+    known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
+    # A stream that nobody accepted yet has no place in the order.
+    return f"{max(known).epoch}:{max(known).text}" if known else None
 
 
 def _verdict(

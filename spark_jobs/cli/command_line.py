@@ -198,6 +198,10 @@ def _parser() -> argparse.ArgumentParser:
     mend.add_argument(
         "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
     )
+    ui = commands.add("ui", "serving:ui", "serve the page that shows all mirrors, and takes decisions, to a browser")
+    ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
+    ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    ui.add_argument("--port", type=_positive, default=8090, metavar="N", help="port to listen on (default 8090)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.explaining import explain
-from open_mirroring.config.names import check_cron
-from open_mirroring.config.published_schema import document
+from open_mirroring.config.models import schema_document
+from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError
 
@@ -700,7 +700,7 @@ def test_mistakes_of_all_files_of_a_folder_come_together(tmp_path: Path) -> None
 
 
 def test_the_committed_schema_is_the_models_own() -> None:
-    assert (REPOSITORY / "docs" / "mirror.schema.json").read_text("utf-8") == document()
+    assert (REPOSITORY / "docs" / "mirror.schema.json").read_text("utf-8") == schema_document()
 
 
 def test_every_setting_is_described_in_the_schema() -> None:
