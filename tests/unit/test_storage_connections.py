@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from open_mirroring.config import check_mirror, load_mirror
 from open_mirroring.config.connections import parsed
 from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
+from spark_jobs.extract.base_rows import BaseTask
+from spark_jobs.extract.read_task import ReadTask
+from spark_jobs.load.task import ExportTask
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -186,3 +191,43 @@ def test_a_place_shows_no_secret_and_can_be_sent_to_a_worker() -> None:
     assert str(place) == f"{ABFSS}/x.avro"
     assert KEY not in f"{place!r} {place} {place.root!r} {place.root.login!r} {place.root}"
     assert pickle.loads(pickle.dumps(place)) == place
+
+
+MIRROR = """\
+mirror: shop
+source: {{format: sqlserver-ces, transport: capture, path: "{address}", connection: store}}
+landing_zone: {{store: local, path: zone}}
+ledger: sqlite:///ledger.db
+change_log: log
+tables:
+  - source: dbo.orders
+    target: dbo/orders
+    key: [order_id]
+    initial_load: {{format: parquet, path: "{address}/export", connection: exports, stream_from: beginning}}
+"""
+
+
+def test_check_looks_into_the_storage(tmp_path: Path, storage_servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-05, S-07: each place with its setting, before the first run."""
+    storage = storage_servers.new("azure")
+    (tmp_path / "mirrors").mkdir()
+    file = tmp_path / "mirrors" / "shop.yaml"
+
+    def problems(address: str = storage.address) -> list[tuple[str, str]]:
+        file.write_text(MIRROR.format(address=address), encoding="utf-8")
+        return [(p.code, p.path) for p in check_mirror(load_mirror(file))]
+
+    source, load = "source.path", "tables[0].initial_load.path"
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
+    assert problems() == [("SOURCE_MISSING", source), ("CONNECTION_MISSING", load)]
+    monkeypatch.setenv("AIRFLOW_CONN_EXPORTS", storage.connection)
+    storage.deliver("export/a.parquet", b"x")
+    assert problems() == []
+    assert problems("az://nowhere/a") == [("STORAGE_CONTAINER_MISSING", source), ("STORAGE_CONTAINER_MISSING", load)]
+    assert problems("s3://bucket/a") == [("CONNECTION_INVALID", source), ("CONNECTION_INVALID", load)]
+
+
+def test_a_task_of_a_load_holds_no_login() -> None:
+    """S-04: Spark keeps tasks in a file for a moment; the places come with the function."""
+    fields = {name for task in (ExportTask, BaseTask, ReadTask) for name in task.__annotations__}
+    assert not fields & {"export", "exports", "root", "path", "transport"}

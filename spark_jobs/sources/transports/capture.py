@@ -16,23 +16,14 @@ import fastavro
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
-from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
-__all__ = ["Damage", "list_capture", "read_capture"]
+__all__ = ["Damage", "read_capture"]
 
 SUFFIXES = (".avro",)
 
 # What reading a damaged container raises, from the container's own checks to those of its compression.
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
-
-
-def list_capture(root: Place, *, was_read: bool = False) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
-
-    Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``.
-    """
-    return list_source_files(root, SUFFIXES, was_read=was_read)
 
 
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:

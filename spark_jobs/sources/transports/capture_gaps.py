@@ -88,6 +88,11 @@ def partition_of(origin: str) -> str:
     return match[1] if match else origin
 
 
+def has_numbers(root: Place, file: SourceFile) -> bool:
+    """Whether a file tells a sequence number, or is damaged and hides its own; an empty window tells none."""
+    return _numbers(root / file.name, file.size) != "empty"
+
+
 def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:
     begun = [run for run in runs if not new.issuperset(run.files)] or runs[:1]
     found = []

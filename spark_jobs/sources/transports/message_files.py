@@ -22,6 +22,7 @@ from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport
 from spark_jobs.sources.transports import capture, capture_gaps, json_lines, line_blocks
 from spark_jobs.sources.transports.capture import Damage
+from spark_jobs.sources.transports.capture_listing import list_capture
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     BoundFile,
@@ -164,7 +165,7 @@ def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[st
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
     versions = versions_of(source.folder, listed.files, bound, ranges, seen, source.grows)
-    ranges += gone_unread(listed.files, bound, seen)
+    ranges += gone_unread(listed, bound, seen)
     ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
     return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)
 
@@ -237,5 +238,6 @@ def _listed(source: MessageFiles, bound: Mapping[str, int]) -> Listing:
     if source.path.is_file():
         file = SourceFile.of(source.path, source.path.name)
         return Listing([file], []) if file.size else Listing([], [file.name])
-    list_files = capture.list_capture if source.transport == "capture" else json_lines.list_files
-    return list_files(source.path, was_read=bool(bound))
+    if source.transport == "capture":
+        return list_capture(source.path, bound)
+    return json_lines.list_files(source.path, was_read=bool(bound))

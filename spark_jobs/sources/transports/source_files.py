@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
-from open_mirroring.storage.object_store import ObjectReplaced
+from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
 
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
@@ -55,11 +56,13 @@ class Listing(NamedTuple):
         files: those to read.
         waiting: those without a byte yet, which may be filled later.
         unknown: those whose ending says nothing that is read here. Whoever lists a source has to tell of them.
+        begun: by folder the name behind which its listing began; what stands before it is there, for all that is known.
     """
 
     files: list[SourceFile]
     waiting: list[str]
     unknown: Sequence[SourceFile] = ()
+    begun: Mapping[str, str] = MappingProxyType({})
 
 
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
@@ -110,6 +113,12 @@ def objects_below(root: ObjectPath, *, was_read: bool = False) -> list[SourceFil
             f"nothing lies below {str(root)!r}",
             way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
+    return source_files(root, found)
+
+
+def source_files(root: ObjectPath, objects: Iterable[ObjectStat]) -> list[SourceFile]:
+    """Objects below a folder as files that are neither hidden nor still being written."""
+    found = list(objects)
     # Some services keep a folder as an object of its own.
     folders = {name.rpartition("/")[0] for name, *_ in found}
     files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in folders)
@@ -197,12 +206,11 @@ def versions_of(
         return {f.name: FileVersion(f.version, digest) for f, digest in zip(changed, digests, strict=True)}
 
 
-def gone_unread(
-    files: Iterable[SourceFile], bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None
-) -> list[BoundRange]:
+def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
     """Of files that are gone and held more when they were seen last than was bound of them, an empty range each."""
-    there = {file.name for file in files}
-    gone = (name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name])
+    there = {file.name for file in listed.files}
+    gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
+    gone = [name for name in gone if not any(name.startswith(f"{f}/") and name <= s for f, s in listed.begun.items())]
     return [BoundRange(name, bound[name], bound[name]) for name in sorted(gone)]
 
 
