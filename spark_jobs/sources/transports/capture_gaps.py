@@ -15,13 +15,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import fastavro
 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.transports.capture import UNREADABLE
-from spark_jobs.sources.transports.source_files import SourceFile, open_source
+from spark_jobs.sources.transports.source_files import SourceFile, open_source, side_by_side
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
@@ -78,7 +79,8 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
     for partition, its in partitions.items():
         new = {file.name for file in its if file.size > bound.get(file.name, 0)}
         if new:
-            found += _holes_of(partition, _runs(root, its, new), new)
+            numbers = {} if isinstance(root, Path) else _numbers_of(root, [file for file in its if file.name in new])
+            found += _holes_of(partition, _runs(root, its, new, numbers), new)
     return found
 
 
@@ -105,12 +107,17 @@ def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]
     return found
 
 
-def _runs(root: Place, files: Sequence[SourceFile], new: set[str]) -> list[_Run]:
+def _numbers_of(root: Place, files: Sequence[SourceFile]) -> dict[str, _Found]:
+    found = side_by_side(root, lambda file: _numbers(root / file.name, file.size), files)
+    return {file.name: numbers for file, numbers in zip(files, found, strict=True)}
+
+
+def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mapping[str, _Found]) -> list[_Run]:
     """A partition's files, in order, cut where a new one does not follow, or is not followed."""
 
     @cache
     def numbers(at: int) -> _Found:
-        return _numbers(root / files[at].name, files[at].size)
+        return known.get(files[at].name) or _numbers(root / files[at].name, files[at].size)
 
     runs: list[_Run] = []
     must_look = False

@@ -8,7 +8,6 @@ the same (a copy that was late, a file written anew) is found by the first look 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 from open_mirroring.storage.object_path import ObjectPath, Place
@@ -16,10 +15,10 @@ from open_mirroring.storage.object_store import ObjectStat
 from spark_jobs.sources.transports.capture import SUFFIXES
 from spark_jobs.sources.transports.capture_gaps import has_numbers, partition_of
 from spark_jobs.sources.transports.source_files import (
-    AT_ONCE,
     Listing,
     SourceFile,
     list_source_files,
+    side_by_side,
     sorted_out,
     source_files,
 )
@@ -46,11 +45,10 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
     begun = dict[str, str]()
     others, partitions = _walked(root, starts)
     found += source_files(root, others)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        listed = pool.map(lambda p: _since(root, p, starts.get(p, ""), bound), partitions)
-        for partition, (files, start) in zip(partitions, listed, strict=True):
-            found += files
-            begun[partition] = start
+    listed = side_by_side(root, lambda p: _since(root, p, starts.get(p, ""), bound), partitions)
+    for partition, (files, start) in zip(partitions, listed, strict=True):
+        found += files
+        begun[partition] = start
     return sorted_out(found, SUFFIXES)._replace(begun=begun)
 
 

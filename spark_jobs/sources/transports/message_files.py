@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from spark_jobs.sources.transports.source_files import (
     bound_so_far,
     gone_unread,
     is_rewritten,
+    side_by_side,
     versions_of,
 )
 
@@ -144,6 +146,7 @@ def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[st
     held_back = _held_back(source, listed, bound) if source.transport == "capture" else set()
     ranges: list[BoundRange] = []
     half: list[str] = []
+    ahead: list[BoundRange] = []
     for file in listed.files:
         name, size, _ = file
         start = bound_so_far(source.path, name, size, bound)
@@ -157,21 +160,25 @@ def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[st
                     "new name; if lines were lost, `prove` tells which rows differ",
                 )
             start = 0
-        if source.transport == "files":
-            found = json_lines.ranges(source.folder, name, start, size)
-            ranges.extend(found)
-            if not json_lines.is_gzip(name) and not json_lines.is_blank(source.folder / name, _end(found, start), size):
-                half.append(name)
+        if source.transport == "files" and size > start:
+            ahead.append(BoundRange(name, start, size))
         elif size > start and name not in held_back:
             ranges.append(BoundRange(name, 0, size))
+    for found, is_half in side_by_side(source.folder, partial(_complete_lines, source.folder), ahead):
+        ranges += found
+        half += is_half
     versions = versions_of(source.folder, listed.files, bound, ranges, seen, source.grows)
     ranges += gone_unread(listed, bound, seen)
     ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
     return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)
 
 
-def _end(ranges: list[BoundRange], start: int) -> int:
-    return ranges[-1].end if ranges else start
+def _complete_lines(folder: Place, ahead: BoundRange) -> tuple[list[BoundRange], list[str]]:
+    """The complete lines that a file has beyond what is bound of it, and its name if half a line stands behind them."""
+    found = json_lines.ranges(folder, *ahead)
+    end = found[-1].end if found else ahead.start
+    is_whole = json_lines.is_gzip(ahead.name) or json_lines.is_blank(folder / ahead.name, end, ahead.end)
+    return found, [] if is_whole else [ahead.name]
 
 
 def _held_back(source: MessageFiles, listed: Listing, bound: Mapping[str, int]) -> set[str]:

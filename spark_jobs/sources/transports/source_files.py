@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
 
+Item = TypeVar("Item")
+Looked = TypeVar("Looked")
+
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
 _LOOKED_AT = 2**16
-AT_ONCE = 16
-"""So many requests about single files are made side by side."""
+_AT_ONCE = 16
+"""So many requests about single objects are made side by side."""
 
 
 class SourceFile(NamedTuple):
@@ -199,11 +202,21 @@ def versions_of(
     new = {one.name: one.end for one in ranges}
     ends = {**bound, **new}
     changed = [f for f in files if f.name in new or (f.name in bound and seen.get(f.name, ("",))[0] != f.version)]
+
+    def digest(file: SourceFile) -> str:
+        is_told = isinstance(root, ObjectPath) and not grows(file.name)
+        return "" if is_told else _digest(root / file.name, ends[file.name])
+
+    digests = side_by_side(root, digest, changed)
+    return {f.name: FileVersion(f.version, found) for f, found in zip(changed, digests, strict=True)}
+
+
+def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[Item]) -> list[Looked]:
+    """What a look at each of some files brings: in object storage many at a time, for each waits for an answer."""
     if isinstance(root, Path):
-        return {f.name: FileVersion(f.version, _digest(root / f.name, ends[f.name])) for f in changed}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        digests = pool.map(lambda f: _digest(root / f.name, ends[f.name]) if grows(f.name) else "", changed)
-        return {f.name: FileVersion(f.version, digest) for f, digest in zip(changed, digests, strict=True)}
+        return [look(item) for item in items]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(look, items))
 
 
 def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:

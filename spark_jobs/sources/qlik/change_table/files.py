@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -43,7 +42,6 @@ from spark_jobs.sources.qlik.data_files import has_binary, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
-    AT_ONCE,
     MAX_RAW,
     BoundFile,
     as_bound,
@@ -52,6 +50,7 @@ from spark_jobs.sources.transports.source_files import (
     is_rewritten,
     list_source_files,
     open_source,
+    side_by_side,
     versions_of,
 )
 
@@ -168,13 +167,12 @@ def find_files(
         for name, file in data.items()
         if file.size != (start := bound_so_far(root, name, file.size, bound)) or is_rewritten(root, file, start, seen)
     ]
-    with ThreadPoolExecutor(1 if isinstance(root, Path) else AT_ONCE) as pool:
-        ready = pool.map(lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
-        for file, is_ready in zip(fresh, ready, strict=True):
-            if is_ready:
-                ranges.append(BoundRange(file.name, 0, file.size))
-            else:
-                waiting.append(file.name)
+    ready = side_by_side(root, lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
+    for file, is_ready in zip(fresh, ready, strict=True):
+        if is_ready:
+            ranges.append(BoundRange(file.name, 0, file.size))
+        else:
+            waiting.append(file.name)
     never = [name for name in waiting if name not in bound]
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
