@@ -35,6 +35,7 @@ from open_mirroring.protocols.verdicts import Verdict
 
 ROWS_PER_PAGE = 100
 _BATCHES = 20
+_WORST = 5
 _LETTERS = 10_000
 
 
@@ -109,6 +110,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: Asked) -> dict[
         "taken_at": now,
         "mirror": {**_whole(found), "file": str(mirror.file)},
         "pipeline": _pipeline(found),
+        "worst": [line for line in found.tables if line.verdict is Verdict.STOP][:_WORST],
         "asked": asked,
         "matching": len(wanted),
         "pages": pages,
