@@ -98,6 +98,10 @@ bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the c
 bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; STORE=onelake beside the Azure SDK
 	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py,benchmarks/publish.py) $(ARGS)
 
+.PHONY: bench-tables
+bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables beside 10; ARGS="--tables 500"
+	$(RUN) benchmarks/many_tables.py $(ARGS)
+
 .PHONY: bench-prove
 bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
 	$(RUN) benchmarks/prove.py --rows $(or $(ROWS),10000000) $(ARGS)

@@ -374,3 +374,9 @@ class Mirror(Section):
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
         return ledger_address.absolute(self.ledger, self.home)
+
+
+class BegunMirror(Mirror):
+    """A mirror file that may have no tables yet."""
+
+    tables: tuple[Table, ...] = Field(default=(), description="The mirrored tables.")

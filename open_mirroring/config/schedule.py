@@ -1,8 +1,9 @@
-"""A simple check of cron expressions: five fields of numbers in range, so that a typing error is found early."""
+"""Cron expressions of five fields: a simple check, so that a typing error is found early, and the next moment."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 from open_mirroring.config.names import refusal
 
@@ -38,3 +39,42 @@ def _valid(item: str, low: int, high: int, names: dict[str, int]) -> bool:
         return False
     bounds = [names.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part]
     return all(low <= bound <= high for bound in bounds) and bounds == sorted(bounds)
+
+
+_DAYS_AHEAD = 366 * 8
+"""Any day of a month comes up again within eight years, as 29 February does."""
+
+
+def next_after(text: str, moment: datetime) -> datetime | None:
+    """The first minute after a moment that a checked expression names, in the moment's zone; None: it names none.
+
+    As cron has it, a day counts when the day of the month or the weekday fits, where both are restricted.
+    """
+    fields = text.casefold().split()
+    minutes, hours, days, months, weekdays = (
+        {value for item in field.split(",") for value in _values(item, low, high, names)}
+        for field, (_, low, high, names) in zip(fields, _FIELDS, strict=True)
+    )
+    weekdays = {value % 7 for value in weekdays}
+    either = not (fields[2].startswith("*") or fields[4].startswith("*"))
+    start = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    for ahead in range(_DAYS_AHEAD):
+        day = start + timedelta(days=ahead)
+        fits = day.day in days, day.isoweekday() % 7 in weekdays
+        if day.month not in months or not (any(fits) if either else all(fits)):
+            continue
+        first = (start.hour, start.minute) if ahead == 0 else (0, 0)
+        times = [(hour, minute) for hour in sorted(hours) for minute in sorted(minutes) if (hour, minute) >= first]
+        if times:
+            return day.replace(hour=times[0][0], minute=times[0][1])
+    return None
+
+
+def _values(item: str, low: int, high: int, names: dict[str, int]) -> range:
+    match = _ITEM.match(item)
+    if match is None:
+        return range(0)
+    bounds = [names.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part] or [low, high]
+    # One value with a step runs from there to the end.
+    last = bounds[-1] if len(bounds) > 1 or match[3] is None else high
+    return range(bounds[0], last + 1, int(match[3] or 1))

@@ -20,6 +20,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.tables import metadata
 
 _BUSY_SECONDS = 60
+_LOOK_SECONDS = 10
 _UPGRADE = threading.Lock()  # alembic keeps the upgrade that is under way in module state: one at a time per process
 _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per PostgreSQL database
 
@@ -44,13 +45,66 @@ def open_ledger(url: str) -> Engine:
     try:
         _migrate(engine)
     except OperationalError as error:
-        raise TransientError(
-            "LEDGER_UNREACHABLE",
-            f"the ledger does not answer: {type(error.orig).__name__}",
-            where=parsed.render_as_string(hide_password=True),
-            way_out="check that the database runs and the connection named in the mirror file reaches it",
-        ) from error
+        raise _unreachable(engine, error) from error
     return engine
+
+
+def ledger_to_look(url: str) -> Engine | None:
+    """Open a ledger to read it only: nothing is created or migrated, and no writer is kept waiting.
+
+    Returns None when there is no ledger yet.
+
+    Raises:
+        TransientError: ``LEDGER_UNREACHABLE``; ``LEDGER_OUTDATED`` while an earlier version's was not brought up to
+            date by a run.
+        TerminalError: ``LEDGER_NEWER``, ``LEDGER_FOREIGN``.
+    """
+    parsed = make_url(url)
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    if is_sqlite and not Path(parsed.database or "").is_file():
+        return None
+    arguments: dict[str, Any] = {"timeout": _LOOK_SECONDS} if is_sqlite else {"connect_timeout": _LOOK_SECONDS}
+    engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
+    if is_sqlite:
+        _make_sqlite_readable(engine)
+    scripts = ScriptDirectory.from_config(_alembic())
+    try:
+        with engine.connect() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+            if current != scripts.get_current_head():
+                tables = set(inspect(connection).get_table_names())
+                if current is None and not tables & metadata.tables.keys():
+                    return None
+                _refuse(scripts, current, tables)
+                raise TransientError(
+                    "LEDGER_OUTDATED",
+                    f"the ledger has revision {current}, of an earlier version",
+                    way_out="the next run brings it up to date",
+                )
+    except OperationalError as error:
+        raise _unreachable(engine, error) from error
+    return engine
+
+
+def _unreachable(engine: Engine, error: OperationalError) -> TransientError:
+    return TransientError(
+        "LEDGER_UNREACHABLE",
+        f"the ledger does not answer: {type(error.orig).__name__}",
+        where=engine.url.render_as_string(hide_password=True),
+        way_out="check that the database runs and the connection named in the mirror file reaches it",
+    )
+
+
+def _make_sqlite_readable(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA query_only=ON")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        # One snapshot for a connection's queries; a reader takes no lock that a writer waits for.
+        connection.exec_driver_sql("BEGIN DEFERRED")
 
 
 def _make_sqlite_transactional(engine: Engine) -> None:
@@ -66,9 +120,14 @@ def _make_sqlite_transactional(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _migrate(engine: Engine) -> None:
+def _alembic() -> Config:
     config = Config()
     config.set_main_option("script_location", str(resources.files("open_mirroring.ledger") / "migrations"))
+    return config
+
+
+def _migrate(engine: Engine) -> None:
+    config = _alembic()
     scripts = ScriptDirectory.from_config(config)
     head = scripts.get_current_head()
     with engine.begin() as connection:
@@ -77,21 +136,25 @@ def _migrate(engine: Engine) -> None:
         current = MigrationContext.configure(connection).get_current_revision()
         if current == head:
             return
-        ours = inspect(connection).has_table("mirrored_table")
-        if current is not None and not ours:
-            raise _foreign("its revision table `alembic_version` counts another product's revisions")
-        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-            raise TerminalError(
-                "LEDGER_NEWER",
-                f"the ledger has revision {current}, which this version does not know",
-                way_out="install the version of open_mirroring that wrote it, or a newer one",
-            )
-        taken = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
-        if current is None and taken:
-            raise _foreign(f"it has tables of our names that are not a ledger's: {', '.join(taken)}")
+        _refuse(scripts, current, set(inspect(connection).get_table_names()))
         config.attributes["connection"] = connection
         with _UPGRADE:
             command.upgrade(config, "head")
+
+
+def _refuse(scripts: ScriptDirectory, current: str | None, tables: set[str]) -> None:
+    """Refuse a database that is no ledger of this version or an earlier one."""
+    if current is not None and "mirrored_table" not in tables:
+        raise _foreign("its revision table `alembic_version` counts another product's revisions")
+    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+        raise TerminalError(
+            "LEDGER_NEWER",
+            f"the ledger has revision {current}, which this version does not know",
+            way_out="install the version of open_mirroring that wrote it, or a newer one",
+        )
+    taken = sorted(metadata.tables.keys() & tables)
+    if current is None and taken:
+        raise _foreign(f"it has tables of our names that are not a ledger's: {', '.join(taken)}")
 
 
 def _foreign(why: str) -> TerminalError:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
@@ -27,6 +26,7 @@ from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
 
+V = TypeVar("V", bound=Hashable)
 _TABLES_PER_QUERY = 200
 """SQLite bounds the depth of a condition; it grows with every table that is asked for."""
 
@@ -210,9 +210,8 @@ class LedgerReader:
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
         with self._engine.connect() as db:
-            for start in range(0, len(up_to), _TABLES_PER_QUERY):
-                some = islice(up_to.items(), start, start + _TABLES_PER_QUERY)
-                asked = sa.or_(*((c.source == source) & (c.batch <= batch) for source, batch in some))
+            for some in _alike(up_to):
+                asked = sa.or_(*(c.source.in_(sources) & (c.batch <= batch) for batch, sources in some.items()))
                 for source, epoch, highest in db.execute(query.where(c.mirror == self._mirror, asked)).tuples():
                     found.setdefault(source, {})[epoch] = highest
         return found
@@ -264,7 +263,7 @@ class LedgerReader:
         return found
 
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
-        """Per table the columns that are gone at the source, as publications met them (G-50)."""
+        """Per table the columns that are gone at the source, as publications met them (G-60)."""
         return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
@@ -306,9 +305,10 @@ class LedgerReader:
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
         with self._engine.connect() as db:
-            for start in range(0, len(numbers), _TABLES_PER_QUERY):
-                some = islice(numbers.items(), start, start + _TABLES_PER_QUERY)
-                asked = sa.or_(*((c.table_id == id_) & (c.generation == g) & (c.number > n) for id_, (g, n) in some))
+            for some in _alike(numbers):
+                asked = sa.or_(
+                    *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
+                )
                 for row in db.execute(sa.select(t.published_file).where(asked).order_by(c.table_id, c.number)):
                     values = {name: getattr(row, name) for name in PublishedFile._fields[:-1]}
                     file = PublishedFile(**values, confirmed_at=row.confirmed_at)
@@ -332,6 +332,14 @@ class LedgerReader:
                 )
                 for row in db.execute(query.order_by(c.version))
             ]
+
+    def published_counts(self) -> list[tuple[str, dict[str, int]]]:
+        """Source table and counts of each confirmed publication of the generations that the tables are in now."""
+        c, m = t.publication.c, t.mirrored_table.c
+        of_now = (c.table_id == m.id) & (c.generation == m.generation)
+        query = sa.select(m.source, c.counts).join(t.mirrored_table, of_now).where(m.mirror == self._mirror)
+        with self._engine.connect() as db:
+            return [(source, json.loads(counts)) for source, counts in db.execute(query).tuples()]
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
@@ -466,3 +474,13 @@ def unpublished(
         released,
         [part for part in contents if part.batch not in opened],
     )
+
+
+def _alike(asked: Mapping[str, V]) -> Iterator[dict[V, list[str]]]:
+    """Tables by what is asked of them, so many in each part as one query may name: most are asked the same."""
+    names = sorted(asked, key=lambda name: str(asked[name]))
+    for start in range(0, len(names), _TABLES_PER_QUERY):
+        part: dict[V, list[str]] = {}
+        for name in names[start : start + _TABLES_PER_QUERY]:
+            part.setdefault(asked[name], []).append(name)
+        yield part

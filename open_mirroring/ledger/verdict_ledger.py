@@ -15,7 +15,7 @@ from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import TableRow
-from open_mirroring.protocols.verdicts import Finding
+from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
@@ -27,7 +27,11 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
             "verdict": finding.verdict.value,
             "code": finding.code,
             "what": finding.what,
-            "evidence": json.dumps(finding.evidence, ensure_ascii=False, default=str),
+            "evidence": json.dumps(
+                {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog},
+                ensure_ascii=False,
+                default=str,
+            ),
             "confirmed": row.confirmed,
             "recorded_at": now,
         }
@@ -36,6 +40,43 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
     with ledger.begin() as db:
         update = ["verdict", "code", "what", "evidence", "confirmed", "recorded_at"]
         upsert(db, t.verdict, rows, keys=["table_id"], update=update)
+
+
+class RecordedVerdict(NamedTuple):
+    """The newest verdict of a table as an inspection recorded it; *applied* is None where an earlier version did."""
+
+    verdict: Verdict
+    code: str
+    what: str
+    recorded_at: datetime
+    applied: int | None
+    backlog: Backlog
+
+
+def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]:
+    """What the last look at each table of a mirror found, by source name; a table that was never looked at is absent.
+
+    A decision of an operator makes the look before it void: what holds since, only the next look tells.
+    """
+    v, m, a = t.verdict.c, t.mirrored_table.c, t.audit.c
+    query = sa.select(m.source, v.verdict, v.code, v.what, v.recorded_at, v.evidence)
+    query = query.join(t.mirrored_table, v.table_id == m.id).where(m.mirror == mirror)
+    decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
+    found: dict[str, RecordedVerdict] = {}
+    with ledger.connect() as db:
+        lifted = {source: at for source, at in db.execute(decided).tuples()}
+        for source, verdict, code, what, at, text in db.execute(query).tuples():
+            if source in lifted and lifted[source] > at:
+                continue
+            evidence = json.loads(text)
+            files, size, oldest = evidence.get("backlog") or (0, 0, None)
+            backlog = Backlog(files, size, None if oldest is None else datetime.fromisoformat(oldest))
+            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, evidence.get("applied"), backlog)
+    return found
+
+
+_LIFTING = ("RESUMED", "EPOCH_ACCEPTED")
+"""Decisions in the audit that may lift a table's stop."""
 
 
 class FoundInDepth(NamedTuple):

@@ -106,12 +106,14 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
         settled_letters=outcomes,
         horizon_age=None if horizon is None else age(horizon.at),
         partitions=partitions,
-        tables={source: _counted(reader, state.id, state.row.generation) for source, state in reader.tables().items()},
+        tables=_counted(reader),
     )
 
 
-def _counted(reader: LedgerReader, table_id: str, generation: int) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for publication in reader.publications(table_id, generation):
-        counts.update({name: publication.counts.get(name, 0) for name in _COUNTED})
-    return {name: counts[name] for name in _COUNTED}
+def _counted(reader: LedgerReader) -> dict[str, dict[str, int]]:
+    """What was published of each table in its generation, by disposition."""
+    counts = {source: Counter[str](dict.fromkeys(_COUNTED, 0)) for source in reader.tables()}
+    for source, published in reader.published_counts():
+        if source in counts:
+            counts[source].update({name: published.get(name, 0) for name in _COUNTED})
+    return {source: dict(counted) for source, counted in counts.items()}

@@ -86,6 +86,15 @@ def mirror_status(
     )
 
 
+def table_marks(mirror: Mirror, reader: LedgerReader, table: TableState) -> Marks:
+    """The four marks of one table."""
+    committed = reader.mirror().committed
+    bound = BoundOffsets.of({name: up_to for name, up_to in reader.bound().items() if is_of_source(name)})
+    epochs = reader.epochs([table.id]).get(table.id, {})
+    complete = _Complete(reader, committed, mirror).of(epochs)
+    return Marks(bound, _highest(reader.highest(table.source, committed), epochs), complete, table.row.published_batch)
+
+
 class _Complete:
     """The complete position of the log, as a person reads it."""
 
@@ -121,11 +130,12 @@ class _Tables:
     ) -> None:
         self._proofs = proofs
         ids = [table.id for table in tables.values()]
-        self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        self._tables, self._bound = tables, bound
         self._complete, self._report = complete, report
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
         self._epochs = reader.epochs(ids)
+        self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
         self._gone = reader.gone_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
@@ -154,7 +164,7 @@ class _Tables:
             ),
             marks=Marks(
                 self._bound,
-                self._highest(table),
+                _highest(self._seen.get(source, {}), self._epochs.get(table.id, {})),
                 self._complete.of(self._epochs.get(table.id, {})),
                 table.row.published_batch,
             ),
@@ -181,12 +191,11 @@ class _Tables:
     def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
         return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
-    def _highest(self, table: TableState) -> str | None:
-        seen = self._reader.highest(table.source, self._committed)
-        epochs = self._epochs.get(table.id, {})
-        known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
-        # A stream that nobody accepted yet has no place in the order.
-        return f"{max(known).epoch}:{max(known).text}" if known else None
+
+def _highest(seen: Mapping[str, str], epochs: Mapping[str, int]) -> str | None:
+    known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
+    # A stream that nobody accepted yet has no place in the order.
+    return f"{max(known).epoch}:{max(known).text}" if known else None
 
 
 def _verdict(

@@ -25,6 +25,7 @@ Carries change data into a Microsoft Fabric open mirrored database: exactly once
 FILE is a mirror file (mirrors/NAME.yaml). Secrets come from the environment, as AIRFLOW_CONN_<NAME>."""
 _MORE = """\
 a first run:
+  open-mirroring init mirrors/shop.yaml --source 'format: sqlserver-ces, transport: files, path: data'
   open-mirroring check mirrors/shop.yaml
   open-mirroring initial-load mirrors/shop.yaml
   open-mirroring tick mirrors/shop.yaml
@@ -134,7 +135,13 @@ def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     commands = _Commands(parser)
-    commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "compare it with what the source sends, too: about N messages are looked at (default 100000)"
+    checked.add_argument("--sample", type=_positive, nargs="?", const=100_000, metavar="N", help=about)
+    about = "and with the catalog of the source database"
+    checked.add_argument("--database", metavar="CONNECTION", help=about)
+    about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
+    _init_arguments(commands.on_file("init", "beginning:init", about))
     about = "make the mirrored database, its tables' folders and first files, and start mirroring"
     commands.reporting("create", "creating:create", about)
     commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")
@@ -204,10 +211,33 @@ def _parser() -> argparse.ArgumentParser:
     mend.add_argument(
         "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
     )
+    ui = commands.add("ui", "serving:ui", "serve the page that shows all mirrors, and takes decisions, to a browser")
+    ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
+    ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    ui.add_argument("--port", type=_positive, default=8090, metavar="N", help="port to listen on (default 8090)")
+    fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
+    fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     return parser
+
+
+def _init_arguments(command: argparse.ArgumentParser) -> None:
+    about = "the source of a FILE that is not there yet: 'format: sqlserver-ces, transport: files, path: FOLDER'"
+    command.add_argument("--source", metavar="SETTINGS", help=about)
+    command.add_argument("--add", action="store_true", help="add the tables that FILE does not have yet")
+    command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
+    command.add_argument("--sample", type=_positive, metavar="N", help="look at about N messages (default 100000)")
+    about = "the source database: keys and types from its catalog, first rows over JDBC"
+    command.add_argument("--database", metavar="CONNECTION", help=about)
+    about = "mirror tables, too, that the catalog has and the sample does not show"
+    command.add_argument("--unseen", action="store_true", help=about)
+    about = "first rows from an export: a file or folder per table, by its name"
+    command.add_argument("--export", type=Path, metavar="FOLDER", help=about)
+    command.add_argument("--export-format", choices=["parquet", "csv", "qlik-full-load"], default="parquet")
+    about = "where the stream goes on behind the export: the last commit LSN before it began, or the file that tells it"
+    command.add_argument("--stream-from", metavar="LSN|FILE", default="beginning", help=f"{about} (default: beginning)")
 
 
 def _letter_choice(command: argparse.ArgumentParser) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
+from open_mirroring.operate.words import age
 from open_mirroring.protocols.proving import Kind
 
 if TYPE_CHECKING:
@@ -40,19 +41,6 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         for row in [list(headings), *cells]
     ]
     return "\n".join(lines)
-
-
-def age(length: timedelta | None) -> str:
-    """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
-    if length is None:
-        return "never"
-    seconds = max(0, int(length.total_seconds()))
-    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes else f"{seconds} s"
 
 
 def status_text(status: MirrorStatus) -> str:

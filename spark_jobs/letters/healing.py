@@ -212,7 +212,7 @@ class _Search:
     def _whole_lists(self) -> list[str]:
         """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
 
-        A column that is gone has no value to tell (G-50).
+        A column that is gone has no value to tell (G-60).
         """
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
         gone = {column.column for column in self.reader.gone_columns([self.state]).get(self.state.id, [])}

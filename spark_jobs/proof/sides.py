@@ -18,6 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
@@ -178,12 +179,6 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
     return ExportSource(spark, table, Export(mirror.resolve(chosen.path), chosen.format), chosen.types, since)
 
 
-def check_errors(frame: DataFrame) -> None:
-    """Raise what a worker met: an error comes back as a line, for Spark would bury it in a stack of its own."""
-    for line in frame.where("error IS NOT NULL").select("error").limit(1).collect():
-        raise pickle.loads(bytes(line["error"]))
-
-
 def anew(each: Work) -> Work:
     """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
 
@@ -198,13 +193,21 @@ def anew(each: Work) -> Work:
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
-    """A frame of a side, read now and once; on disk until it is unpersisted."""
+    """A frame of a side, read now and once; on disk until it is unpersisted.
 
-    def keep() -> DataFrame:
-        frame.persist(StorageLevel.DISK_ONLY).count()
-        return frame
+    Raises:
+        MirroringError: what a worker met: it comes back as a line, for Spark would bury it in a stack of its own.
+    """
 
-    return side.asked(keep)
+    def keep() -> bytes | None:
+        (line,) = frame.persist(StorageLevel.DISK_ONLY).agg(F.max("error").alias("error")).collect()
+        return None if line["error"] is None else bytes(line["error"])
+
+    error = side.asked(keep)
+    if error is not None:
+        frame.unpersist()
+        raise pickle.loads(error)
+    return frame
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:

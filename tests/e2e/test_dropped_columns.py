@@ -1,4 +1,4 @@
-"""A column that is dropped at the source, in every format: its table goes on, and the run says so (G-50).
+"""A column that is dropped at the source, in every format: its table goes on, and the run says so (G-60).
 
 Through the command line with the emulator as the target. Rows written since have NULL in the column, rows that did not
 change since keep what they had (F-84). Nothing here is decided by the order of arrival.
@@ -81,7 +81,7 @@ class Mirror:
         return self.pipeline.reader.tables()[f"dbo.{table}"].stop_code
 
 
-def test_a_dropped_column_goes_on_with_null_in_rows_written_since_f84_g50(
+def test_a_dropped_column_goes_on_with_null_in_rows_written_since_f84_g60(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror = Mirror(tmp_path, spark)
@@ -103,7 +103,7 @@ def test_a_dropped_column_goes_on_with_null_in_rows_written_since_f84_g50(
     assert mirror.status(capsys)["gone_columns"] == [[column, since]]
 
 
-def test_all_in_the_first_run_ends_as_in_many_g09_g50(tmp_path: Path, spark: Any) -> None:
+def test_all_in_the_first_run_ends_as_in_many_g09_g60(tmp_path: Path, spark: Any) -> None:
     """Whatever the cuts: once as one batch, once with the newest first."""
     told = [ins(1, 10), ins(2, 11), upd(1, 12), ins(3, 20, SHORT), upd(2, 21, SHORT), ins(4, 22, NOTE)]
     ends = in_order(
@@ -126,7 +126,7 @@ def test_change_events_cannot_rename_so_a_column_that_came_is_another_c74(tmp_pa
     assert mirror.rows() == [row(1, cost=None), row(2, price=None, cost=Decimal("2.50"))]
 
 
-def test_a_column_that_comes_back_stops_its_table_g50(
+def test_a_column_that_comes_back_stops_its_table_g60(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rows that did not change since have values of the column that was dropped."""
@@ -139,7 +139,7 @@ def test_a_column_that_comes_back_stops_its_table_g50(
     assert "RESET_NEEDED" in capsys.readouterr().err
 
 
-def test_an_update_that_may_be_a_part_of_its_row_proves_nothing_c44_g50(
+def test_an_update_that_may_be_a_part_of_its_row_proves_nothing_c44_g60(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The operator's word does, and so does a later row."""
@@ -158,7 +158,7 @@ def test_an_update_that_may_be_a_part_of_its_row_proves_nothing_c44_g50(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_rows_are_completed_but_for_the_column_that_is_gone_g04_g50(tmp_path: Path, spark: Any, late: bool) -> None:
+def test_rows_are_completed_but_for_the_column_that_is_gone_g04_g60(tmp_path: Path, spark: Any, late: bool) -> None:
     """A row logged before the drop has the column, and an update that tells only what changed leaves it as it was."""
     mirror = Mirror(tmp_path, spark, complete_rows=True)
     mirror.tick(ins(1, 10), ins(2, 10))
@@ -172,7 +172,7 @@ def test_rows_are_completed_but_for_the_column_that_is_gone_g04_g50(tmp_path: Pa
     assert mirror.rows() == [row(1, "Eve"), row(2), row(3, price=None), row(9, "Eve", None)]
 
 
-def test_a_row_before_the_drop_still_has_to_be_complete_g04_g50(tmp_path: Path, spark: Any) -> None:
+def test_a_row_before_the_drop_still_has_to_be_complete_g04_g60(tmp_path: Path, spark: Any) -> None:
     mirror = Mirror(tmp_path, spark, complete_rows=True)
     mirror.tick(ins(1, 10), ins(2, 30))
     mirror.tick(ins(3, 40, SHORT))

@@ -1,4 +1,4 @@
-"""`full_rows: true` promises whole rows: a change that is seen to break it is a dead letter (G-04, G-50)."""
+"""`full_rows: true` promises whole rows: a change that is seen to break it is a dead letter (G-04, G-60)."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.words import age
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
-from spark_jobs.cli.reporting import age, columns, shown, status_text
+from spark_jobs.cli.reporting import columns, shown, status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

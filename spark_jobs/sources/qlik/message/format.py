@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from open_mirroring.config import Mirror
-from spark_jobs.sources.contract.decoded import IndependentMessages, MirroredTable, SourceSchema
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.contract.decoded import Damage, IndependentMessages, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.qlik.message import announced
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
@@ -51,6 +54,10 @@ class QlikMessageFormat(Format):
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> _Decoder:
         """As :meth:`Format.decoder`."""
         return _Decoder(tables, schemas, self.settings)
+
+    def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
+        """As :meth:`Format.announced`."""
+        return announced.announced(messages, self.settings)
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()

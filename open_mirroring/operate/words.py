@@ -1,0 +1,51 @@
+"""Verdicts, ages and amounts as people say them; the page and the command line use the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from open_mirroring.protocols.verdicts import Verdict
+
+UNKNOWN = "not looked at"
+_VERDICTS = {
+    Verdict.PASS: "mirrored",
+    Verdict.LOSSES: "mirrored, with losses",
+    Verdict.HOLD: "waiting",
+    Verdict.STOP: "stopped",
+}
+SEVERITY: Sequence[Verdict | None] = (Verdict.STOP, None, Verdict.LOSSES, Verdict.HOLD, Verdict.PASS)
+"""The verdicts, the worst first: what nobody looked at may be anything."""
+
+
+def verdict_words(verdict: Verdict | None) -> str:
+    """A verdict in words; None: nobody looked."""
+    return UNKNOWN if verdict is None else _VERDICTS[verdict]
+
+
+def age(length: timedelta | None) -> str:
+    """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
+    if length is None:
+        return "never"
+    seconds = max(0, int(length.total_seconds()))
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def amount(count: int, one: str, many: str = "") -> str:
+    """``1 file``, ``1,234 files``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def size(count: int) -> str:
+    """``812 B``, ``1.5 MB``."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,21 @@
+"""The page: what an operator sees in a browser, and the decisions that can be taken there.
+
+One FastAPI app over the ledgers of all mirrors. It judges nothing itself: it shows what the ledger has, and decides by
+the functions of the command line. It is mounted in Airflow, and served alone by ``open-mirroring ui``.
+"""
+
+from open_mirroring.page.app import Link, Surroundings, build_app
+from open_mirroring.page.doors import Door, LoopbackDoor, Refused, TokenDoor, Visitor
+from open_mirroring.page.shelf import MirrorShelf
+
+__all__ = [
+    "Door",
+    "Link",
+    "LoopbackDoor",
+    "MirrorShelf",
+    "Refused",
+    "Surroundings",
+    "TokenDoor",
+    "Visitor",
+    "build_app",
+]

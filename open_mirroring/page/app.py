@@ -1,0 +1,344 @@
+"""The app: its addresses, who gets an answer, and what every answer carries for safety."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import Depends, FastAPI
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.operate.overview import overview
+from open_mirroring.page import views
+from open_mirroring.page.deciding import decide
+from open_mirroring.page.doors import Door, Refused, Visitor, cookie
+from open_mirroring.page.exposition import CONTENT_TYPE, exposition
+from open_mirroring.page.shelf import MirrorShelf
+from open_mirroring.reconciliation.inspection import zone_address
+
+CSRF_COOKIE = "open_mirroring_form"
+_FORM_BYTES = 64 * 1024
+_SAFETY = {
+    # No script, style, picture or frame but our own, and none inside a page: what a source sends stays text.
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_STATIC = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A place elsewhere that has more about a mirror."""
+
+    label: str
+    address: str
+
+
+def _no_links(_: Mirror) -> Sequence[Link]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the page is mounted.
+
+    Attributes:
+        shelf: the mirrors.
+        door: who may come in.
+        ledger_url: the address of a mirror's ledger, secrets included.
+        zone: where its landing zone is, with the login.
+        links: other places that have more about it.
+        home: where to go back to; empty when the page is all there is.
+    """
+
+    shelf: MirrorShelf
+    door: Door
+    ledger_url: Callable[[Mirror], str] = Mirror.ledger_url
+    zone: Callable[[Mirror], ZoneAddress] = zone_address
+    links: Callable[[Mirror], Sequence[Link]] = _no_links
+    home: Link | None = None
+
+
+@dataclass
+class _Page:
+    """Answers requests. Functions that ask ledgers are plain ones, so that they run beside each other in threads."""
+
+    around: Surroundings
+    _ledgers: dict[str, Engine] = field(default_factory=dict)
+
+    def ledger(self, mirror: Mirror) -> Engine | None:
+        """The ledger to read it only; None when nothing has run yet."""
+        url = self.around.ledger_url(mirror)
+        if url not in self._ledgers:
+            found = ledger_to_look(url)
+            if found is None:
+                return None
+            self._ledgers[url] = found
+        return self._ledgers[url]
+
+    def mirrors(self, request: Request) -> Response:
+        """All mirrors, one line each."""
+        now = datetime.now(UTC)
+        mirrors, problems = self.around.shelf.look()
+        shown = []
+        for mirror in mirrors.values():
+            if not _visitor(request).looks(mirror.name):
+                continue
+            try:
+                ledger = self.ledger(mirror)
+                found = None if ledger is None else overview(mirror, ledger, now)
+                shown.append(views.MirrorEntry(mirror.name, found, ""))
+            except (MirroringError, OperationalError) as error:
+                shown.append(views.MirrorEntry(mirror.name, None, _said(error)))
+        return self._answer(request, "mirrors.html", views.mirrors(shown, [str(p) for p in problems], now))
+
+    def mirror(self, request: Request) -> Response:
+        """One mirror with its tables."""
+        mirror = self._mirror(request)
+        now, ledger = datetime.now(UTC), self.ledger(mirror)
+        asked = views.Asked.of(request.query_params)
+        found = None if ledger is None else views.mirror(mirror, ledger, now, asked)
+        document = found or views.not_started(mirror, now)
+        return self._answer(request, "mirror.html" if found else "not_started.html", document, mirror)
+
+    def table(self, request: Request) -> Response:
+        """One table."""
+        mirror = self._mirror(request)
+        ledger, source = self.ledger(mirror), request.query_params.get("source", "")
+        found = None if ledger is None else views.table(mirror, ledger, source, datetime.now(UTC))
+        if found is None:
+            raise _NotFound(f"the ledger of {mirror.name} has no table {source!r}")
+        return self._answer(request, "table.html", found, mirror)
+
+    def letter(self, request: Request) -> Response:
+        """What the log has of one dead letter: for those who may decide, as it may hold anything."""
+        mirror = self._mirror(request)
+        if not _visitor(request).decides(mirror.name):
+            raise Refused(403, "only who may decide about a mirror may see what its messages hold")
+        ledger = self.ledger(mirror)
+        found = None if ledger is None else views.letter(mirror, ledger, request.query_params)
+        if found is None:
+            raise _NotFound("no such dead letter is open")
+        return self._answer(request, "letter.html", found, mirror)
+
+    def runbook(self, request: Request) -> Response:
+        """The section of the runbook about a code."""
+        found = views.runbook(request.path_params["code"])
+        if found is None:
+            raise _NotFound("the runbook has no section of this name")
+        return self._answer(request, "runbook.html", found)
+
+    def metrics(self, request: Request) -> Response:
+        """For Prometheus."""
+        mirrors, _ = self.around.shelf.look()
+        found: list[tuple[Mirror, Engine | None]] = []
+        for mirror in mirrors.values():
+            if _visitor(request).looks(mirror.name):
+                try:
+                    found.append((mirror, self.ledger(mirror)))
+                except (MirroringError, OperationalError):
+                    found.append((mirror, None))
+        return Response(exposition(found, datetime.now(UTC)), media_type=CONTENT_TYPE)
+
+    def decide(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Take a decision and tell what came of it."""
+        mirror, visitor = self._mirror(request), _visitor(request)
+        if not visitor.decides(mirror.name):
+            raise Refused(403, f"you may look at {mirror.name}, and not decide about it")
+        _check_origin(request, form)
+        action, why = form.get("action", ""), form.get("why", "").strip()
+        typed = form.get("who", "").strip()
+        who = visitor.name or (f"{typed} (as typed on the page)" if typed else "")
+        if not (who and why) and action != "look":
+            raise Refused(400, "a decision needs a name and a reason: both go into the audit")
+        ledger = open_ledger(self.around.ledger_url(mirror))
+        said, failed = [], ""
+        try:
+            said = decide(mirror, ledger, self.around.zone(mirror), action, form, Reason(who, why))
+        except MirroringError as error:
+            failed = str(error)
+        finally:
+            ledger.dispose()
+        document = views.decided(mirror, action, form.get("source", ""), said, failed)
+        return self._answer(request, "decided.html", document, mirror, status=409 if failed else 200)
+
+    def _mirror(self, request: Request) -> Mirror:
+        name = request.path_params["mirror"]
+        mirror = self.around.shelf.look()[0].get(name)
+        # Who may not look does not learn whether it is there.
+        if mirror is None or not _visitor(request).looks(name):
+            raise _NotFound(f"no mirror {name!r}")
+        return mirror
+
+    def refused(
+        self, request: Request, status: int, what: str, *, login: str = "", asks_token: bool = False
+    ) -> Response:
+        """A page that says why there is no other."""
+        document = {"title": "Not shown", "what": what, "login": login, "asks_token": asks_token}
+        return self._answer(request, "refused.html", document, status=status)
+
+    def _answer(
+        self,
+        request: Request,
+        template: str,
+        document: Mapping[str, Any],
+        mirror: Mirror | None = None,
+        *,
+        status: int = 200,
+    ) -> Response:
+        if views.wants_json(request):
+            return views.json_response(document, status)
+        visitor = getattr(request.state, "visitor", None)
+        token = request.cookies.get(CSRF_COOKIE) or secrets.token_urlsafe(32)
+        context = {
+            **document,
+            "base": request.scope.get("root_path", ""),
+            "home": self.around.home,
+            "visitor": visitor,
+            "decides": mirror is not None and visitor is not None and visitor.decides(mirror.name),
+            "links": [] if mirror is None else self.around.links(mirror),
+            "form_token": token,
+            "request_id": f"page:{secrets.token_hex(16)}",
+            "json_address": str(request.url.include_query_params(format="json").remove_query_params("token")),
+        }
+        answer = Response(views.html(template, context), status, media_type="text/html")
+        if CSRF_COOKIE not in request.cookies:
+            answer.headers.append("set-cookie", cookie(request, CSRF_COOKIE, token))
+        return answer
+
+
+class _NotFound(Exception):
+    """There is no such thing, or it is not for this visitor."""
+
+
+def build_app(around: Surroundings) -> FastAPI:
+    """The app for some surroundings."""
+    page = _Page(around)
+    app = FastAPI(title="Open mirroring", docs_url=None, redoc_url=None, openapi_url=None)
+
+    async def admit(request: Request) -> None:
+        request.state.visitor = await around.door.admit(request)
+
+    @app.middleware("http")
+    async def safely(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await answer(request)
+        for name, value in _SAFETY.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def look(path: str, function: Callable[[Request], Response]) -> None:
+        def looking(request: Request) -> Response:
+            found = around.door.cookies(request)
+            if found and not views.wants_json(request):
+                # The token leaves the address, so that it is in no history and no referrer.
+                response: Response = RedirectResponse(str(request.url.remove_query_params("token")), 303)
+                for name, value in found.items():
+                    response.headers.append("set-cookie", cookie(request, name, value))
+                return response
+            return function(request)
+
+        app.add_api_route(path, looking, dependencies=[Depends(admit)], response_model=None)
+
+    look("/", page.mirrors)
+    look("/mirrors/{mirror}", page.mirror)
+    look("/mirrors/{mirror}/table", page.table)
+    look("/mirrors/{mirror}/letter", page.letter)
+    look("/runbook/{code}", page.runbook)
+    look("/metrics", page.metrics)
+
+    async def read_form(request: Request) -> None:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _FORM_BYTES:
+                raise Refused(413, "this form is too large")
+        request.state.form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+    def deciding(request: Request) -> Response:
+        return page.decide(request, request.state.form)
+
+    admitted, with_form = Depends(admit), Depends(read_form)
+
+    app.add_api_route(
+        "/mirrors/{mirror}/decide", deciding, methods=["POST"], dependencies=[admitted, with_form], response_model=None
+    )
+
+    def enter(request: Request) -> Response:
+        token = urlencode({"token": request.state.form.get("token", "")})
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/?{token}", 303)
+
+    app.add_api_route("/enter", enter, methods=["POST"], dependencies=[with_form], response_model=None)
+
+    def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            return Response("not found", 404)
+        content = (resources.files("open_mirroring.page") / "static" / name).read_bytes()
+        return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=300"})
+
+    app.add_api_route("/static/{name}", static, response_model=None)
+
+    def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        return page.refused(request, error.status, str(error), login=error.login, asks_token=error.asks_token)
+
+    def not_found(request: Request, error: Exception) -> Response:
+        return page.refused(request, 404, str(error))
+
+    def unwell(request: Request, error: Exception) -> Response:
+        return page.refused(request, 503, _said(error))
+
+    app.add_exception_handler(Refused, refuse)
+    app.add_exception_handler(_NotFound, not_found)
+    app.add_exception_handler(MirroringError, unwell)
+    app.add_exception_handler(OperationalError, unwell)
+    return app
+
+
+def _visitor(request: Request) -> Visitor:
+    visitor = request.state.visitor
+    assert isinstance(visitor, Visitor)
+    return visitor
+
+
+def _said(error: Exception) -> str:
+    # What a database says holds the statement, and may hold its address.
+    if isinstance(error, OperationalError):
+        return f"LEDGER_UNREACHABLE: the ledger does not answer: {type(error.orig).__name__}"
+    return str(error)
+
+
+def _check_origin(request: Request, form: Mapping[str, str]) -> None:
+    """Refuse a form that is not of our own page: browsers say where it comes from, and only ours knows the cookie."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    known = request.cookies.get(CSRF_COOKIE, "")
+    if (
+        site not in ("same-origin", "none")
+        or not known
+        or not hmac.compare_digest(known.encode(), form.get("form_token", "").encode())
+    ):
+        raise Refused(403, "this form is not of this page, or too old: load the page again")

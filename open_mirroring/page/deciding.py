@@ -1,0 +1,84 @@
+"""Takes the decisions of the page, by the functions that the command line calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.ledger import decisions
+from open_mirroring.ledger.decisions import OpenStop, Reason
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.operate.table_story import open_letters
+from open_mirroring.page import ways_out
+from open_mirroring.protocols.verdicts import Finding
+from open_mirroring.reconciliation.inspection import inspect_mirror
+
+_LETTERS = 10_000
+
+
+def decide(
+    mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
+) -> list[str]:
+    """Take a decision; what came of it, in sentences.
+
+    Raises:
+        TerminalError: as the decision does; ``ACTION_UNKNOWN`` for one that the page does not take.
+        TransientError: ledger or store do not answer.
+    """
+    source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
+    if action == ways_out.RESUME:
+        said = [_cleared(decisions.resume_table(ledger, mirror.name, source, reason, request=request))]
+    elif action == ways_out.ACCEPT_EPOCH:
+        accepted = decisions.accept_epoch(ledger, mirror.name, source, subject, reason, request=request)
+        said = [f"Stream {subject} is accepted; it has the ordinal {accepted.ordinal}."]
+        said += [_cleared(accepted.cleared)] if accepted.cleared else []
+        said += [f"Not accepted yet: {epoch}." for epoch in accepted.still_unknown]
+    elif action == ways_out.RESUME_EXTRACTION:
+        said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
+    elif action == ways_out.ACCEPT_LETTERS:
+        said = [_accept(mirror, ledger, form, reason, request)]
+    elif action == ways_out.LOOK:
+        said = []
+    else:
+        raise TerminalError("ACTION_UNKNOWN", f"the page has no decision {action!r}", way_out="use the page's buttons")
+    return [*said, *_looked(mirror, ledger, zone, source)]
+
+
+def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Reason, request: str) -> str:
+    source = form.get("source") or None
+    known = [one for one in open_letters(ledger, mirror.name, source, _LETTERS) if one.place >= 0]
+    if form.get("batch"):
+        number, place = form["batch"], form.get("place", "")
+        at = LetterPlace(int(number), form.get("origin", ""), int(place)) if (number + place).isdecimal() else None
+        known = [letter for letter in known if letter.at == at]
+    else:
+        known = [letter for letter in known if letter.code == form.get("subject", "")]
+    chosen = {letter.at: 0 if letter.source else 1 for letter in known}
+    accepted = accept_letters(ledger, mirror.name, chosen, reason, request=request)
+    if not accepted:
+        what = "no open dead letter is meant by this"
+        raise TerminalError("LETTER_UNKNOWN", what, way_out="look at the table's dead letters as they are now")
+    return f"Accepted as lost: {accepted} dead letters. The audit names them."
+
+
+def _cleared(stop: OpenStop) -> str:
+    return f"Cleared: {stop.code}: {stop.what}"
+
+
+def _looked(mirror: Mirror, ledger: Engine, zone: ZoneAddress, source: str) -> list[str]:
+    """What the next run will find, so that everybody sees at once whether the cause is still there."""
+    try:
+        findings = inspect_mirror(mirror, ledger, zone)
+    except MirroringError as error:
+        return [f"The landing zone could not be inspected: {error}"]
+    return [_now(findings[source])] if source in findings else [f"{len(findings)} tables were looked at."]
+
+
+def _now(finding: Finding) -> str:
+    way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
+    return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{way_out}"

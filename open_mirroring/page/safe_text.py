@@ -1,0 +1,10 @@
+"""Text of a source made safe to look at."""
+
+from __future__ import annotations
+
+
+def visible(text: str) -> str:
+    """What does not print, or turns the direction of what follows, is shown by its number; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,0 +1,55 @@
+"""The mirrors that the page shows: read again when a file of them has changed, for a large one takes seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from open_mirroring.config import ConfigError, Mirror, load_mirror, mirror_files
+from open_mirroring.config.problems import Problem
+
+_Stamp = tuple[int, int]
+
+
+class MirrorShelf:
+    """The mirror files of some places, each a file or a folder of them. A wrong file hinders no other one."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self._places = tuple(places)
+        self._read: dict[Path, tuple[_Stamp, Mirror | ConfigError]] = {}
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[dict[str, Mirror], list[Problem]]:
+        """The mirrors by name as their files are now, and what is wrong with the other files."""
+        mirrors: dict[str, Mirror] = {}
+        problems: list[Problem] = []
+        with self._lock:
+            for file in self._files():
+                found = self._one(file)
+                if isinstance(found, ConfigError):
+                    problems += found.problems
+                elif found is not None and found.name in mirrors:
+                    what = f"{mirrors[found.name].file} has a mirror of the name {found.name!r}, too"
+                    problems.append(Problem("MIRROR_CLASH", file, 1, "mirror", what, "give each mirror its own name"))
+                elif found is not None:
+                    mirrors[found.name] = found
+        return dict(sorted(mirrors.items())), problems
+
+    def _files(self) -> list[Path]:
+        return [file for place in self._places for file in (mirror_files(place) if place.is_dir() else [place])]
+
+    def _one(self, file: Path) -> Mirror | ConfigError | None:
+        try:
+            stat = file.stat()
+        except FileNotFoundError:
+            return None
+        stamp = (stat.st_mtime_ns, stat.st_size)
+        known = self._read.get(file)
+        if known is None or known[0] != stamp:
+            try:
+                known = (stamp, load_mirror(file))
+            except ConfigError as error:
+                known = (stamp, error)
+            self._read[file] = known
+        return known[1]

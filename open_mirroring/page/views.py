@@ -1,0 +1,359 @@
+"""What each page shows, as values that become HTML by a template or JSON as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+import sqlalchemy as sa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from sqlalchemy import Engine
+from starlette.requests import Request
+from starlette.responses import Response
+
+from open_mirroring.changes.dead_letters import WAYS_OUT as LETTER_WAYS_OUT
+from open_mirroring.config import Mirror
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.operate import words
+from open_mirroring.operate.overview import MirrorOverview, TableLine, overview
+from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
+from open_mirroring.page import ways_out
+from open_mirroring.page.drawing import shape, sparkline
+from open_mirroring.page.plain import plain
+from open_mirroring.page.raw_bytes import raw_text
+from open_mirroring.page.runbook import as_text, section
+from open_mirroring.page.safe_text import visible
+from open_mirroring.protocols import table_losses
+from open_mirroring.protocols.verdicts import Verdict
+
+ROWS_PER_PAGE = 100
+_BATCHES = 20
+_LETTERS = 10_000
+
+
+class MirrorEntry(NamedTuple):
+    """A mirror in the list of all; *failed* says why there is no overview though something has run."""
+
+    name: str
+    overview: MirrorOverview | None
+    failed: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a mirror's tables is asked for: a part of their name, a verdict, an order, a page."""
+
+    search: str = ""
+    verdict: str = ""
+    order: str = "verdict"
+    descending: bool = False
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Asked:
+        """From the address; what is wrong in it is left out."""
+        order, page = query.get("order", ""), query.get("page", "1")
+        name = order.removeprefix("-")
+        known = name if name in ORDERS else "verdict"
+        number = int(page) if page.isdecimal() and len(page) < 6 else 1
+        return cls(
+            query.get("search", "")[:200], query.get("verdict", ""), known, order.startswith("-"), max(1, number)
+        )
+
+    def address(self, **changed: object) -> str:
+        """The query that asks for the same, with something changed."""
+        values = {
+            "search": self.search,
+            "verdict": self.verdict,
+            "order": ("-" if self.descending else "") + self.order,
+        }
+        return "?" + urlencode({**values, **changed})
+
+
+ORDERS: Mapping[str, Callable[[TableLine, datetime], Any]] = {
+    "verdict": lambda line, _: (words.SEVERITY.index(line.verdict), line.source),
+    "table": lambda line, _: line.source,
+    "lag": lambda line, now: line.lag(now),
+    "waiting": lambda line, _: line.waiting_rows,
+    "backlog": lambda line, _: line.backlog.files,
+    "letters": lambda line, _: line.letters,
+}
+
+
+def mirrors(entries: Sequence[MirrorEntry], problems: Sequence[str], now: datetime) -> dict[str, Any]:
+    """All mirrors."""
+    return {"title": "Mirrors", "taken_at": now, "mirrors": entries, "problems": problems}
+
+
+def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: Asked) -> dict[str, Any]:
+    """One mirror, with the tables that are asked for."""
+    found = overview(mirror, ledger, now)
+    wanted = [
+        line
+        for line in found.tables
+        if asked.search.casefold() in line.source.casefold() and asked.verdict in ("", name_of(line.verdict))
+    ]
+    wanted.sort(key=lambda line: ORDERS[asked.order](line, now), reverse=asked.descending)
+    pages = max(1, -(-len(wanted) // ROWS_PER_PAGE))
+    page = min(asked.page, pages)
+    shown = wanted[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
+    return {
+        "title": mirror.name,
+        "taken_at": now,
+        "mirror": {**_whole(found), "file": str(mirror.file)},
+        "pipeline": _pipeline(found),
+        "asked": asked,
+        "matching": len(wanted),
+        "pages": pages,
+        "page": page,
+        "tables": shown,
+        "letters": _letters(open_letters(ledger, mirror.name, None)) if found.letters else [],
+        "ways_out": ways_out.of_mirror(mirror, found),
+        "batches": _batches(ledger, mirror.name),
+        "decisions": decisions(ledger, mirror.name, None),
+    }
+
+
+def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
+    """A mirror whose ledger is not there yet."""
+    return {"title": mirror.name, "taken_at": now, "mirror": {"mirror": mirror.name, "file": str(mirror.file)}}
+
+
+def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[str, Any] | None:
+    """One table; None when there is none of this name."""
+    story = table_story(mirror, ledger, source)
+    found = overview(mirror, ledger, now)
+    line = next((line for line in found.tables if line.source == source), None)
+    if story is None or line is None:
+        return None
+    return {
+        "title": f"{source} of {mirror.name}",
+        "taken_at": now,
+        "mirror": _whole(found),
+        "table": line,
+        "generation": story.state.row.generation,
+        "keys": story.state.keys,
+        "columns": [{"name": column.name, "type": column.type} for column in story.state.columns.columns],
+        "column_lists": [
+            {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists
+        ],
+        "marks": story.marks,
+        "confirmed": story.state.row.confirmed,
+        "taken": story.taken,
+        "became": story.became,
+        "adds_up": story.adds_up,
+        "loaded": story.loaded,
+        "publications": story.publications,
+        "load": story.load,
+        "reset": "" if story.state.reset is None else str(story.state.reset),
+        "files": [
+            {**plain(file), "confirmed_at": file.confirmed_at, "fate": _fate(file.number, line)} for file in story.files
+        ],
+        "letters": _letters(story.letters),
+        "proofs": story.proofs,
+        "decisions": story.decisions,
+        "epochs": story.epochs,
+        "unknown_epochs": story.unknown,
+        "ways_out": ways_out.of_table(mirror, line, story.unknown),
+        "prove": ways_out.proof(mirror, source),
+    }
+
+
+def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """One open dead letter with the bytes of its message."""
+    batch, place = query.get("batch", ""), query.get("place", "")
+    if not (batch.isdecimal() and place.isdecimal()):
+        return None
+    at, source = LetterPlace(int(batch), query.get("origin", ""), int(place)), query.get("source") or None
+    found = next((one for one in open_letters(ledger, mirror.name, source, _LETTERS) if one.at == at), None)
+    if found is None:
+        return None
+    return {
+        "title": "Dead letter",
+        "mirror": {"mirror": mirror.name},
+        "letter": _letters([found])[0],
+        "raw": raw_text(mirror, ledger, at),
+    }
+
+
+def runbook(code: str) -> dict[str, Any] | None:
+    """The runbook's section about a code."""
+    found = section(code)
+    return None if found is None else {"title": found[0], "code": code, "text": found[1]}
+
+
+def decided(mirror: Mirror, action: str, source: str, said: Sequence[str], failed: str) -> dict[str, Any]:
+    """What came of a decision."""
+    title = "Not done" if failed else "Done"
+    return {
+        "title": title,
+        "mirror": {"mirror": mirror.name},
+        "action": action,
+        "source": source,
+        "said": said,
+        "failed": failed,
+    }
+
+
+def name_of(verdict: Verdict | None) -> str:
+    """The verdict as addresses and classes name it."""
+    return "UNKNOWN" if verdict is None else verdict.value
+
+
+def _whole(found: MirrorOverview) -> dict[str, Any]:
+    """The mirror itself, without its tables."""
+    names = (
+        "mirror",
+        "taken_at",
+        "committed",
+        "last_commit",
+        "open_batch",
+        "open_since",
+        "behind",
+        "stop",
+        "losses",
+        "letters",
+        "hours",
+        "looked_at",
+        "next_run",
+        "verdict",
+        "counts",
+        "lag",
+        "proved",
+    )
+    return {**{name: getattr(found, name) for name in names}, "number_of_tables": len(found.tables)}
+
+
+def _pipeline(found: MirrorOverview) -> dict[str, Any]:
+    waiting = [line for line in found.tables if line.waiting_rows]
+    backlog = [line for line in found.tables if line.backlog.files]
+    return {
+        "waiting_rows": sum(line.waiting_rows for line in waiting),
+        "waiting_tables": len(waiting),
+        "waiting_since": min((line.waiting_since for line in waiting if line.waiting_since), default=None),
+        "backlog_files": sum(line.backlog.files for line in backlog),
+        "backlog_bytes": sum(line.backlog.bytes for line in backlog),
+        "backlog_tables": len(backlog),
+        "backlog_since": min((line.backlog.oldest for line in backlog if line.backlog.oldest), default=None),
+        "published_at": max((line.published_at for line in found.tables if line.published_at), default=None),
+        "applied_at": max((line.applied_at for line in found.tables if line.applied_at), default=None),
+    }
+
+
+class _Counted(msgspec.Struct):
+    counts: dict[str, int]
+
+
+def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
+    c = t.log_batch.c
+    query = sa.select(c.number, c.bound_at, c.committed_at, c.manifest).where(c.mirror == mirror)
+    with ledger.connect() as db:
+        rows = db.execute(query.order_by(c.number.desc()).limit(_BATCHES)).tuples().all()
+    found = []
+    for number, bound, committed, manifest in rows:
+        counts = msgspec.json.decode(manifest, type=_Counted).counts
+        found.append(
+            {
+                "number": number,
+                "bound_at": bound,
+                "committed_at": committed,
+                "took": committed - bound,
+                "messages": counts.get("messages", 0),
+                "counts": {name: count for name, count in counts.items() if count and name != "messages"},
+            }
+        )
+    return found
+
+
+def _letters(letters: Sequence[Letter]) -> list[dict[str, Any]]:
+    return [
+        {**letter._asdict(), "way_out": LETTER_WAYS_OUT.get(letter.code, "find out from its contents what it is")}
+        for letter in letters
+    ]
+
+
+def _names(cols: str) -> list[str]:
+    """The names of a column list, which is a JSON list of names, or of lists that begin with them."""
+    return [str(column[0] if isinstance(column, list) else column) for column in json.loads(cols)]
+
+
+def _fate(number: int, line: TableLine) -> str:
+    if line.applied is None:
+        return "not known"
+    if number <= line.applied:
+        return "applied"
+    # The service leaves the newest file where it is, so nothing there tells whether it was applied (F-35).
+    return "waits at the target" if line.backlog.files else "not known: the newest file stays there"
+
+
+def wants_json(request: Request) -> bool:
+    """Whether JSON is asked for."""
+    accept = request.headers.get("accept", "")
+    return request.query_params.get("format") == "json" or ("application/json" in accept and "text/html" not in accept)
+
+
+def json_response(document: Mapping[str, Any], status: int) -> Response:
+    """The values as JSON."""
+    text = json.dumps(plain(document), ensure_ascii=False, indent=1)
+    return Response(text, status, media_type="application/json")
+
+
+def html(template: str, context: Mapping[str, Any]) -> str:
+    """The values as a page."""
+    return _TEMPLATES.get_template(template).render(context)
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return "never" if moment is None else f"{words.age(now - moment)} ago"
+
+
+def _moment(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _length(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    return f"{seconds:.1f} s" if seconds < 10 else words.age(length)
+
+
+def _exact(value: object) -> Markup:
+    """A value that comes back in a form, or is copied: escaped, and otherwise as it is."""
+    return escape(str(value))
+
+
+def _visible(value: object) -> object:
+    """A value for people."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("open_mirroring.page"),
+    autoescape=True,
+    finalize=_visible,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals |= {
+    "ago": _ago,
+    "age": words.age,
+    "amount": words.amount,
+    "length": _length,
+    "name_of": name_of,
+    "shape": shape,
+    "size": words.size,
+    "sparkline": sparkline,
+    "verdict_words": words.verdict_words,
+    "has_section": lambda code: section(code) is not None,
+    "look_action": ways_out.LOOK,
+    "accept_letters": ways_out.ACCEPT_LETTERS,
+    "homeless": table_losses.DEAD_LETTERS_HOMELESS,
+}
+_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}

@@ -1,0 +1,124 @@
+"""What can be done about a mirror or a table: what a button decides, and what has to be typed."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from open_mirroring.config import Mirror
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET
+from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
+from open_mirroring.protocols import table_losses, verdicts
+from open_mirroring.protocols.resetting import RESET_OPEN
+from open_mirroring.protocols.verdicts import Verdict
+
+RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS, LOOK = (
+    "resume",
+    "resume-extraction",
+    "accept-epoch",
+    "accept-dead-letters",
+    "look",
+)
+_REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
+_TICK_HELPS = frozenset({NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
+
+
+@dataclass(frozen=True)
+class Button:
+    """A decision that the page takes. *subject* says of what of the table: a stream, or a code of dead letters."""
+
+    action: str
+    label: str
+    effect: str
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to copy: what a button cannot do, because it takes long, needs Spark, or deletes something."""
+
+    text: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class WaysOut:
+    """What can be done, the likely one first."""
+
+    buttons: tuple[Button, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+
+def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...]) -> WaysOut:
+    """The ways out for a table as it is."""
+    buttons: list[Button] = []
+    commands: list[Command] = []
+    why = "--reason WHY --approved-by NAME"
+    reset = Command(_command(mirror, "reload-table", line, why), "drops the table at the target and builds it anew")
+    is_kept = line.verdict is Verdict.STOP and line.since is not None
+    if is_kept and line.code == EPOCH_UNKNOWN:
+        effect = "all its changes count as later than those of the streams before; the stop is cleared"
+        buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
+        commands.append(reset)
+    elif is_kept and line.code in NEEDS_RESET:
+        commands.append(reset)
+    elif is_kept or line.code == verdicts.TARGET_RESTARTED:
+        effect = "clears the stop; the next run checks again, and stops again if the cause is still there"
+        buttons.append(Button(RESUME, "Resume this table", effect))
+        commands.append(reset)
+    elif line.verdict is Verdict.STOP:
+        if line.code in _REPAIRABLE:
+            more = f"--number N {why} --not-applied HOW_YOU_KNOW"
+            effect = "publishes a lost number once more, if the target has not applied it"
+            commands.append(Command(_command(mirror, "repair", line, more), effect))
+        commands.append(reset)
+    if line.code == verdicts.LOAD_PENDING:
+        commands.append(Command(_command(mirror, "initial-load"), "loads the first rows; goes on where it stopped"))
+    if line.code == RESET_OPEN:
+        commands.append(reset)
+    if line.letters:
+        effect = "decodes open dead letters again, by today's decoder and settings"
+        more = f"--table {shlex.quote(line.source)}"
+        commands.append(Command(f"{_command(mirror, 'replay-dead-letters')} {more}", effect))
+    if line.code in _TICK_HELPS:
+        commands.append(_tick(mirror))
+    if line.verdict is not Verdict.PASS:
+        buttons.append(_look())
+    return WaysOut(tuple(buttons), tuple(commands))
+
+
+def of_mirror(mirror: Mirror, found: MirrorOverview) -> WaysOut:
+    """The ways out for what concerns the mirror as a whole."""
+    buttons: list[Button] = []
+    commands: list[Command] = []
+    if found.stop is not None:
+        effect = "clears the stop of reading; the next run compares log and ledger again"
+        buttons.append(Button(RESUME_EXTRACTION, "Resume reading", effect))
+    for loss in found.losses:
+        if loss.code == table_losses.DEAD_LETTERS_HOMELESS:
+            effect = "decodes open dead letters again, by today's decoder and settings"
+            commands.append(Command(f"{_command(mirror, 'replay-dead-letters')} --code CODE", effect))
+        elif loss.code in _TICK_HELPS:
+            commands.append(_tick(mirror))
+    if found.verdict is not Verdict.PASS:
+        buttons.append(_look())
+    return WaysOut(tuple(buttons), tuple(commands))
+
+
+def proof(mirror: Mirror, source: str) -> str:
+    """The command that compares a table with its source."""
+    return shlex.join(["open-mirroring", "prove", str(mirror.file), "--tables", source])
+
+
+def _look() -> Button:
+    return Button(LOOK, "Look again now", "inspects ledger and landing zone, and records the verdicts; changes nothing")
+
+
+def _tick(mirror: Mirror) -> Command:
+    return Command(_command(mirror, "tick"), "reads what is new, publishes what may be published, and looks")
+
+
+def _command(mirror: Mirror, name: str, line: TableLine | None = None, more: str = "") -> str:
+    table = [] if line is None else ["--table", line.source]
+    words = shlex.join(["open-mirroring", name, str(mirror.file), *table])
+    return f"{words} {more}".strip()

@@ -1,0 +1,149 @@
+"""A mirror for tests of the page: published files by the real protocol, log, letters and stops in its ledger, no Spark.
+
+Its names and values are hostile where a source may choose them.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import uvicorn
+import yaml
+from fastapi import FastAPI
+
+from open_mirroring.config import load_mirror
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
+from open_mirroring.page import Door, LoopbackDoor, MirrorShelf, Surroundings, build_app
+from open_mirroring.protocols.proving import Position, Proof, ProofVerdict
+from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
+
+HOSTILE = "dbo.<img src=x onerror=alert(1)>\"'&amp;{{7*7}}‮"
+PAYMENTS = "dbo.payments"
+GUID = "11111111-2222-3333-4444-555555555555"
+RAW = b'{"id": 7, "note": "<script>alert(document.domain)</script>\x00\xff'
+
+
+class PageMirror(HandPublished):
+    """Orders, customers, payments and a table of a hostile name; all but customers are in the log and published."""
+
+    def __init__(self, folder: Path, like: PageMirror | None = None) -> None:
+        if like is not None:
+            # The files of the landing zone are known by their inodes.
+            shutil.copytree(like.folder / "zone", folder / "zone", copy_function=os.link)
+            shutil.copy(like.folder / "ledger.db", folder)
+        super().__init__(folder)
+        document = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        document["tables"] += [
+            {"source": PAYMENTS, "target": "dbo/payments", "key": ["id"]},
+            {"source": HOSTILE, "target": "dbo/hostile", "key": ["id"]},
+        ]
+        self.file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        self.mirror = load_mirror(self.file)
+        self.ledger = open_ledger(self.mirror.ledger_url())
+        self.batches |= {PAYMENTS: [], HOSTILE: []}
+        self.now = datetime.now(UTC)
+
+    def insert(self, table: Any, **values: Any) -> None:
+        with self.ledger.begin() as db:
+            db.execute(table.insert().values(**values))
+
+    def fill(self) -> None:
+        """Three batches, all published but the last one of payments; nothing is wrong."""
+        names = [name.removeprefix("dbo.") for name in self.batches]
+        self.insert(t.mirror, name="shop", committed=0)
+        for number in (1, 2):
+            self.log(number, {source: 2 for source in self.batches}, ago=timedelta(hours=30 - 10 * number))
+            self.publish(**{name: [number, number + 10] for name in names})
+        self.log(3, {PAYMENTS: 5}, ago=timedelta(minutes=12))
+        ids = {source: state.id for source, state in self.reader.tables().items()}
+        proved = Proof(ProofVerdict.EQUAL, Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
+        for source in (ORDERS, CUSTOMERS):
+            ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
+        self.look()
+        with self.ledger.connect() as db:
+            db.exec_driver_sql("COMMIT")
+            db.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            db.exec_driver_sql("BEGIN")
+
+    def log(self, number: int, rows: dict[str, int], *, ago: timedelta, rejected: bool = False) -> None:
+        """A committed batch; with *rejected*, its log file holds one dead letter with its bytes."""
+        at, files = self.now - ago, []
+        if rejected:
+            path = Path("batch_block=0") / f"{number:012d}-a-0.parquet"
+            (self.folder / "log" / path).parent.mkdir(parents=True, exist_ok=True)
+            found = pa.table({"kind": ["rejected"], "origin": ["f<b>"], "place": [4], "raw": [RAW]})
+            pq.write_table(found, self.folder / "log" / path)
+            files = [{"path": str(path), "rows": 1, "size": 1, "tables": {}}]
+        counts = {"messages": sum(rows.values()), "changes": sum(rows.values())}
+        manifest = json.dumps({"columns": {"x": []}, "counts": counts, "files": files})
+        times = {"bound_at": at - timedelta(seconds=4), "committed_at": at}
+        self.insert(t.log_batch, mirror="shop", number=number, ranges="[]", manifest=manifest, **times)
+        for source, count in rows.items():
+            bounds = {"min_pos": "A:1:1", "max_pos": f"A:{number}:1", "files": "[]"}
+            self.insert(t.batch_table, mirror="shop", source=source, batch=number, epoch=GUID, rows=count, **bounds)
+        with self.ledger.begin() as db:
+            db.execute(t.mirror.update().values(committed=number))
+
+    def letter(self, source: str | None, code: str = "JSON_MALFORMED", batch: int = 4) -> None:
+        """An open dead letter whose bytes are in the log."""
+        known = {"reason": "cut at <b>7</b>", "key": '["<i>7</i>"]', "letters": 1, "looked_to": 0}
+        self.insert(
+            t.open_letter, mirror="shop", batch=batch, origin="f<b>", place=4, source=source, code=code, **known
+        )
+
+    def break_things(self) -> None:
+        """Orders is stopped by what reading found, and the hostile table has a dead letter."""
+        self.log(4, {}, ago=timedelta(minutes=2), rejected=True)
+        self.letter(HOSTILE)
+        with self.ledger.begin() as db:
+            what = "the column <b>total</b> is int in the log and was decimal"
+            stopped = {"stop_code": "TYPE_UNSUPPORTED", "stop_what": what, "stopped_at": self.now}
+            db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**stopped))
+        self.look()
+
+    def app(self, door: Door | None = None) -> FastAPI:
+        return build_app(Surroundings(MirrorShelf([self.file.parent]), door or LoopbackDoor()))
+
+
+def form_of(page: str, label: str) -> dict[str, str]:
+    """The hidden values of the form under a button."""
+    found = page.partition(f"<summary>{label}</summary>")[2].partition("</form>")[0]
+    assert found, f"there is no button {label}"
+    return {name: html.unescape(v) for name, v in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', found)}
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The address of an app that is served on this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    give_up = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < give_up and thread.is_alive()
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
