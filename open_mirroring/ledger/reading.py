@@ -263,7 +263,7 @@ class LedgerReader:
         return found
 
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
-        """Per table the columns that are gone at the source, as publications met them (G-52)."""
+        """Per table the columns that are gone at the source, as publications met them (G-60)."""
         return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:

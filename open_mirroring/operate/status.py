@@ -73,7 +73,7 @@ class TableStatus:
         unverified_columns: columns that came after rows were published, each with the first position that has it; no
             change shows whether those rows have a default at the source (G-07).
         gone_columns: columns that the source has dropped, each with the first known place of a row without it: rows
-            written since have NULL in them (G-52).
+            written since have NULL in them (G-60).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
         proof: the result of its last comparison with the source, without the keys; None when there was none.
