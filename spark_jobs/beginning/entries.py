@@ -62,6 +62,11 @@ class Entry:
     suggested: list[str] = field(default_factory=list)
     waits: str = ""
 
+    @property
+    def looks_secret(self) -> bool:
+        """Whether a name in it has the form of a secret, which no mirror file may hold, nor any output show (I30)."""
+        return any(map(text_smells, self.lines("")))
+
     def lines(self, indent: str) -> list[str]:
         """The entry as lines of YAML, the dash behind *indent*."""
         above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
@@ -83,7 +88,7 @@ def entries(mirror: Mirror, tables: Iterable[ToldTable], first: FirstRows) -> li
         at = int(collision.path[0]) - len(mirror.tables)
         if at >= 0:
             active[at].waits = _printable(f"{collision.what}; {collision.way_out}")
-    return [one for one in found if not any(map(text_smells, one.lines("")))]
+    return found
 
 
 def yaml_text(value: Any) -> str:

@@ -316,3 +316,15 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
     }
     assert loads["dbo.none"] is None and loads["dbo.keyless"] is None
     assert "there is no export 'dbo.none.csv'" in comments(file)
+
+
+def test_a_name_that_looks_like_a_secret_is_neither_written_nor_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I30: and it is told that something was left out."""
+    key = {"id": "7"}
+    deliver(home, event(pkkey=key), event(pkkey=key, tbl="x AccountKey=abcdefghijklmnop1234=="))
+    file = begun(home)
+    shown = capsys.readouterr()
+    assert "1 tables are left out" in shown.err and "AccountKey" not in shown.out + shown.err + file.read_text()
+    assert [table.source for table in load_mirror(file).tables] == ["dbo.orders"]
