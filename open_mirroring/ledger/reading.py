@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -13,11 +14,12 @@ from sqlalchemy import Engine
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import not_below, position_order
+from open_mirroring.changes.manifest import PlacesSeen
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import UnverifiedColumn, unverified_columns
+from open_mirroring.ledger.columns import GoneColumn, UnverifiedColumn, gone_columns, unverified_columns
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
@@ -87,11 +89,23 @@ class TableState(NamedTuple):
 
 
 class ColumnList(NamedTuple):
-    """A column list that changes of a table carried, and whether one row proved it to be whole."""
+    """A column list that changes of a table carried, and whether one row proved it to be whole.
+
+    *seen* says by stream incarnation where rows with it stand; empty where only the first position was kept.
+    """
 
     cols: str
     whole: bool
     first_pos: str
+    seen: Mapping[str, PlacesSeen] = MappingProxyType({})
+
+
+class ColumnDecision(NamedTuple):
+    """An operator's word on a column that rows lack up to a place: renamed, or dropped (None)."""
+
+    column: str
+    up_to: str
+    renamed_to: str | None
 
 
 class PublishedFile(NamedTuple):
@@ -225,13 +239,32 @@ class LedgerReader:
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
-        c = t.column_list.c
-        query = sa.select(t.column_list).where(c.table_id.in_(list(table_ids))).order_by(c.first_pos, c.digest)
+        c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
+        query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
         found: dict[str, list[ColumnList]] = {}
+        places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(sa.select(t.column_range).where(r.table_id.in_(ids))):
+                seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
+                places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
+            for row in db.execute(query):
+                seen_at = places.get((row.table_id, row.digest), {})
+                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos, seen_at))
+        return found
+
+    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
+        """Per table what operators said of columns that rows lack."""
+        c = t.column_decision.c
+        query = sa.select(t.column_decision).where(c.table_id.in_(list(table_ids))).order_by(c.up_to, c.column)
+        found: dict[str, list[ColumnDecision]] = {}
         with self._engine.connect() as db:
             for row in db.execute(query):
-                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos))
+                found.setdefault(row.table_id, []).append(ColumnDecision(row.column, row.up_to, row.renamed_to))
         return found
+
+    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
+        """Per table the columns that are gone at the source, as publications met them (G-52)."""
+        return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""

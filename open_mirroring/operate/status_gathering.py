@@ -137,6 +137,7 @@ class _Tables:
         self._epochs = reader.epochs(ids)
         self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
+        self._gone = reader.gone_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -147,6 +148,7 @@ class _Tables:
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         plan, unverified = table.load_plan, self._unverified.get(table.id, ())
+        gone = self._gone.get(table.id, ())
         letters = self._report.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
@@ -158,7 +160,7 @@ class _Tables:
             since=None if stop is None else stop.since,
             notes=(
                 *(self._report.notes.get(source, ()) if finding is None else finding.notes),
-                *(column.note for column in unverified),
+                *(column.note for column in (*gone, *unverified)),
             ),
             marks=Marks(
                 self._bound,
@@ -181,6 +183,7 @@ class _Tables:
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             unverified_columns=tuple((column.column, column.since) for column in unverified),
+            gone_columns=tuple((column.column, column.place) for column in gone),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
             proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
         )

@@ -192,6 +192,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
     accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
+    about = "say that a column which newer rows lack was dropped at the source, or renamed"
+    schema = commands.deciding("accept-schema", "deciding:accept_schema", about).add_mutually_exclusive_group(
+        required=True
+    )
+    schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
+    schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"
@@ -209,6 +215,8 @@ def _parser() -> argparse.ArgumentParser:
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     ui.add_argument("--port", type=_positive, default=8090, metavar="N", help="port to listen on (default 8090)")
+    fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
+    fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")

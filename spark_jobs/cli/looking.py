@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
-from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from open_mirroring.config import Mirror
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, RawMessage
@@ -28,6 +29,8 @@ from spark_jobs.sources.contract.source import Format
 class CesFormat(Format):
     """Change events of SQL Server and Azure SQL."""
 
+    renames_columns: ClassVar[bool] = False
+    """It cannot, while a table is streamed (C-74)."""
     settings: CesSettings = DEFAULT_SETTINGS
     partitions: int = 0
 

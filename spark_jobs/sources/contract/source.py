@@ -67,11 +67,13 @@ class Format(ABC):
     Attributes:
         partitions: how many partitions carry changes where a complete position is kept (C-88), else 0.
         has_loads: whether rows of a full load may stand among the changes (K-18).
+        renames_columns: whether the source can rename a column while its changes are read.
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
     """
 
     partitions: int = 0
     has_loads: ClassVar[bool] = False
+    renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
 
     @classmethod
@@ -146,6 +148,11 @@ class Transport(ABC):
         """Whether a bound range without a byte says that something is missing; else it is where reading begins."""
         return False
 
+    @property
+    def lists_of_reading(self) -> bool:
+        """Whether rows are spelled by the columns that their table has when it is read, whenever they changed."""
+        return False
+
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """By name of what is not bound altogether, how far it reaches now, whatever one run would take at most."""
         found = self.find(spark, bound)
@@ -188,8 +195,13 @@ class Transport(ABC):
 class MessageTransport(Transport):
     """A transport whose ranges a worker reads by itself."""
 
-    def pinned(self, bound: Mapping[str, int]) -> MessageTransport:
-        """The transport with whatever proves, while a range is read, that it is still the one that was bound."""
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
+        """The transport with whatever proves, while a range is read, that it is still the one that was bound.
+
+        Args:
+            bound: up to where each name of the batch is bound.
+            seen: asks how its files were when they were bound, or seen last.
+        """
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:

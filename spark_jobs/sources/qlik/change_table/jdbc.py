@@ -130,6 +130,11 @@ class ChangeTables(Transport):
         clipped = (BoundRange(b.name, max(b.start, low), min(b.end, high)) for b in full)
         return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
 
+    @property
+    def lists_of_reading(self) -> bool:
+        """It is so: the database tells the columns of now (T-33), also of rows that are read again."""
+        return True
+
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """Where the next interval of a table begins: behind the end of the last one (T-18)."""
         if self.control is not None or source not in self.tables:
