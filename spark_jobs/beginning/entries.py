@@ -22,6 +22,7 @@ from open_mirroring.config.names import check_column, check_target, split_source
 from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.streamed_types import is_streamed
 from open_mirroring.config.tables import table_collisions
+from open_mirroring.storage.address import is_address
 from spark_jobs.beginning.announcements import ToldTable
 from spark_jobs.sources.registry import format_of
 
@@ -145,7 +146,9 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstR
         load = _export(entry, mirror, told, first) or load
     elif first.connection is not None and told.catalog and not format_of(mirror).has_loads:
         load = {"format": "jdbc", "connection": first.connection}
-    if "path" in load:
+    if is_address(load.get("path", "")):
+        load["connection"] = mirror.source.connection
+    elif "path" in load:
         load["path"] = _below_home(mirror, Path(load["path"]))
     if load:
         entry.settings["initial_load"] = load
