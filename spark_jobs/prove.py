@@ -19,9 +19,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
@@ -55,13 +57,15 @@ from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, read_sums
 from spark_jobs.proof.mirrored_files import Target, TargetTables
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
-from spark_jobs.proof.sides import Source, check_errors, kept, source_side
+from spark_jobs.proof.sides import Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
 
 log = logging.getLogger(__name__)
 
 _STAYS = ["k1", "k2"]
+_MOST_KEYS = 250_000
+"""So many keys of a table that differ are looked at again, and held on the driver meanwhile."""
 _MOST_AT_ONCE = 8
 _NOWHERE = Position(0, None)
 
@@ -95,13 +99,14 @@ class _Case:
     table: Table
     state: TableState
     proof: Proof
+    gone: frozenset[str] = frozenset()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()
     base: Position = _NOWHERE
     base_state: TableState | None = None
-    left: DataFrame | None = None
-    left_count: int = 0
+    left: pa.Table | None = None
+    beyond: bool = False
     behind: str = ""
     counts: Counter[Kind] = field(default_factory=Counter)
     columns: Counter[str] = field(default_factory=Counter)
@@ -174,11 +179,13 @@ class _Proving:
 
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
-        cases = [
-            _Case(table, states[table.source], Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
-            for table in self._mirror.tables
-            if only is None or table.source in only
-        ]
+        gone = self._reader.gone_columns(states.values())
+        cases = []
+        for table in self._mirror.tables:
+            if only is None or table.source in only:
+                state = states[table.source]
+                dropped = frozenset(column.column for column in gone.get(state.id, ()))
+                cases.append(_Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""), dropped))
         self._look_at(cases, self._first_look)
         return cases
 
@@ -218,9 +225,9 @@ class _Proving:
             if not case.state.row.confirmed:
                 raise TerminalError("TARGET_ABSENT", "nothing of it was published yet", way_out="run a tick first")
         if cells:
-            case.left = self._differing(case, target)
-            case.left_count = case.left.count()
-            self._forget_if_none(case)
+            found = self._differing(case, target)
+            case.beyond = found.num_rows > _MOST_KEYS
+            case.left = found.slice(0, _MOST_KEYS) or None
 
     def _target(self, case: _Case) -> Target:
         """Pin the newest version of the target, after noting which batches it shows at least."""
@@ -246,19 +253,21 @@ class _Proving:
         known = [LogPosition.parse(epochs[e], text) for e, text in seen.items() if epochs.get(e, -1) >= 0]
         return f"{max(known).epoch}:{max(known).text}" if known else None
 
-    def _differing(self, case: _Case, target: Target) -> DataFrame:
+    def _differing(self, case: _Case, target: Target) -> pa.Table:
+        """The keys that differ, of those that differed at the look before if there was one."""
         assert case.source is not None and case.shape is not None
         shape = case.shape
         work = HashKeys(shape, case.cells)
         ranges = {cell // shape.buckets for cell in case.cells}
         frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in (case.source, target)]
-        for frame in frames:
-            check_errors(frame)
-        found = differing_keys(*frames, keyed=bool(shape.keys)).persist()
-        found.count()
+        found = differing_keys(*frames, keyed=bool(shape.keys))
+        if case.left is not None:
+            before = self._spark.createDataFrame(case.left.select(_STAYS))
+            found = found.join(F.broadcast(before), _STAYS, "left_semi")
+        keys = found.orderBy(_STAYS).limit(_MOST_KEYS + 1).toArrow()
         for frame in frames:
             frame.unpersist()
-        return found
+        return keys
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
         """Look at one table; an error becomes its result, and the other tables go on."""
@@ -278,26 +287,23 @@ class _Proving:
         target = self._target(case)
         if case.state.row.generation != base_state.row.generation:
             raise TerminalError("TABLE_RESET", "the table was reset while it was compared", way_out="prove it again")
-        if new := {column.name for column in target.columns} - {column.name for column in case.shape.columns}:
+        known = case.gone | {column.name for column in case.shape.columns}
+        if new := {column.name for column in target.columns} - known:
             raise TransientError(
                 "COLUMNS_CHANGED", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
             )
-        still = case.left.select(*_STAYS).join(self._differing(case, target), _STAYS, "inner").persist()
-        moved = self._moved(case, before, base_state)
+        still = self._differing(case, target)
+        moved = self._moved(case, still, before, base_state)
         case.proof = replace(case.proof, looks=case.proof.looks + 1)
-        if moved is None:
-            certain, case.left = still.limit(0), still
-        else:
-            certain = still.join(moved, "key", "left_anti")
-            case.left = still.join(moved, "key", "left_semi").persist()
-        self._take(case, certain)
-        case.left_count = case.left.count()
-        self._forget_if_none(case)
+        on_its_way = (
+            pa.array([True] * still.num_rows, pa.bool_()) if moved is None else pc.is_in(still["key"], value_set=moved)
+        )
+        self._take(case, still.filter(pc.invert(on_its_way)))
+        case.left = still.filter(on_its_way) or None
 
-    def _moved(self, case: _Case, since: Position, at: TableState) -> DataFrame | None:
-        """The keys with a logged change that the target did not have for certain; None: any key may be one."""
+    def _moved(self, case: _Case, keys: pa.Table, since: Position, at: TableState) -> pa.Array | None:
+        """Which of *keys* have a logged change that the target did not have for certain; None: any may have one."""
         source, committed = case.table.source, self._reader.mirror().committed
-        columns = F.col("key")
         epochs = self._reader.epochs([at.id]).get(at.id, {})
         conditions = [F.col("batch") > since.batch]
         contents = list(self._reader.contents({source: since.batch}, committed).get(source, ()))
@@ -313,36 +319,34 @@ class _Proving:
             conditions += [(F.col("epoch") == epoch) & (F.col("pos") >= text) for epoch, text in reaching.items()]
         files = sorted({file for part in contents for file in part.files})
         if not files:
-            return self._spark.createDataFrame([], "key string")
+            return pa.array([], pa.string())
         if not case.table.key:
             return None
         rows = self._spark.read.parquet(*paths_of(self._log_root, files))
         some = conditions[0]
         for other in conditions[1:]:
             some = some | other
-        return rows.where((F.col("kind") == CHANGE) & (F.col("tbl") == source) & some).select(columns).distinct()
+        changes = rows.where((F.col("kind") == CHANGE) & (F.col("tbl") == source) & some).select("key")
+        wanted = self._spark.createDataFrame(keys.select(["key"]))
+        return wanted.join(changes, "key", "left_semi").toArrow()["key"].combine_chunks()
 
     def _dropped_reaches(self, source: str, since: str) -> bool:
         horizon = self._reader.mirror_horizon()
         dropped = 0 if horizon is None else horizon.dropped
         return dropped > 0 and any(text >= since for text in self._reader.highest(source, dropped).values())
 
-    def _take(self, case: _Case, certain: DataFrame) -> None:
+    def _take(self, case: _Case, certain: pa.Table) -> None:
         """Count the keys that differ for certain, and name the first of them."""
         assert case.shape is not None
         names = [column.name for column in case.shape.columns]
-        lines = certain.groupBy("kind").agg(F.sum("times").alias("times")).collect()
-        case.counts.update({Kind(line["kind"]): int(line["times"]) for line in lines})
-        for line in certain.select(F.explode("columns").alias("at")).groupBy("at").count().collect():
-            case.columns[names[line["at"]]] += line["count"]
-        shown = SHOWN_KEYS - len(case.keys)
-        for line in certain.orderBy("key").limit(shown).collect() if shown > 0 else ():
+        for line in certain.group_by("kind").aggregate([("times", "sum")]).to_pylist():
+            case.counts[Kind(line["kind"])] += line["times_sum"]
+        for line in pc.value_counts(pc.list_flatten(certain["columns"])).to_pylist():
+            case.columns[names[line["values"]]] += line["counts"]
+        shown = max(0, SHOWN_KEYS - len(case.keys))
+        for line in certain.sort_by("key").slice(0, shown).to_pylist():
             columns = tuple(names[at] for at in line["columns"])
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
-
-    def _forget_if_none(self, case: _Case) -> None:
-        if not case.left_count:
-            case.left = None
 
     def _progress(self) -> Progress:
         state = self._reader.mirror()
@@ -363,11 +367,14 @@ class _Proving:
 
     def _concluded(self, case: _Case) -> Mapping[str, Any]:
         """The proof of a table, kept in the ledger."""
-        unproven = case.left_count if case.left is not None else 0
+        unproven = 0 if case.left is None else case.left.num_rows
         if unproven:
             case.reasons.append(
                 case.behind or f"{unproven} keys differ, and changes of them are on their way or came meanwhile"
             )
+        if case.beyond:
+            unproven += 1
+            case.reasons.append(f"more than {_MOST_KEYS} keys differ; the others were not looked at again")
         proof = replace(
             case.proof,
             verdict=verdict_of(sum(case.counts.values()), unproven, case.proof.code),
@@ -398,7 +405,8 @@ def _shape(case: _Case, target: Target) -> Shape:
     """
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}
-    there = {column.name: column.type for column in target.columns}
+    # What the source has dropped cannot be compared, and does not make two tables different (G-60).
+    there = {column.name: column.type for column in target.columns if column.name not in case.gone - source.keys()}
     columns = []
     for name in [*source, *(name for name in there if name not in source)]:
         both = [types[name] for types in (source, there) if name in types]

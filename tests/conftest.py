@@ -13,13 +13,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import KafkaBroker
+    from tests.object_storage import StorageServers
     from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
-MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
+MARK_OF_FIXTURE = {
+    "shared_data": "shared_data",
+    "spark": "spark",
+    "postgres": "postgres",
+    "kafka": "kafka",
+    "storage_servers": "storage",
+}
 
 # `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
@@ -74,6 +81,15 @@ def spark() -> Iterator[SparkSession]:
         logging.getLogger("py4j").setLevel(logging.WARNING)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def storage_servers() -> Iterator[StorageServers]:
+    """Azurite and an S3 server of this test run's own."""
+    from tests.object_storage import running_servers
+
+    with running_servers() as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,6 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime, *, with_tables: b
             for name, first, end, at in db.execute(offsets.order_by(offset.name)).tuples()
         }
     letters = letter_counts(ledger, mirror)
-    states = reader.tables() if with_tables else {}
     return MirrorMetrics(
         last_commit_age=age(newest),
         open_batch_age=None if row is None else age(row.open_bound_at),
@@ -110,12 +109,14 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime, *, with_tables: b
         settled_letters=outcomes,
         horizon_age=None if horizon is None else age(horizon.at),
         partitions=partitions,
-        tables={source: _counted(reader, state.id, state.row.generation) for source, state in states.items()},
+        tables=_counted(reader) if with_tables else {},
     )
 
 
-def _counted(reader: LedgerReader, table_id: str, generation: int) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for publication in reader.publications(table_id, generation):
-        counts.update({name: publication.counts.get(name, 0) for name in _COUNTED})
-    return {name: counts[name] for name in _COUNTED}
+def _counted(reader: LedgerReader) -> dict[str, dict[str, int]]:
+    """What was published of each table in its generation, by disposition."""
+    counts = {source: Counter[str](dict.fromkeys(_COUNTED, 0)) for source in reader.tables()}
+    for source, published in reader.published_counts():
+        if source in counts:
+            counts[source].update({name: published.get(name, 0) for name in _COUNTED})
+    return {source: dict(counted) for source, counted in counts.items()}

@@ -73,6 +73,8 @@ class TableStatus:
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
         unverified_columns: columns that came after rows were published, each with the first position that has it; no
             change shows whether those rows have a default at the source (G-07).
+        gone_columns: columns that the source has dropped, each with the first known place of a row without it: rows
+            written since have NULL in them (G-60).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
         proof: the result of its last comparison with the source, without the keys; None when there was none.
@@ -103,6 +105,7 @@ class TableStatus:
     reset: str
     horizon: str | None
     unverified_columns: tuple[tuple[str, str], ...] = ()
+    gone_columns: tuple[tuple[str, str], ...] = ()
     proof: Mapping[str, Any] | None = None
     waiting_since: datetime | None = None
 

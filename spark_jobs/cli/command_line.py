@@ -29,6 +29,7 @@ Carries change data into a Microsoft Fabric open mirrored database: exactly once
 FILE is a mirror file (mirrors/NAME.yaml). Secrets come from the environment, as AIRFLOW_CONN_<NAME>."""
 _MORE = """\
 a first run:
+  open-mirroring init mirrors/shop.yaml --source 'format: sqlserver-ces, transport: files, path: data'
   open-mirroring check mirrors/shop.yaml
   open-mirroring initial-load mirrors/shop.yaml
   open-mirroring tick mirrors/shop.yaml
@@ -175,7 +176,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = _Commands(parser)
-    commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    about = "compare it with what the source sends, too: about N messages are looked at (default 100000)"
+    checked.add_argument("--sample", type=_positive, nargs="?", const=100_000, metavar="N", help=about)
+    about = "and with the catalog of the source database"
+    checked.add_argument("--database", metavar="CONNECTION", help=about)
+    about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
+    _init_arguments(commands.on_file("init", "beginning:init", about))
     about = "examine Java, Spark, versions, clock, connections and rights; tells the way out of whatever is wrong"
     doctor = commands.add("doctor", "examining:doctor", about)
     doctor.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders, to be examined as well")
@@ -238,6 +245,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
     accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
+    about = "say that a column which newer rows lack was dropped at the source, or renamed"
+    schema = commands.deciding("accept-schema", "deciding:accept_schema", about).add_mutually_exclusive_group(
+        required=True
+    )
+    schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
+    schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"
@@ -255,10 +268,29 @@ def _parser() -> argparse.ArgumentParser:
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     ui.add_argument("--port", type=_positive, default=8090, metavar="N", help="port to listen on (default 8090)")
+    fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
+    fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
     pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     return parser
+
+
+def _init_arguments(command: argparse.ArgumentParser) -> None:
+    about = "the source of a FILE that is not there yet: 'format: sqlserver-ces, transport: files, path: FOLDER'"
+    command.add_argument("--source", metavar="SETTINGS", help=about)
+    command.add_argument("--add", action="store_true", help="add the tables that FILE does not have yet")
+    command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
+    command.add_argument("--sample", type=_positive, metavar="N", help="look at about N messages (default 100000)")
+    about = "the source database: keys and types from its catalog, first rows over JDBC"
+    command.add_argument("--database", metavar="CONNECTION", help=about)
+    about = "mirror tables, too, that the catalog has and the sample does not show"
+    command.add_argument("--unseen", action="store_true", help=about)
+    about = "first rows from an export: a file or folder per table, by its name"
+    command.add_argument("--export", type=Path, metavar="FOLDER", help=about)
+    command.add_argument("--export-format", choices=["parquet", "csv", "qlik-full-load"], default="parquet")
+    about = "where the stream goes on behind the export: the last commit LSN before it began, or the file that tells it"
+    command.add_argument("--stream-from", metavar="LSN|FILE", default="beginning", help=f"{about} (default: beginning)")
 
 
 def _letter_choice(command: argparse.ArgumentParser) -> None:

@@ -23,10 +23,10 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.spark_jars import jar_files, jars_folder
 from open_mirroring.operate.words import age, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
 from spark_jobs.cli.reporting import json_text, shown
-from spark_jobs.runtime.session import JARS
 
 _JAVA = 17
 _CLOCK_APART = timedelta(seconds=60)
@@ -95,8 +95,9 @@ def _spark() -> Iterator[Finding]:
     fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
     yield Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
     if "SPARK_HOME" not in os.environ:
-        jars = [jar.name for jar in JARS.glob("delta-spark_*.jar")]
-        yield Finding("jars", ", ".join(jars) or f"none in {JARS}", "" if jars else "fetch them: `make jars`")
+        delta = [name for jar in jar_files() if (name := Path(jar).name).startswith("delta-spark_")]
+        found_jars = ", ".join(delta) or f"no jar of Delta Lake is in {jars_folder()}"
+        yield Finding("jars", found_jars, "" if delta else "fetch them: `open-mirroring jars`")
 
 
 def _mirror(mirror: Mirror) -> Iterator[Finding]:

@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
-from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
@@ -38,9 +38,19 @@ from spark_jobs.sources.qlik.message.given_structures import check_structures
 
 
 def check(arguments: argparse.Namespace) -> Exit:
-    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run."""
+    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run.
+
+    With ``--sample`` also what of the file is not as the source sends it.
+    """
     mirrors = mirrors_of([arguments.file])
     problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
+    sampled: dict[str, list[Problem]] = {}
+    is_sampled = arguments.sample is not None or arguments.database is not None
+    for mirror in mirrors if is_sampled and not problems else ():
+        from spark_jobs.cli.beginning import sampled_mirror  # brings Spark's Python, which other looks do not wait for
+
+        mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
+        problems += mistakes
     for problem in problems:
         print(problem)
     if problems:
@@ -62,7 +72,7 @@ def check(arguments: argparse.Namespace) -> Exit:
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
             print("  consistency   transaction: changes wait until every partition has shown a later commit (C-34)")
-        for warning in warnings:
+        for warning in [*warnings, *sampled.get(mirror.name, ())]:
             print(f"warning: {warning}")
     return Exit.DONE
 

@@ -31,7 +31,7 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.logged_loads import NOTHING
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
-from spark_jobs.proof.sides import check_errors, kept, source_side
+from spark_jobs.proof.sides import kept, source_side
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,6 @@ class LoggedCorrections:
         source = source_side(self.spark, self.mirror, table, None)
         shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
-        check_errors(frame)
         write = _Write(wanted, keys, shape, places, target)
         # No row comes to the driver: one worker writes the few there are.
         lines = frame.repartition(1).mapInArrow(write, "part binary").collect()

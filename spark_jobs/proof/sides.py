@@ -18,9 +18,11 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
+from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
@@ -175,13 +177,8 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
     if isinstance(chosen, JdbcLoad):
         return JdbcSource(spark, table, chosen)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
-    return ExportSource(spark, table, Export(mirror.resolve(chosen.path), chosen.format), chosen.types, since)
-
-
-def check_errors(frame: DataFrame) -> None:
-    """Raise what a worker met: an error comes back as a line, for Spark would bury it in a stack of its own."""
-    for line in frame.where("error IS NOT NULL").select("error").limit(1).collect():
-        raise pickle.loads(bytes(line["error"]))
+    export_of_rows = Export(place_of(mirror, chosen.path, chosen.connection), chosen.format)
+    return ExportSource(spark, table, export_of_rows, chosen.types, since)
 
 
 def anew(each: Work) -> Work:
@@ -198,13 +195,21 @@ def anew(each: Work) -> Work:
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
-    """A frame of a side, read now and once; on disk until it is unpersisted."""
+    """A frame of a side, read now and once; on disk until it is unpersisted.
 
-    def keep() -> DataFrame:
-        frame.persist(StorageLevel.DISK_ONLY).count()
-        return frame
+    Raises:
+        MirroringError: what a worker met: it comes back as a line, for Spark would bury it in a stack of its own.
+    """
 
-    return side.asked(keep)
+    def keep() -> bytes | None:
+        (line,) = frame.persist(StorageLevel.DISK_ONLY).agg(F.max("error").alias("error")).collect()
+        return None if line["error"] is None else bytes(line["error"])
+
+    error = side.asked(keep)
+    if error is not None:
+        frame.unpersist()
+        raise pickle.loads(error)
+    return frame
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:

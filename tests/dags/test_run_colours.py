@@ -91,11 +91,11 @@ def test_a_failed_gate_publishes_nothing_and_makes_the_run_red(home: Path, fake_
     assert fake_spark.jobs() == ["extract_changes"]
 
 
-def _run_failing_at_once(name: str) -> tuple[str, dict[str, str]]:
+def _run_failing_at_once(name: str, **conf: Any) -> tuple[str, dict[str, str]]:
     """As :func:`_run`, without the minutes between attempts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
-        return _run(name)
+        return _run(name, **conf)
 
 
 def test_a_stopped_table_makes_the_run_red_after_the_others_were_published(home: Path, fake_spark: Any) -> None:
@@ -236,8 +236,8 @@ def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
     assert fake_spark.calls[0]["argv"][-3:] == [f"--proof={proof}", "--why=lost", "--approved-by=Ada"]
     # Given back, for its rows could not be read: nothing is published as if it were done.
     fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "SOURCE_UNREACHABLE: no answer"}))
-    state, tasks = _run("correct_table", proof=proof, reason="lost")
-    assert state != "success" and tasks["correct"] in ("failed", "up_for_retry")
+    state, tasks = _run_failing_at_once("correct_table", proof=proof, reason="lost")
+    assert (state, tasks["correct"]) == ("failed", "failed")
 
 
 def test_a_rejected_reload_touches_nothing(home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

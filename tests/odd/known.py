@@ -8,9 +8,6 @@ SILENT = {
         q_update_mask_left_out q_update_mask_null_column_null
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
-    "key, row and operation contradict each other": """
-        r_same_id_two_events
-    """,
     "a key changed and nothing tells it": """
         k_changed_untold ct_key_change_mask_zero ct_key_text_case_untold
     """,
@@ -41,7 +38,7 @@ ORDINARY = """
     v_varbinary v_char_pad v_text_words v_text_number v_varchar_bytes r_update_lacks_column_complete
     r_partial_completed r_delete_by_pkkey r_delete_old_lacks_key r_delete_and_again_in_one_transaction
     r_insert_and_delete_in_one_transaction r_delete_before_insert r_out_of_order_over_files r_doubled
-    r_doubled_other_spelling r_one_place_two_rows k_pkkey_in_other_order k_swapped k_moved_and_back
+    r_doubled_other_spelling r_one_place_two_rows r_same_id_two_events k_pkkey_in_other_order k_swapped k_moved_and_back
     k_moved_and_back_in_one_transaction_late k_chain_in_one_transaction k_chain_from_below k_text_case_changed
     k_text_blank_added k_text_normal_form_changed k_decimal_spellings k_guid_case k_binary_spellings
     k_float_minus_zero k_datetime_spellings k_offset_same_instant k_time_spellings k_empty_text c_reordered

@@ -6,7 +6,7 @@ Time only chooses offsets for a backfill; the broker tells it by the timestamps 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class KafkaTopics(MessageTransport):
         """To the very end, whatever one run of extraction takes at most."""
         return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
 
-    def pinned(self, bound: Mapping[str, int]) -> KafkaTopics:
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> KafkaTopics:
         """The topics with the ids under which they were bound."""
         return replace(self, place=expecting(self.place, bound))
 
@@ -90,6 +90,15 @@ class KafkaTopics(MessageTransport):
             if start < end:
                 chosen.append(BoundRange(bound.name, start, end))
         return Chosen(longest(chosen), sorted(gone))
+
+    def sample(self, most: int) -> Iterator[RawMessage]:
+        """As :meth:`MessageTransport.sample`: of each partition the first messages and the newest."""
+        ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
+        share = max(most // max(2 * len(ranges), 1), 1)
+        for one in ranges:
+            head = min(one.start + share, one.end)
+            yield from self.read(one._replace(end=head))
+            yield from self.read(one._replace(start=max(head, one.end - share)))
 
     def counts_as_bound(self, name: str) -> bool:
         """Messages have their offsets."""
