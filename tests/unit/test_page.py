@@ -222,6 +222,26 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
     assert made.table().stop_code is None
 
 
+def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
+    state = made.table()
+    for digest, names, position in (("a", ["id", "price"], "A:1:1"), ("b", ["id", "<b>cost"], "A:2:1")):
+        cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
+        values = {"digest": digest, "cols": cols, "whole": True, "first_pos": position}
+        made.insert(t.column_list, table_id=state.id, **values)
+    made.insert(t.stream_epoch, table_id=state.id, epoch="11111111-2222-3333-4444-555555555555", ordinal=0)
+    with made.ledger.begin() as db:
+        values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}
+        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    page = client.get(table(ORDERS)).text
+    assert "A column was renamed" in page and '<option value="&lt;b&gt;cost">&lt;b&gt;cost</option>' in page
+    form = {**form_of(page, "A column was dropped"), "subject": "price", "who": "Ada", "why": "ticket 4711"}
+    answer = client.post("/mirrors/shop/decide", data=form).text
+    assert "Column price was dropped" in answer and "Cleared: RENAME_POSSIBLE" in answer
+    assert audit(made)[-1][0] == "SCHEMA_ACCEPTED"
+    renamed = {**form, "request": "another", "subject": "nothing", "renamed_to": "price"}
+    assert "COLUMN_UNKNOWN" in client.post("/mirrors/shop/decide", data=renamed).text
+
+
 def test_a_stop_of_reading_is_lifted(made: PageMirror, client: TestClient) -> None:
     with made.ledger.begin() as db:
         db.execute(t.mirror.update().values(stop_code="LOG_CONFLICT", stop_what="another batch 3"))
