@@ -95,9 +95,9 @@ def _spark() -> Iterator[Finding]:
     fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
     yield Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
     if "SPARK_HOME" not in os.environ:
-        delta = [name for jar in jar_files() if (name := Path(jar).name).startswith("delta-spark_")]
-        found_jars = ", ".join(delta) or f"no jar of Delta Lake is in {jars_folder()}"
-        yield Finding("jars", found_jars, "" if delta else "fetch them: `open-mirroring jars`")
+        jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
+        way_out = "" if jars else "fetch them: `open-mirroring jars`"
+        yield Finding("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Finding]:
