@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import yaml
 from open_mirroring.config import load_mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.beginning.announcements import ToldTable
 from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
@@ -339,3 +342,25 @@ def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> No
     ready = {"format": "qlik-full-load", "path": "s3://bucket/qlik/dbo.a", "stream_from": "beginning"}
     (entry,) = entries(mirror, [ToldTable("dbo", "a", key=("id",), load=ready)], FirstRows())
     assert entry.waits == "" and entry.settings["initial_load"] == {**ready, "connection": "store"}
+
+
+def test_tables_are_chosen_by_patterns(home: Path) -> None:
+    """G-50: as the source spells them."""
+    names = (("sales", "orders"), ("sales", "tmp_a"), ("sales", "x"), ("hr", "people"), ("Sales", "odd"))
+    deliver(home, *(event(pkkey={"id": "7"}, schema=schema, tbl=name) for schema, name in names))
+    file = begun(home, "--only", "sales.*", "--only", "hr.people", "--exclude", "*.tmp_*")
+    assert [table.source for table in load_mirror(file).tables] == ["hr.people", "sales.orders", "sales.x"]
+
+
+def test_a_table_whose_changes_were_ignored_so_far_says_so(home: Path) -> None:
+    """G-24, G-50: without a load its rows in them would be missing."""
+    deliver(home, event(pkkey={"id": "7"}))
+    file = begun(home)
+    mirror = load_mirror(file)
+    ledger = open_ledger(mirror.ledger_url())
+    with ledger.begin() as db:
+        record_foreign(db, mirror.name, 1, datetime(2026, 1, 5, tzinfo=UTC), {"dbo.later": 3})
+    deliver(home, event(pkkey={"id": "7"}, tbl="later"), event(pkkey={"id": "7"}, tbl="new"))
+    begun(home, "--add")
+    assert comments(file).count("CHANGES_IGNORED") == 1
+    assert "Warning: 3 messages of it were read and ignored already" in comments(file)
