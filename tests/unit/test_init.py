@@ -136,14 +136,27 @@ def test_names_with_periods_brackets_and_line_ends_are_spelled_or_told(home: Pat
     assert "- source: dbo.evil" not in {line.strip() for line in file.read_text().splitlines()}
 
 
+def with_a_gap(message: bytes) -> bytes:
+    """The event with its columns behind the first one place further."""
+    whole = json.loads(message)
+    data = json.loads(whole["data"])
+    for column in data["eventsource"]["cols"][1:]:
+        column["index"] += 1
+    return json.dumps({**whole, "data": json.dumps(data)}).encode()
+
+
 def test_warnings_tell_how_the_stream_is_set_up(home: Path) -> None:
-    """G-50, C-44, C-71, C-12, K-70: old values off, changed columns only, two databases, no masks."""
-    key = {"id": "7"}
+    """G-50, C-44, C-71, C-12: old values off, changed columns only, two databases."""
+    key, row, two = {"id": "7"}, {"id": "7", "b": "2", "c": "3"}, [("id", "int"), ("b", "int")]
     deliver(
         home,
         event(pkkey=key),
         event("UPD", {"id": "7", "name": "B", "price": "1"}, pkkey=key, tbl="blind"),
         event("UPD", {"id": "7", "price": "2"}, {"id": "7", "price": "1"}, pkkey=key, tbl="partial"),
+        with_a_gap(event("UPD", {"id": "7", "b": "2"}, {"id": "7", "b": "1"}, pkkey=key, cols=two, tbl="changed")),
+        # A column that was dropped leaves a gap, too; another update proves that all columns are sent.
+        with_a_gap(event("UPD", {"id": "7", "b": "2"}, {"id": "7", "b": "1"}, pkkey=key, cols=two, tbl="dropped")),
+        with_a_gap(event("UPD", row, {**row, "b": "1"}, pkkey=key, cols=[*two, ("c", "int")], tbl="dropped")),
         event("UPD", {"id": "7", "name": "B", "price": "1"}, {"id": "7", "name": "A", "price": "1"}, pkkey=key),
         event(pkkey=key, db="other"),
     )
@@ -152,6 +165,7 @@ def test_warnings_tell_how_the_stream_is_set_up(home: Path) -> None:
     above = {name: file.read_text().split(f"- source: {name}")[0].split("key: [")[-1] for name in blocks}
     assert "@include_old_values = 0" in above["dbo.blind"] and "@include_all_columns" not in above["dbo.blind"]
     assert "@include_all_columns = 0" in above["dbo.partial"] and "old_values" not in above["dbo.partial"]
+    assert "@include_all_columns = 0" in above["dbo.changed"] and "@include" not in above["dbo.dropped"]
     assert "other and shop" in above["dbo.orders"] and "@include" not in above["dbo.orders"]
 
 
