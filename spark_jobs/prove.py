@@ -405,7 +405,7 @@ def _shape(case: _Case, target: Target) -> Shape:
     """
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}
-    # What the source has dropped cannot be compared, and does not make two tables different (G-52).
+    # What the source has dropped cannot be compared, and does not make two tables different (G-60).
     there = {column.name: column.type for column in target.columns if column.name not in case.gone - source.keys()}
     columns = []
     for name in [*source, *(name for name in there if name not in source)]:

@@ -2,7 +2,7 @@
 
 DDL sends no event (C-75): only the lists of the rows tell. A row that is proved to be whole and lacks a column that
 changes before it carried says that the column is gone. All is judged by the positions of rows, never by their arrival,
-so late rows and rows read again change nothing but how narrowly a place is known (G-52).
+so late rows and rows read again change nothing but how narrowly a place is known (G-60).
 
 A rename is a drop and an addition in one step (F-88). Whether it was one, no change says. It is possible only where no
 row carries both names, and no whole row between them lacks both.

@@ -39,7 +39,7 @@ class Logged(NamedTuple):
     *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
     changes. *left* is the key that the row had before, if this change gave it another key and rows are completed.
     *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
-    has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-52).
+    has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
     """
 
     batch: int

@@ -29,7 +29,7 @@ def list_digest(cols: str) -> str:
 def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> None:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
 
-    What was seen when a table was read counts behind everything that was read of it before (G-52): a row that is read
+    What was seen when a table was read counts behind everything that was read of it before (G-60): a row that is read
     again, or late, is spelled by the columns of now.
     """
     c, r = t.column_list.c, t.column_range.c

@@ -217,7 +217,7 @@ def accept_schema(
     """Record that a column was dropped at the source, or renamed; returns the stop that ended with it.
 
     The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
-    again (G-52). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
+    again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
     anew: the values of rows that did not change since stand under the old name.
 
     Raises:

@@ -215,7 +215,7 @@ column_list = Table(
     Column("first_pos", String(200), nullable=False),
 )
 
-# By stream incarnation where rows with a column list stand, and those that prove to be whole (G-52).
+# By stream incarnation where rows with a column list stand, and those that prove to be whole (G-60).
 column_range = Table(
     "column_range",
     metadata,

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Service
 
 _LISTED_AT_ONCE = 1000
+_PIECE, _TRIES = 2**23, 3
 _TIMEOUT = timedelta(seconds=60)
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")
+"""In the addresses at which a machine of Amazon's is asked for its login."""
 _NO_CONTAINER = ("ContainerNotFound", "NoSuchBucket", "FilesystemNotFound", "ContainerBeingDeleted")
 
 
@@ -118,10 +121,28 @@ class ObjectStore:
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
-        """The bytes from *start* to *end*, or to the end, with the object that they are of; as :meth:`read`."""
+        """The bytes from *start* to *end*, or to the end, with the object that they are of; as :meth:`read`.
+
+        Raises:
+            ObjectReplaced: also when it is shorter than *start*, or replaced again and again while it is read.
+        """
         if end <= start:
             return b"", self.stat(name)
-        return self._get(name, {"range": (start, end)}, etag)
+        for _ in range(_TRIES):
+            try:
+                return self._pieces(name, start, end, etag)
+            except ObjectReplaced:
+                if etag:
+                    raise
+        return self._pieces(name, start, end, etag)
+
+    def _pieces(self, name: str, start: int, end: int, etag: str) -> tuple[bytes, ObjectStat]:
+        # A request has a time to end in, so none asks for much.
+        first, stat = self._get(name, {"range": (start, min(end, start + _PIECE))}, etag)
+        pieces, end = [first], min(end, stat.size)
+        for at in range(start + len(first), end, _PIECE):
+            pieces.append(self._get(name, {"range": (at, min(end, at + _PIECE))}, stat.etag)[0])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), stat
 
     def _get(self, name: str, options: Any, etag: str) -> tuple[bytes, ObjectStat]:
         if etag:
@@ -158,13 +179,7 @@ class ObjectStore:
         except (e.AlreadyExistsError, FileExistsError):
             raise FileExistsError(17, "the object exists", f"{self._where}: {name}") from None
         except e.PreconditionError:
-            raise ObjectReplaced(
-                "SOURCE_REWRITTEN",
-                f"another object stands under the name {name!r} now",
-                where=self._where,
-                way_out="what was bound must stay as it is until it is read: put the object back, and deliver the "
-                "other one under a new name",
-            ) from None
+            raise self._replaced(name) from None
         except FileNotFoundError as error:
             if _code(error) in _NO_CONTAINER:
                 raise self._no_container() from None
@@ -183,7 +198,11 @@ class ObjectStore:
         number = int(status[1]) if status else 0
         if code in _NO_CONTAINER or (number == 404 and isinstance(error, e.GenericError)):
             return self._no_container()
+        if number == 416:
+            return self._replaced(name)
         denied = isinstance(error, e.PermissionDeniedError | e.UnauthenticatedError)
+        if any(part in str(error) for part in _LOGIN_OF_THE_MACHINE):
+            denied, said = True, "neither this machine nor its environment has a login"
         if denied or number in (401, 403):
             return TerminalError(
                 "STORAGE_DENIED",
@@ -206,6 +225,15 @@ class ObjectStore:
             where=self._where,
             way_out="the next run goes on; if it stays so, compare the account's or endpoint's name, and look at the "
             "network between here and there",
+        )
+
+    def _replaced(self, name: str) -> ObjectReplaced:
+        return ObjectReplaced(
+            "SOURCE_REWRITTEN",
+            f"another object stands under the name {name!r} now",
+            where=self._where,
+            way_out="what was bound must stay as it is until it is read: put the object back, and deliver the other "
+            "one under a new name",
         )
 
     def _no_container(self) -> TerminalError:

@@ -206,7 +206,7 @@ def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
 
 
 def _refuse_doubtful(history: ColumnHistory, decided: Collection[ColumnDecision]) -> None:
-    """Stop at a column that was renamed, or may have been, and at one that came back (G-52)."""
+    """Stop at a column that was renamed, or may have been, and at one that came back (G-60)."""
     for column, found in history.gone.items():
         renamed = [one.renamed_to for one in decided if one.column == column and one.up_to > found.after]
         if renamed and renamed[-1] is not None:

@@ -1,4 +1,4 @@
-"""The same drop, and the same possible rename, in every format and over every transport (G-52).
+"""The same drop, and the same possible rename, in every format and over every transport (G-60).
 
 One story: rows, the drop of a column, rows without it, and a late row from before, which has it. Every source tells it
 in its own way; every table ends the same, or asks the same question.

@@ -1,4 +1,4 @@
-"""What column lists say of a table's structure, against a table whose structure changes for real (G-52).
+"""What column lists say of a table's structure, against a table whose structure changes for real (G-60).
 
 The reference knows the columns at every moment. What is read of it are lists with their lowest and highest places, as
 batches leave them in the ledger, whatever came first.
@@ -63,7 +63,7 @@ def lists_of(rows: Sequence[Row]) -> list[ListOfColumns]:
 
 @given(stories(), st.booleans())
 def test_gone_is_what_the_newest_proof_says_and_back_what_came_behind_one(rows: list[Row], renames: bool) -> None:
-    """G-52: soundness and completeness, as far as rows prove anything."""
+    """G-60: soundness and completeness, as far as rows prove anything."""
     found = column_history(lists_of(rows), renames=renames)
     for name in {name for row in rows for name in row.columns}:
         carrying = [row.at for row in rows if name in row.columns]
@@ -126,7 +126,7 @@ def gone_of(*lists: ListOfColumns, said: Mapping[str, str] | None = None, rename
 
 
 def test_an_operators_word_settles_the_question_until_the_column_comes_back() -> None:
-    """G-52."""
+    """G-60."""
     assert gone_of(OLD, NEW).gone == {"a": Gone(place(5), place(7), ("b",))}
     assert gone_of(OLD, NEW, said={"a": place(9)}).gone == {"a": Gone(place(5), place(7))}
     again = listed(Seen(place(10), place(12)), id="INT32", a="INT32")

@@ -67,7 +67,7 @@ def test_the_first_events_of_a_table_cannot_pass_for_whole_rows_c44_g04(made: Ha
 def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
     made: HandMadeMirror, whole: bool, settings: dict[str, Any]
 ) -> None:
-    """G-52: DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
+    """G-60: DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
     found = prepared(made, (ALL, True), (ALL[:2], whole), **settings)
     assert columns_of(found) == ["order_id", "name", "price"]
     assert isinstance(found, Prepared)

@@ -184,3 +184,54 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
         read("a.jsonl")
     (packed,) = source.find(None, bound, seen).ranges
     assert packed.name == "b.json.gz", "one that is read as a whole is read again"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_much_is_read_in_pieces_of_one_object(kind: str, storage_servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-06: also when it is replaced between two of them; what begins behind its end is of another object."""
+    storage: Storage = storage_servers.new(kind)
+    monkeypatch.setattr("open_mirroring.storage.object_store._PIECE", 100)
+    content = [bytes(range(n, 250)) * 3 for n in range(3)]
+    storage.deliver("a", content[0])
+    place, store = storage.place("a"), storage.place("a").store
+    assert store.read_range(place.key, 7, 10_000)[0] == content[0][7:]
+    get, calls = store._get, 0
+
+    def replacing(name: str, options: Any, etag: str) -> Any:
+        nonlocal calls
+        if (calls := calls + 1) == 2:
+            storage.deliver("a", content[1])
+        return get(name, options, etag)
+
+    monkeypatch.setattr(store, "_get", replacing)
+    found, stat = store.read_range(place.key, 7, 10_000)
+    assert found == content[1][7:] and stat.size == len(content[1])
+    calls = 0
+    storage.deliver("a", content[0])
+    with pytest.raises(ObjectReplaced):
+        store.read_range(place.key, 0, 10_000, etag=store.stat(place.key).etag)
+    with pytest.raises(ObjectReplaced):
+        store.read_range(place.key, 10_000, 10_001)
+
+
+def test_a_machine_without_a_login_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-05: a connection that leaves the login to the machine, where there is none."""
+    monkeypatch.setattr("open_mirroring.storage.object_store._RETRIES", {"max_retries": 1})
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        monkeypatch.delenv(name, raising=False)
+    extra = {"endpoint_url": "http://127.0.0.1:9", "region_name": "x"}
+    place = Storage("s3", "s3://without-login", "{}").place("x", conn_type="aws", extra=extra)
+    error = refusal(lambda p: p.read_bytes(), place, TerminalError)
+    assert error.code == "STORAGE_DENIED" and "has a login" in error.what
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_path_may_name_one_object(kind: str, storage_servers) -> None:
+    """S-03: whatever its ending."""
+    storage: Storage = storage_servers.new(kind)
+    storage.deliver("events.txt", b'{"a":1}\n')
+    storage.deliver("other.jsonl", b"{}\n")
+    source = MessageFiles("files", storage.place("events.txt"), "bare")
+    (found,) = source.find(None, {}, {}).ranges
+    assert [message.body for message in source.read(found)] == [b'{"a":1}']

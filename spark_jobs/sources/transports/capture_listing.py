@@ -7,7 +7,7 @@ the same (a copy that was late, a file written anew) is found by the first look 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from open_mirroring.storage.object_path import ObjectPath, Place
@@ -53,7 +53,7 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
-    """By partition the name behind which a listing begins; empty where everything has to be listed."""
+    """By partition the folder of the day with which a listing begins; empty where everything has to be listed."""
     newest: dict[str, str] = {}
     for name in bound:
         partition = partition_of(name)
@@ -103,11 +103,27 @@ def _is_year(folder: str) -> bool:
 def _since(root: ObjectPath, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
     """The files of a partition behind a name, and that name; all of them where those are no anchor for what is new."""
     folder = (root / partition).key
-    files = source_files(root, root.store.objects(folder, (root / start).key if start else ""))
     if not start:
-        return files, ""
+        return source_files(root, root.store.objects(folder)), ""
+    files = source_files(root, _from_day(root, folder, tuple(start[len(partition) + 1 :].split("/"))))
     known = [file for file in sorted(files, reverse=True) if bound.get(file.name) == file.size]
     if len(known) == len(files) or any(has_numbers(root, file) for file in known):
         return files, start
     # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
     return source_files(root, root.store.objects(folder)), ""
+
+
+def _from_day(root: ObjectPath, folder: str, day: tuple[str, ...]) -> Iterator[ObjectStat]:
+    """The objects below a folder in date folders from a day on, given by the names of year, month and day.
+
+    By folders, not behind a name: that is not how every service lists.
+    """
+    if not day:
+        yield from root.store.objects(folder)
+        return
+    folders, objects = root.store.folders(folder)
+    yield from objects
+    for one in folders:
+        name = one.rpartition("/")[2]
+        if name >= day[0]:
+            yield from _from_day(root, one, day[1:] if name == day[0] else ())

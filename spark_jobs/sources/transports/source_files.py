@@ -59,7 +59,7 @@ class Listing(NamedTuple):
         files: those to read.
         waiting: those without a byte yet, which may be filled later.
         unknown: those whose ending says nothing that is read here. Whoever lists a source has to tell of them.
-        begun: by folder the name behind which its listing began; what stands before it is there, for all that is known.
+        begun: by folder the one below it with which its listing began; what comes before is there, as far as is known.
     """
 
     files: list[SourceFile]
