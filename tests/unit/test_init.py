@@ -18,7 +18,7 @@ from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.beginning.announcements import ToldTable
 from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
-from spark_jobs.beginning.mirror_text import begun_text, with_tables
+from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.ces.format import CesFormat
@@ -257,6 +257,28 @@ def test_added_tables_leave_every_other_byte_as_it_was(home: Path, head: str, be
     assert begun(home, "--add").read_bytes().decode() == after
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "tables:\n- source: dbo.a\n  target: dbo/a\n  key: [id]\n  # mine\n|# of the next\nschedule: 0 * * * *\n",
+        "tables:\n  - source: dbo.a\n# here\n    target: dbo/a\n    key:\n      - id\n    # mine\n|\n  # of the next\n",
+        "tables:\n  - {source: dbo.a,\n     target: dbo/a,\n     key: [id]}   # c\n|\n\n",
+        "tables:\n  - &t\n    source: dbo.a\n    target: dbo/a\n    key: &k [id]\n  - <<: *t\n    key: *k\n"
+        "    target: dbo/b\n    source: dbo.b\n|schedule: 0 * * * *\n",
+        "tables:\n  - target: dbo/a\n    key: [id]\n    source: |-\n      dbo.a\n|schedule: 0 * * * *\n".replace(
+            "|-", ">-"
+        ),
+        'tables:\n  - key: [id]\n    source: dbo.a\n    target: "dbo/\\\n      a"\n|# end',
+    ],
+)
+def test_tables_are_added_behind_the_last_one_and_its_comments(tables: str) -> None:
+    """G-50: the place is where | stands."""
+    before, _, behind = tables.partition("|")
+    text = FILE + before + behind
+    line = f"{indent_of(text)}- {{source: dbo.z, target: dbo/z, key: []}}"
+    assert with_tables(text, [line], Path("mirrors/shop.yaml")) == f"{FILE}{before}{line}\n{behind}"
+
+
 @pytest.mark.parametrize("tables", ["", "tables:\n", "tables: []\n", "tables: # none yet\n"])
 def test_a_file_without_tables_gets_them(home: Path, tables: str) -> None:
     """G-50: whatever stands for none."""
@@ -276,6 +298,8 @@ def test_a_file_without_tables_gets_them(home: Path, tables: str) -> None:
     [
         FILE + "tables: [{source: dbo.a, target: dbo/a, key: [id]}]\n",
         FILE + TABLES + "...\n",
+        FILE + "tables:\n  - {source: dbo.a, target: dbo/a, key: &k [id]}\n  - source: dbo.b\n    target: dbo/b\n"
+        "    key:\n      *k\n",
         "{" + ", ".join(FILE.splitlines()) + ", tables: [{source: dbo.a, target: dbo/a, key: [id]}]}\n",
     ],
 )
