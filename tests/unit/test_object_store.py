@@ -179,6 +179,7 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
     assert read("a.jsonl") == [b'{"a":1}', b'{"a":2}'], "only what was bound"
     again = source.find(None, bound, seen)
     assert again.ranges == [BoundRange("a.jsonl", bound["a.jsonl"], 24)]
+    packed = storage.place("b.json.gz").read_bytes()
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":9}\n{"a":3}\n')
     storage.deliver("b.json.gz", gzip.compress(b'{"b":2}\n'))
     for name in ("a.jsonl", "b.json.gz"):
@@ -186,11 +187,14 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
             read(name)
     with pytest.raises(TerminalError, match=r"SOURCE_REWRITTEN: 'a\.jsonl'"):
         source.find(None, bound, seen)
+    storage.deliver("b.json.gz", packed)
+    assert read("b.json.gz") == [b'{"b":1}'], "put back, it is another object, with what was bound"
+    storage.deliver("b.json.gz", gzip.compress(b'{"b":2}\n'))
     (place := storage.place("a.jsonl")).store.delete(place.key)
     with pytest.raises(TerminalError, match="SOURCE_FILE_MISSING"):
         read("a.jsonl")
-    (packed,) = source.find(None, bound, seen).ranges
-    assert packed.name == "b.json.gz", "one that is read as a whole is read again"
+    (again_whole,) = source.find(None, bound, seen).ranges
+    assert again_whole.name == "b.json.gz", "one that is read as a whole is read again"
 
 
 @pytest.mark.parametrize("kind", KINDS)
