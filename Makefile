@@ -47,7 +47,7 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
 
 .PHONY: test-fast
-test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
+test-fast: setup jars-broker azurite ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is
@@ -59,7 +59,7 @@ test-unit: $(VENV)/.installed ## the inner loop: no Spark, Airflow, Kafka or Pos
 	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or storage or browser)" $(UNIT) $(ARGS)
 
 .PHONY: test-long
-test-long: setup jars-broker ## the tests that take minutes
+test-long: setup jars-broker azurite ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
 .PHONY: rules
@@ -97,6 +97,10 @@ bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the c
 .PHONY: bench-publish
 bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; STORE=onelake beside the Azure SDK
 	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py,benchmarks/publish.py) $(ARGS)
+
+.PHONY: bench-tables
+bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables beside 10; ARGS="--tables 500"
+	$(RUN) benchmarks/many_tables.py $(ARGS)
 
 .PHONY: bench-prove
 bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
@@ -142,7 +146,7 @@ clean: ## remove everything that was made here: environment, jars, caches, build
 ##@ Set up (the others do it by themselves)
 
 .PHONY: setup
-setup: prerequisites $(VENV)/.installed jars azurite ## environment, jars and Azurite; quick when nothing is to do
+setup: prerequisites $(VENV)/.installed jars ## environment and jars; quick when there is nothing to do
 
 .PHONY: prerequisites
 prerequisites: ## look for Python and Java, and say how to get what is missing

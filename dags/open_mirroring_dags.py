@@ -5,9 +5,11 @@ A mirror file with mistakes has no DAGs; ``open_mirroring_import_errors.py`` sho
 
 from __future__ import annotations
 
-from open_mirroring_airflow.dag_factory import build_dags
-from open_mirroring_airflow.mirror_folder import read_mirror_folder
+import os
+from pathlib import Path
 
-for mirror in read_mirror_folder(__file__).mirrors:
-    for dag in build_dags(mirror):
-        globals()[dag.dag_id] = dag
+from open_mirroring_airflow import mirror_dags
+
+globals().update(
+    mirror_dags(os.environ.get("OPEN_MIRRORING_MIRRORS") or Path(__file__).absolute().parents[1] / "mirrors")
+)

@@ -6,8 +6,9 @@ mirror's mistake must not stop the others.
 
 from __future__ import annotations
 
-from open_mirroring_airflow.mirror_folder import read_mirror_folder
+import os
+from pathlib import Path
 
-error = read_mirror_folder(__file__).error
-if error is not None:
-    raise error
+from open_mirroring_airflow import mirror_errors
+
+mirror_errors(os.environ.get("OPEN_MIRRORING_MIRRORS") or Path(__file__).absolute().parents[1] / "mirrors")

@@ -103,7 +103,6 @@ def airflow_environment(
     settings = {
         "AIRFLOW_HOME": str(place.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # It forks this many workers at once, each of 100 MB.

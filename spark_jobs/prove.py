@@ -99,6 +99,7 @@ class _Case:
     table: Table
     state: TableState
     proof: Proof
+    gone: frozenset[str] = frozenset()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()
@@ -178,11 +179,13 @@ class _Proving:
 
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
-        cases = [
-            _Case(table, states[table.source], Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""))
-            for table in self._mirror.tables
-            if only is None or table.source in only
-        ]
+        gone = self._reader.gone_columns(states.values())
+        cases = []
+        for table in self._mirror.tables:
+            if only is None or table.source in only:
+                state = states[table.source]
+                dropped = frozenset(column.column for column in gone.get(state.id, ()))
+                cases.append(_Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""), dropped))
         self._look_at(cases, self._first_look)
         return cases
 
@@ -284,7 +287,8 @@ class _Proving:
         target = self._target(case)
         if case.state.row.generation != base_state.row.generation:
             raise TerminalError("TABLE_RESET", "the table was reset while it was compared", way_out="prove it again")
-        if new := {column.name for column in target.columns} - {column.name for column in case.shape.columns}:
+        known = case.gone | {column.name for column in case.shape.columns}
+        if new := {column.name for column in target.columns} - known:
             raise TransientError(
                 "COLUMNS_CHANGED", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
             )
@@ -401,7 +405,8 @@ def _shape(case: _Case, target: Target) -> Shape:
     """
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}
-    there = {column.name: column.type for column in target.columns}
+    # What the source has dropped cannot be compared, and does not make two tables different (G-60).
+    there = {column.name: column.type for column in target.columns if column.name not in case.gone - source.keys()}
     columns = []
     for name in [*source, *(name for name in there if name not in source)]:
         both = [types[name] for types in (source, there) if name in types]

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.columns import note_columns
+from open_mirroring.ledger.columns import note_columns, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, next_changes
 from open_mirroring.protocols import publishing as protocol
@@ -35,6 +35,7 @@ from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,8 @@ class _ChangesWork:
         self._ledger = ledger
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
-        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish)
+        renames = format_of(mirror).renames_columns
+        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 
@@ -133,10 +135,14 @@ class _ChangesWork:
         """Plan, type and stage the changes of the intents in the workers."""
         fresh = {state.id: state for state in self._reader.tables().values()}
         prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
+        gone = self._reader.gone_columns(fresh.values())
         for t, one in prepared.items():
-            if isinstance(one, Prepared) and one.appeared:
-                # Before anything of it is published, so that no column is ever there untold.
-                note_columns(self._ledger, t, fresh[t].row.generation, one.appeared, intents[t].work.batch_to)
+            if isinstance(one, Prepared):
+                # Before anything of it is published, so that no column is ever there, or gone, untold.
+                generation, batch = fresh[t].row.generation, intents[t].work.batch_to
+                note_columns(self._ledger, t, generation, one.appeared, batch)
+                if one.gone != {column.column: column.since for column in gone.get(t, ())}:
+                    note_gone(self._ledger, t, generation, one.gone, batch)
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}

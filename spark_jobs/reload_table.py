@@ -36,6 +36,7 @@ from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish_changes import publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reset_arguments
+from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +159,8 @@ def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
     state = reader.tables().get(table.source)
     if state is None or state.reset is not None:
         return  # the ledger says so itself; what is under way was asked for when the log did
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish)
+    renames = format_of(mirror).renames_columns
+    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
     try:
         preparation.schema_from_log(state._replace(keys=tuple(table.key)))
     except PlanStop as stop:

@@ -35,6 +35,10 @@ WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 _ELSEWHERE = {"tests/e2e/test_prove.py": "tests/spark", "tests/e2e/test_prove_random.py": "tests/spark"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", type=Path, help="folder for the pictures of the page that the documents show")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling

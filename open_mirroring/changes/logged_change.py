@@ -38,7 +38,8 @@ class Logged(NamedTuple):
     *before* is the before image, where the source sent one. *handle* is the caller's own reference to the logged row.
     *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
     changes. *left* is the key that the row had before, if this change gave it another key and rows are completed.
-    *loaded* says that the row, or what completed it, comes from an initial load.
+    *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
+    has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
     """
 
     batch: int
@@ -52,6 +53,15 @@ class Logged(NamedTuple):
     left: Left | None = None
     meaning: Meaning | None = None
     loaded: bool = False
+    required: Collection[str] | None = None
+    dropped: Collection[str] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its row, if it has one, lacks nothing."""
+        if self.after is None or self.whole:
+            return True
+        return self.required is not None and self.after.keys() >= set(self.required)
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
@@ -116,14 +126,19 @@ def is_row(before: Row | None, change: Logged) -> bool:
 def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes of one identity say the same: their values, however they are spelled (G-02).
 
-    A row read again after a column was added may have a NULL more (T-33): it is the same row.
+    A row read again after a column was added may have a NULL more, and after one was dropped a value less (T-33): it is
+    the same row.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False
     if one.after is None or other.after is None:
         return one.after is other.after and one.operation == other.operation
     values, again = _not_null(one.after), _not_null(other.after)
-    return values.keys() == again.keys() and all(_equal(one, name, values[name], again[name]) for name in values)
+    both = values.keys() & again.keys()
+    dropped = {name for name in one.dropped if name not in one.after or name not in other.after}
+    return not (values.keys() ^ again.keys()) - dropped and all(
+        _equal(one, name, values[name], again[name]) for name in both
+    )
 
 
 def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:

@@ -130,6 +130,54 @@ class AnnouncedSchema(NamedTuple):
     document: str
 
 
+class PlacesSeen(NamedTuple):
+    """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.
+
+    *whole_first* and *whole_last* are those of rows that prove to carry every column; empty where none does.
+    """
+
+    first: str
+    last: str
+    whole_first: str = ""
+    whole_last: str = ""
+
+
+def merged(one: PlacesSeen, other: PlacesSeen) -> PlacesSeen:
+    """The places of the rows of both."""
+    return PlacesSeen(
+        min(one.first, other.first),
+        max(one.last, other.last),
+        min(filter(None, (one.whole_first, other.whole_first)), default=""),
+        max(one.whole_last, other.whole_last),
+    )
+
+
+class ListSeen(NamedTuple):
+    """A column list in a batch, and by stream incarnation where rows with it stand."""
+
+    cols: str
+    seen: Mapping[str, PlacesSeen]
+
+    @classmethod
+    def of(cls, entry: Sequence[Any]) -> ListSeen:
+        """The entry of a manifest; before 0014 it was a list, whether it is whole, and its first position."""
+        cols, seen = entry[0], entry[1]
+        if isinstance(seen, bool):
+            first = entry[2]
+            return cls(cols, {"": PlacesSeen(first, first, *((first, first) if seen else ()))})
+        return cls(cols, {epoch: PlacesSeen(*places) for epoch, places in seen.items()})
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one row proves that the list is that of whole rows."""
+        return any(places.whole_last for places in self.seen.values())
+
+    @property
+    def first(self) -> str:
+        """The lowest position of a row with it."""
+        return min(places.first for places in self.seen.values())
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
@@ -138,7 +186,8 @@ class Manifest:
         files: per log file its path relative to the log, rows, bytes, and per table and epoch ``[rows, lowest, highest
             position]``.
         counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
-        columns: per table the column lists seen, each with whether one row proves it to be whole.
+        columns: per table the column lists seen, each as a :class:`ListSeen`.
+        lists_of_reading: the lists are those of the tables when they were read, not when the rows changed.
         fragments: open ones after this batch, and the identities that this batch closed.
         rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
@@ -155,7 +204,7 @@ class Manifest:
 
     files: Sequence[Mapping[str, Any]]
     counts: Mapping[str, int]
-    columns: Mapping[str, Sequence[tuple[str, bool, str]]] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
     opened: Sequence[Mapping[str, Any]] = ()
     closed: Sequence[str] = ()
     homeless_rejects: int = 0
@@ -170,6 +219,7 @@ class Manifest:
     healed: Sequence[str] = ()
     foreign: Mapping[str, int] = field(default_factory=dict)
     letters: Sequence[Sequence[Any]] = ()
+    lists_of_reading: bool = False
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

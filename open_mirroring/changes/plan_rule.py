@@ -92,7 +92,7 @@ def plan_key(
     had = deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
-    if newest.after is not None and not newest.whole:
+    if not newest.is_complete:
         return KeyPlan(None, incomplete=newest)
     return KeyPlan(newest, duplicates=duplicates, compacted=max(0, fresh - 1), renewed=int(not fresh))
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from open_mirroring.config.explaining import Explanation, explain
-from open_mirroring.config.models import LedgerConnection, Mirror, Origin
+from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
 from open_mirroring.config.problems import ConfigError, Problem, SettingPath, path_text
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.landing_zone.layout import name_identity
 from open_mirroring.storage.address import is_address, parse_address
 
+M = TypeVar("M", bound=Mirror)
 HOME = "OPEN_MIRRORING_HOME"
 """Environment variable naming the folder that relative paths start at."""
 
@@ -28,7 +29,28 @@ def load_mirror(path: Path) -> Mirror:
     Raises:
         ConfigError: ``CONFIG_INVALID`` with every mistake found. Values that may be secret are in no message.
     """
-    mirror, problems = _read(Path(path))
+    return _sound(*_read(Path(path)))
+
+
+def parse_mirror(text: str, file: Path) -> Mirror:
+    """The mirror of a text that is to stand in *file*.
+
+    Raises:
+        ConfigError: as :func:`load_mirror`.
+    """
+    return _sound(*_parsed(text, file, Mirror))
+
+
+def parse_begun(text: str, file: Path) -> BegunMirror:
+    """The same of a text that may have no tables yet.
+
+    Raises:
+        ConfigError: as :func:`load_mirror`.
+    """
+    return _sound(*_parsed(text, file, BegunMirror))
+
+
+def _sound(mirror: M | None, problems: list[Problem]) -> M:
     if mirror is not None and not problems:
         problems = _clashes([mirror])
     if mirror is None or problems:
@@ -58,8 +80,10 @@ def mirror_files(folder: Path) -> list[Path]:
 
 def _read(file: Path) -> tuple[Mirror | None, list[Problem]]:
     text = _text(file)
-    if isinstance(text, Problem):
-        return None, [text]
+    return (None, [text]) if isinstance(text, Problem) else _parsed(text, file, Mirror)
+
+
+def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Problem]]:
     tree = YamlTree(text)
     problems = [Problem(f.code, file, f.line, path_text(f.path), f.what, f.way_out) for f in tree.findings]
     if tree.data is None:
@@ -67,7 +91,9 @@ def _read(file: Path) -> tuple[Mirror | None, list[Problem]]:
             what = "the file holds no setting"
             problems = [Problem("SETTING_MISSING", file, 1, "", what, "begin with `mirror: NAME`")]
         return None, problems
-    mirror, refused = _validated(tree.data)
+    if model is BegunMirror and isinstance(tree.data, dict) and tree.data.get("tables", ...) is None:
+        del tree.data["tables"]  # the word alone, with nothing below it yet
+    mirror, refused = _validated(tree.data, model)
     problems += [
         Problem(r.code, file, tree.line_of(r.path), path_text(r.path), r.what, r.way_out)
         for r in refused
@@ -90,9 +116,9 @@ def _text(file: Path) -> str | Problem:
         return Problem("FILE_UNREADABLE", file, 1, "", what, "name an existing, readable mirror file")
 
 
-def _validated(data: Any) -> tuple[Mirror | None, list[Explanation]]:
+def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Explanation]]:
     try:
-        return Mirror.model_validate(data), []
+        return model.model_validate(data), []
     except ValidationError as error:
         # pydantic calls a list empty, too, when every item of it was refused.
         details = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
@@ -129,7 +155,7 @@ class _Place(NamedTuple):
     shared: bool = False
 
 
-def _clashes(mirrors: list[Mirror]) -> list[Problem]:
+def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
     problems = []
     first: dict[str, Mirror] = {}
     for mirror in mirrors:

@@ -377,6 +377,12 @@ class Mirror(Section):
         return ledger_address.absolute(self.ledger, self.home)
 
 
+class BegunMirror(Mirror):
+    """A mirror file that may have no tables yet."""
+
+    tables: tuple[Table, ...] = Field(default=(), description="The mirrored tables.")
+
+
 def json_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of a mirror file; what only the loader can judge is in the descriptions."""
     schema = Mirror.model_json_schema(mode="validation")

@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.dead_letters import HEALED_BY_COPY
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
-from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, SettledLetter
+from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest, SettledLetter
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import list_digest
+from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
@@ -133,7 +133,8 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
     for table_id, source, generation in db.execute(query).tuples():
         # What the load of an earlier generation brings after all says nothing of this one's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
-            _record_columns(db, table_id, manifest.columns.get(source, ()))
+            lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
+            record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading)
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
         if source in manifest.stops:
@@ -144,16 +145,6 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             lost = "changes that could not be read" if healed else "a change without a readable key"
             what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
             stop_table(db, table_id, "CHANGES_MISSING" if healed else "KEY_UNKNOWN", what)
-
-
-def _record_columns(db: Connection, table_id: str, lists: Sequence[tuple[str, bool, str]]) -> None:
-    for cols, whole, first_pos in lists:
-        row = {"table_id": table_id, "digest": list_digest(cols), "cols": cols, "whole": whole, "first_pos": first_pos}
-        upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
-        # A late row may be older than all that had this list before.
-        c = t.column_list.c
-        late = (c.table_id == table_id) & (c.digest == row["digest"]) & (c.first_pos > first_pos)
-        db.execute(t.column_list.update().where(late).values(first_pos=first_pos))
 
 
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:

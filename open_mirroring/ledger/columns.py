@@ -1,4 +1,4 @@
-"""The columns of a table over time: which column lists are still valid, and which columns nobody has verified.
+"""The columns of a table over time: where each column list was seen, which columns are gone, or not verified.
 
 `ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
 NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
@@ -8,14 +8,15 @@ So a new column is reported as unverified until source and target were compared,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.column_history import BEHIND, place_text
+from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merged
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.tables import upsert
 
@@ -23,6 +24,40 @@ from open_mirroring.ledger.tables import upsert
 def list_digest(cols: str) -> str:
     """What a column list is known by."""
     return hashlib.sha256(cols.encode()).hexdigest()
+
+
+def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> None:
+    """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
+
+    What was seen when a table was read counts behind everything that was read of it before (G-60): a row that is read
+    again, or late, is spelled by the columns of now.
+    """
+    c, r = t.column_list.c, t.column_range.c
+    for one in lists:
+        digest, whole = list_digest(one.cols), one.is_whole
+        row = {"table_id": table_id, "digest": digest, "cols": one.cols, "whole": whole, "first_pos": one.first}
+        upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
+        # A late row may be older than all that had this list before.
+        late = (c.table_id == table_id) & (c.digest == digest) & (c.first_pos > one.first)
+        db.execute(t.column_list.update().where(late).values(first_pos=one.first))
+        for epoch, seen in one.seen.items():
+            here = (r.table_id == table_id) & (r.epoch == epoch)
+            if of_reading:
+                seen = _as_read(seen, db.scalar(sa.select(sa.func.max(r.last)).where(here, r.digest != digest)))
+            known = db.execute(sa.select(r.first, r.last, r.whole_first, r.whole_last).where(here, r.digest == digest))
+            before = known.one_or_none()
+            places = seen if before is None else merged(PlacesSeen(*before), seen)
+            values = {"table_id": table_id, "digest": digest, "epoch": epoch, **places._asdict()}
+            key = ["table_id", "digest", "epoch"]
+            upsert(db, t.column_range, [values], keys=key, update=list(PlacesSeen._fields))
+
+
+def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
+    """Where a list counts that was seen at a reading, given the highest place of the table's *others*."""
+    if others is None:
+        return seen
+    at = seen.last if seen.last > others else f"{others}{BEHIND}"
+    return PlacesSeen(at, at, *((at, at) if seen.whole_last else ()))
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
@@ -51,10 +86,73 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     manifests = sa.select(number, t.log_batch.c.manifest).where(
         t.log_batch.c.mirror == row.mirror, number > after_batch
     )
-    for batch, manifest in db.execute(manifests).tuples():
+    db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
+    for batch, text in db.execute(manifests.order_by(number)).tuples():
         if batch in live:
-            kept |= {list_digest(cols) for cols, _, _ in Manifest.from_json(manifest).columns.get(row.source, ())}
+            manifest = Manifest.from_json(text)
+            lists = [ListSeen.of(entry) for entry in manifest.columns.get(row.source, ())]
+            kept |= {list_digest(one.cols) for one in lists}
+            above = [one._replace(seen=_above(one.seen, ordinals, begin, row.stream_epoch + 1)) for one in lists]
+            reached = [one for one in above if one.seen]
+            record_columns(db, row.id, reached, of_reading=manifest.lists_of_reading)
     db.execute(t.column_list.delete().where(c.table_id == row.id, c.digest.not_in(kept)))
+
+
+def _above(
+    seen: Mapping[str, PlacesSeen], ordinals: Mapping[str, int], begin: tuple[int, str], unknown: int
+) -> dict[str, PlacesSeen]:
+    """The places from *begin* on. What lies on both sides of it is known by its end alone."""
+    found: dict[str, PlacesSeen] = {}
+    for epoch, places in seen.items():
+        at = ordinals.get(epoch, unknown)
+        if (at, places.last) < begin:
+            continue
+        first = places.first if (at, places.first) >= begin else places.last
+        whole = places.whole_last if places.whole_last and (at, places.whole_last) >= begin else ""
+        whole_first = places.whole_first if whole and (at, places.whole_first) >= begin else whole
+        found[epoch] = PlacesSeen(first, places.last, whole_first, whole)
+    return found
+
+
+class GoneColumn(NamedTuple):
+    """A column that is gone at the source since a place, and the batch up to which that was published then."""
+
+    column: str
+    since: str
+    batch: int
+    at: datetime
+
+    @property
+    def note(self) -> str:
+        """What it means, for people."""
+        return f"column {self.column!r} gone since position {self.place}: rows written since have NULL in it"
+
+    @property
+    def place(self) -> str:
+        """The first known place without it, for people."""
+        return place_text(self.since)
+
+
+def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
+    """Note the columns that are gone, each with the first place without it; others of the table are not gone."""
+    now, c = datetime.now(UTC), t.gone_column.c
+    place = {"table_id": table_id, "generation": generation, "batch": batch, "at": now}
+    rows = [{**place, "column": column, "since": at} for column, at in sorted(since.items())]
+    here = (c.table_id == table_id) & (c.generation == generation)
+    with ledger.begin() as db:
+        db.execute(t.gone_column.delete().where(here, c.column.not_in(list(since))))
+        upsert(db, t.gone_column, rows, keys=["table_id", "generation", "column"], update=["since"])
+
+
+def gone_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[GoneColumn]]:
+    """By table id the columns that are gone, as publications of its present generation met them."""
+    c = t.gone_column.c
+    found: dict[str, list[GoneColumn]] = {}
+    with ledger.connect() as db:
+        for row in db.execute(sa.select(t.gone_column).order_by(c.batch, c.since, c.column)):
+            if generations.get(row.table_id) == row.generation:
+                found.setdefault(row.table_id, []).append(GoneColumn(row.column, row.since, row.batch, row.at))
+    return found
 
 
 class UnverifiedColumn(NamedTuple):

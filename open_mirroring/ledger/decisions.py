@@ -1,4 +1,4 @@
-"""Decisions of operators: to clear a stop whose cause is corrected, or to accept a stream that began anew.
+"""Decisions of operators: to clear a stop whose cause is corrected, to accept a stream or a change of structure.
 
 Each decision is one transaction. It changes the stop, raises the row's version so that a run at work on the row loses
 it, and writes who decided, what and why into the audit. Nothing else in the product lifts a stop. A decision that names
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.log_position import is_load_epoch
+from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.requests import ACCEPT_EPOCH, RESUME, RESUME_EXTRACTION, Asked
+from open_mirroring.ledger.requests import ACCEPT_EPOCH, ACCEPT_SCHEMA, RESUME, RESUME_EXTRACTION, Asked
 from open_mirroring.ledger.verdict_memory import accept_count
 from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
@@ -28,6 +28,8 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 NEEDS_RESET = {
     "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
     "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
+    "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
+    "COLUMN_BACK": "published rows hold values of the column that was dropped",
     "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
     "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
     "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
@@ -39,6 +41,8 @@ NEEDS_RESET = {
 }
 """Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
+RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
+_EXPLAINED_BY_A_DROP = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
 
 
 class Reason(NamedTuple):
@@ -102,7 +106,8 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
-            ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name.
+            ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name; ``SCHEMA_NOT_ACCEPTED``
+            for a column that was dropped or renamed, which the operator has to say.
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
@@ -136,6 +141,14 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 where=f"mirror {mirror}",
                 way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
+            )
+        if row.stop_code == RENAME_POSSIBLE:
+            raise TerminalError(
+                "SCHEMA_NOT_ACCEPTED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="look at the source, then say which it was: `open-mirroring accept-schema --dropped COLUMN`, "
+                "or `--renamed OLD=NEW`",
             )
         cleared = _clear(db, row)
         requests.record(db, mirror, asked, cleared.document())
@@ -191,6 +204,55 @@ def accept_epoch(
     return EpochAccepted(ordinal, cleared, left)
 
 
+def accept_schema(
+    ledger: Engine,
+    mirror: str,
+    source: str,
+    column: str,
+    reason: Reason,
+    *,
+    renamed_to: str | None = None,
+    request: str = "",
+) -> OpenStop | None:
+    """Record that a column was dropped at the source, or renamed; returns the stop that ended with it.
+
+    The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
+    again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
+    anew: the values of rows that did not change since stand under the old name.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; ``COLUMN_UNKNOWN`` when neither a change nor the load brought the column;
+            ``COLUMN_NOT_GONE`` when the newest changes carry it; ``REQUEST_TAKEN``.
+    """
+    with ledger.begin() as db:
+        row = locked_table(db, mirror, source)
+        subject = column if renamed_to is None else f"{column}={renamed_to}"
+        asked = Asked(request, ACCEPT_SCHEMA, source, subject)
+        if done := requests.known(db, mirror, asked):
+            before = (done.outcome or {}).get("cleared")
+            return None if before is None else OpenStop.of(before)
+        up_to = _where_it_is_gone(db, row, column, renamed_to)
+        now = datetime.now(UTC)
+        c = t.column_decision.c
+        # A later word on the same changes replaces an earlier one.
+        said = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
+        db.execute(t.column_decision.delete().where(said))
+        values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": now}
+        db.execute(t.column_decision.insert().values(values))
+        cleared = None
+        if renamed_to is not None:
+            what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
+            _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now)
+        elif row.stop_code in _EXPLAINED_BY_A_DROP:
+            cleared = _clear(db, row)
+        else:
+            _set(db, row)
+        requests.record(db, mirror, asked, {"cleared": cleared and cleared.document()})
+        detail = {"column": column, "renamed_to": renamed_to, "up_to": up_to}
+        _audit(db, mirror, source, "SCHEMA_ACCEPTED", reason, cleared, **detail)
+    return cleared
+
+
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
     """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
 
@@ -243,6 +305,39 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
             way_out=f"choose from {names}",
         )
     return row
+
+
+def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
+    """The highest place among the table's changes, after a check that the newest of them lack the column."""
+    e, b, c, r = t.stream_epoch.c, t.batch_table.c, t.column_list.c, t.column_range.c
+    ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+    lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
+    carried = {one.digest: {name for name, _, _ in json.loads(one.cols)} for one in lists}
+    loaded = json.loads(row.load_plan)["columns"] if row.load_plan else []
+    known = {name for names in carried.values() for name in names} | {name for name, *_ in loaded}
+    for name in filter(None, (column, renamed_to)):
+        if name not in known:
+            raise TerminalError(
+                "COLUMN_UNKNOWN",
+                f"no change of table {row.source!r} and no load of it brought a column {name!r}",
+                way_out=f"choose from {sorted(known)}",
+            )
+    highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
+    seen = db.execute(highest.group_by(b.epoch)).tuples()
+    up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
+    with_it = [one for one in lists if column in carried[one.digest]]
+    places = [position_order(0, one.first_pos) for one in with_it]
+    of_lists = (r.table_id == row.id) & r.digest.in_([one.digest for one in with_it])
+    for at, text in db.execute(sa.select(r.epoch, r.last).where(of_lists)).tuples():
+        if not is_load_epoch(at):
+            places.append(position_order(ordinals.get(at, 0), text))
+    if up_to <= max(places, default=""):
+        raise TerminalError(
+            "COLUMN_NOT_GONE",
+            f"the newest changes of table {row.source!r} carry {column!r}",
+            way_out="say it once a change without the column was read",
+        )
+    return up_to
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
@@ -14,17 +14,19 @@ from sqlalchemy import Engine
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import not_below, position_order
+from open_mirroring.changes.manifest import PlacesSeen
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import UnverifiedColumn, unverified_columns
+from open_mirroring.ledger.columns import GoneColumn, UnverifiedColumn, gone_columns, unverified_columns
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
 
+V = TypeVar("V", bound=Hashable)
 _TABLES_PER_QUERY = 200
 """SQLite bounds the depth of a condition; it grows with every table that is asked for."""
 
@@ -87,11 +89,23 @@ class TableState(NamedTuple):
 
 
 class ColumnList(NamedTuple):
-    """A column list that changes of a table carried, and whether one row proved it to be whole."""
+    """A column list that changes of a table carried, and whether one row proved it to be whole.
+
+    *seen* says by stream incarnation where rows with it stand; empty where only the first position was kept.
+    """
 
     cols: str
     whole: bool
     first_pos: str
+    seen: Mapping[str, PlacesSeen] = MappingProxyType({})
+
+
+class ColumnDecision(NamedTuple):
+    """An operator's word on a column that rows lack up to a place: renamed, or dropped (None)."""
+
+    column: str
+    up_to: str
+    renamed_to: str | None
 
 
 class PublishedFile(NamedTuple):
@@ -196,9 +210,8 @@ class LedgerReader:
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
         with self._engine.connect() as db:
-            for start in range(0, len(up_to), _TABLES_PER_QUERY):
-                some = islice(up_to.items(), start, start + _TABLES_PER_QUERY)
-                asked = sa.or_(*((c.source == source) & (c.batch <= batch) for source, batch in some))
+            for some in _alike(up_to):
+                asked = sa.or_(*(c.source.in_(sources) & (c.batch <= batch) for batch, sources in some.items()))
                 for source, epoch, highest in db.execute(query.where(c.mirror == self._mirror, asked)).tuples():
                     found.setdefault(source, {})[epoch] = highest
         return found
@@ -226,13 +239,32 @@ class LedgerReader:
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
-        c = t.column_list.c
-        query = sa.select(t.column_list).where(c.table_id.in_(list(table_ids))).order_by(c.first_pos, c.digest)
+        c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
+        query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
         found: dict[str, list[ColumnList]] = {}
+        places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
+        with self._engine.connect() as db:
+            for row in db.execute(sa.select(t.column_range).where(r.table_id.in_(ids))):
+                seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
+                places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
+            for row in db.execute(query):
+                seen_at = places.get((row.table_id, row.digest), {})
+                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos, seen_at))
+        return found
+
+    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
+        """Per table what operators said of columns that rows lack."""
+        c = t.column_decision.c
+        query = sa.select(t.column_decision).where(c.table_id.in_(list(table_ids))).order_by(c.up_to, c.column)
+        found: dict[str, list[ColumnDecision]] = {}
         with self._engine.connect() as db:
             for row in db.execute(query):
-                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos))
+                found.setdefault(row.table_id, []).append(ColumnDecision(row.column, row.up_to, row.renamed_to))
         return found
+
+    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
+        """Per table the columns that are gone at the source, as publications met them (G-60)."""
+        return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
@@ -273,9 +305,10 @@ class LedgerReader:
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
         with self._engine.connect() as db:
-            for start in range(0, len(numbers), _TABLES_PER_QUERY):
-                some = islice(numbers.items(), start, start + _TABLES_PER_QUERY)
-                asked = sa.or_(*((c.table_id == id_) & (c.generation == g) & (c.number > n) for id_, (g, n) in some))
+            for some in _alike(numbers):
+                asked = sa.or_(
+                    *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
+                )
                 for row in db.execute(sa.select(t.published_file).where(asked).order_by(c.table_id, c.number)):
                     values = {name: getattr(row, name) for name in PublishedFile._fields[:-1]}
                     file = PublishedFile(**values, confirmed_at=row.confirmed_at)
@@ -299,6 +332,14 @@ class LedgerReader:
                 )
                 for row in db.execute(query.order_by(c.version))
             ]
+
+    def published_counts(self) -> list[tuple[str, dict[str, int]]]:
+        """Source table and counts of each confirmed publication of the generations that the tables are in now."""
+        c, m = t.publication.c, t.mirrored_table.c
+        of_now = (c.table_id == m.id) & (c.generation == m.generation)
+        query = sa.select(m.source, c.counts).join(t.mirrored_table, of_now).where(m.mirror == self._mirror)
+        with self._engine.connect() as db:
+            return [(source, json.loads(counts)) for source, counts in db.execute(query).tuples()]
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
@@ -328,6 +369,17 @@ class LedgerReader:
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
         with self._engine.connect() as db:
             return [tuple(row) for row in db.execute(query)]
+
+    def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
+        """When each of some batches was committed."""
+        c, wanted = t.log_batch.c, sorted(batches)
+        found: dict[int, datetime] = {}
+        with self._engine.connect() as db:
+            for start in range(0, len(wanted), _TABLES_PER_QUERY):
+                some = c.number.in_(wanted[start : start + _TABLES_PER_QUERY])
+                query = sa.select(c.number, c.committed_at).where(c.mirror == self._mirror, some)
+                found |= dict(db.execute(query).tuples().all())
+        return found
 
     def manifests(self) -> dict[int, Manifest]:
         """What was sealed for every committed batch."""
@@ -433,3 +485,13 @@ def unpublished(
         released,
         [part for part in contents if part.batch not in opened],
     )
+
+
+def _alike(asked: Mapping[str, V]) -> Iterator[dict[V, list[str]]]:
+    """Tables by what is asked of them, so many in each part as one query may name: most are asked the same."""
+    names = sorted(asked, key=lambda name: str(asked[name]))
+    for start in range(0, len(names), _TABLES_PER_QUERY):
+        part: dict[V, list[str]] = {}
+        for name in names[start : start + _TABLES_PER_QUERY]:
+            part.setdefault(asked[name], []).append(name)
+        yield part

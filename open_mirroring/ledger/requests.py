@@ -26,6 +26,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
     "accept-epoch",
     "accept-dead-letters",
 )
+ACCEPT_SCHEMA = "accept-schema"
 RESETS = (RELOAD, DROP)
 """A later reset of a table takes an earlier one over, and ends it with its own end."""
 

@@ -215,6 +215,47 @@ column_list = Table(
     Column("first_pos", String(200), nullable=False),
 )
 
+# By stream incarnation where rows with a column list stand, and those that prove to be whole (G-60).
+column_range = Table(
+    "column_range",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("epoch", String(200), primary_key=True),
+    Column("first", String(220), nullable=False),
+    Column("last", String(220), nullable=False),
+    # Empty where no row proves it.
+    Column("whole_first", String(220), nullable=False),
+    Column("whole_last", String(220), nullable=False),
+)
+
+# What operators said of columns that rows lack from a place on: dropped, or renamed (F-88).
+column_decision = Table(
+    "column_decision",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("column", String(300), primary_key=True),
+    # The place over all stream incarnations up to which the changes were known then.
+    Column("up_to", String(240), primary_key=True),
+    # Null: it was dropped.
+    Column("renamed_to", String(300)),
+    Column("decided_at", Moment, nullable=False),
+)
+
+# Columns that are gone at the source, as publications met them: rows written since have NULL in them.
+gone_column = Table(
+    "gone_column",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("column", String(300), primary_key=True),
+    # The first known place of a row without it.
+    Column("since", String(240), nullable=False),
+    # The publication up to this batch met it.
+    Column("batch", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+)
+
 # Columns that came into being behind rows which were there, each with the first position that has it: whether those
 # rows have a default at the source, no change tells.
 unverified_column = Table(

@@ -69,8 +69,11 @@ class MirrorMetrics:
         return {**asdict(self), "partitions": partitions}
 
 
-def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
-    """The metrics of a mirror at a moment; nothing but the ledger is asked."""
+def mirror_metrics(ledger: Engine, mirror: str, now: datetime, *, with_tables: bool = True) -> MirrorMetrics:
+    """The metrics of a mirror at a moment; nothing but the ledger is asked.
+
+    Without those of its tables it costs the same however long the history is.
+    """
 
     def age(moment: datetime | None) -> float | None:
         return None if moment is None else (now - moment).total_seconds()
@@ -106,12 +109,14 @@ def mirror_metrics(ledger: Engine, mirror: str, now: datetime) -> MirrorMetrics:
         settled_letters=outcomes,
         horizon_age=None if horizon is None else age(horizon.at),
         partitions=partitions,
-        tables={source: _counted(reader, state.id, state.row.generation) for source, state in reader.tables().items()},
+        tables=_counted(reader) if with_tables else {},
     )
 
 
-def _counted(reader: LedgerReader, table_id: str, generation: int) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for publication in reader.publications(table_id, generation):
-        counts.update({name: publication.counts.get(name, 0) for name in _COUNTED})
-    return {name: counts[name] for name in _COUNTED}
+def _counted(reader: LedgerReader) -> dict[str, dict[str, int]]:
+    """What was published of each table in its generation, by disposition."""
+    counts = {source: Counter[str](dict.fromkeys(_COUNTED, 0)) for source in reader.tables()}
+    for source, published in reader.published_counts():
+        if source in counts:
+            counts[source].update({name: published.get(name, 0) for name in _COUNTED})
+    return {source: dict(counted) for source, counted in counts.items()}

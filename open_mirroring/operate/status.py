@@ -62,6 +62,7 @@ class TableStatus:
         confirmed: K, the highest number that is published for certain; *applied* of these count as applied.
         waiting_batches: log batches with changes of the table above its published batch.
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
+        waiting_since: when the oldest of these batches was committed.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: rows that open dead letters are known to leave out of date.
         letters: its open dead letters, as :meth:`~open_mirroring.ledger.letters.OpenLetters.document` lists them.
@@ -72,6 +73,8 @@ class TableStatus:
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
         unverified_columns: columns that came after rows were published, each with the first position that has it; no
             change shows whether those rows have a default at the source (G-07).
+        gone_columns: columns that the source has dropped, each with the first known place of a row without it: rows
+            written since have NULL in them (G-60).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None
             while there is no such place.
         proof: the result of its last comparison with the source, without the keys; None when there was none.
@@ -102,7 +105,9 @@ class TableStatus:
     reset: str
     horizon: str | None
     unverified_columns: tuple[tuple[str, str], ...] = ()
+    gone_columns: tuple[tuple[str, str], ...] = ()
     proof: Mapping[str, Any] | None = None
+    waiting_since: datetime | None = None
 
 
 @dataclass(frozen=True)

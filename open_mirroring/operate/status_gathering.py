@@ -92,7 +92,7 @@ def table_marks(mirror: Mirror, reader: LedgerReader, table: TableState) -> Mark
     bound = BoundOffsets.of({name: up_to for name, up_to in reader.bound().items() if is_of_source(name)})
     epochs = reader.epochs([table.id]).get(table.id, {})
     complete = _Complete(reader, committed, mirror).of(epochs)
-    return Marks(bound, _highest(reader, table, committed, epochs), complete, table.row.published_batch)
+    return Marks(bound, _highest(reader.highest(table.source, committed), epochs), complete, table.row.published_batch)
 
 
 class _Complete:
@@ -130,12 +130,15 @@ class _Tables:
     ) -> None:
         self._proofs = proofs
         ids = [table.id for table in tables.values()]
-        self._reader, self._tables, self._committed, self._bound = reader, tables, committed, bound
+        self._tables, self._bound = tables, bound
         self._complete, self._report = complete, report
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
+        self._committed_at = reader.committed_at({parts[0].batch for parts in self._waiting.values()})
         self._epochs = reader.epochs(ids)
+        self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
+        self._gone = reader.gone_columns(tables.values())
         self._horizons = reader.horizons(tables.values())
         loading = any(table.load_state == "pending" for table in tables.values())
         chunks = map(LoadChunk.of, reader.bound(committed) if loading else ())
@@ -146,6 +149,7 @@ class _Tables:
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         plan, unverified = table.load_plan, self._unverified.get(table.id, ())
+        gone = self._gone.get(table.id, ())
         letters = self._report.letters.tables.get(source, NO_LETTERS)
         return TableStatus(
             source=source,
@@ -157,11 +161,11 @@ class _Tables:
             since=None if stop is None else stop.since,
             notes=(
                 *(self._report.notes.get(source, ()) if finding is None else finding.notes),
-                *(column.note for column in unverified),
+                *(column.note for column in (*gone, *unverified)),
             ),
             marks=Marks(
                 self._bound,
-                _highest(self._reader, table, self._committed, self._epochs.get(table.id, {})),
+                _highest(self._seen.get(source, {}), self._epochs.get(table.id, {})),
                 self._complete.of(self._epochs.get(table.id, {})),
                 table.row.published_batch,
             ),
@@ -169,6 +173,7 @@ class _Tables:
             applied=None if finding is None else finding.applied,
             waiting_batches=len({part.batch for part in waiting}),
             waiting_rows=sum(part.rows for part in waiting) + table.waiting_rows,
+            waiting_since=self._committed_at.get(waiting[0].batch) if waiting else None,
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,
@@ -180,6 +185,7 @@ class _Tables:
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             unverified_columns=tuple((column.column, column.since) for column in unverified),
+            gone_columns=tuple((column.column, column.place) for column in gone),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
             proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
         )
@@ -188,8 +194,7 @@ class _Tables:
         return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
 
-def _highest(reader: LedgerReader, table: TableState, committed: int, epochs: Mapping[str, int]) -> str | None:
-    seen = reader.highest(table.source, committed)
+def _highest(seen: Mapping[str, str], epochs: Mapping[str, int]) -> str | None:
     known = [LogPosition.parse(epochs[epoch], text) for epoch, text in seen.items() if epochs.get(epoch, -1) >= 0]
     # A stream that nobody accepted yet has no place in the order.
     return f"{max(known).epoch}:{max(known).text}" if known else None

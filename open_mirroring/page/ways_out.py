@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET, RENAME_POSSIBLE
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
@@ -60,6 +60,10 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...]) -
         effect = "all its changes count as later than those of the streams before; the stop is cleared"
         buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
         commands.append(reset)
+    elif is_kept and line.code == RENAME_POSSIBLE:
+        commands.append(Command(_command(mirror, "accept-schema", line, "--why WHY --dropped COLUMN"), "goes on"))
+        effect = "waits to be loaded anew"
+        commands.append(Command(_command(mirror, "accept-schema", line, "--why WHY --renamed OLD=NEW"), effect))
     elif is_kept and line.code in NEEDS_RESET:
         commands.append(reset)
     elif is_kept or line.code == verdicts.TARGET_RESTARTED:

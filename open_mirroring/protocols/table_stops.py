@@ -14,8 +14,13 @@ LOAD_NEEDED = "LOAD_NEEDED"
 
 WAYS_OUT = {
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
-    "COLUMN_NOT_STREAMED": "the source leaves columns of some types out of its changes (C-77), or the column was "
-    f"dropped there: list `columns` without it in the mirror file, and {RESET}",
+    "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
+    "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
+    f"file, and {RESET}",
+    "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
+    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and load the table anew",
+    "COLUMN_RENAMED": f"{RESET} with a new initial load: it brings the values under the new name",
+    "COLUMN_BACK": f"{RESET} with a new initial load: it brings the values of the new column",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",

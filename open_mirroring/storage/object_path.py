@@ -71,6 +71,11 @@ class ObjectPath:
         """The folder around it."""
         return replace(self, key=self.key.rpartition("/")[0])
 
+    @property
+    def parents(self) -> tuple[ObjectPath, ...]:
+        """The folders around it, the nearest first."""
+        return () if not self.key else (self.parent, *self.parent.parents)
+
     def with_name(self, name: str) -> ObjectPath:
         """Another name in the same folder."""
         return self.parent / name

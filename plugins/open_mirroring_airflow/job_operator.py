@@ -12,8 +12,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
-from open_mirroring_airflow.spark_installation import class_path, job_environment, job_file, logging_option
+from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import JobSubmitHook
 
 _TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _LOSSES, _NOT_EQUAL = 1, 2, 3, 4, 5, 6, 7
@@ -116,7 +117,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             raise missing(spark.connection, mirror.file, "SPARK_CONNECTION_MISSING") from None
         return JobSubmitHook(
             environment=job_environment(job_connections(mirror)),
-            class_path=class_path(),
+            class_path=jar_files(),
             cores=spark.cores,
             conf={"spark.driver.extraJavaOptions": logging_option(), "spark.ui.enabled": "false"},
             conn_id=spark.connection,

@@ -10,7 +10,7 @@ from open_mirroring.config import ConfigError, Mirror, load_mirror, load_mirrors
 from open_mirroring.errors import TerminalError
 
 MIRRORS = "OPEN_MIRRORING_MIRRORS"
-"""Environment variable naming the folder of mirror files; default: ``mirrors`` beside the DAGs' folder."""
+"""Environment variable naming the folder of mirror files."""
 
 
 class MirrorFolder(NamedTuple):
@@ -20,14 +20,14 @@ class MirrorFolder(NamedTuple):
     error: TerminalError | None
 
 
-def read_mirror_folder(dag_file: str) -> MirrorFolder:
-    """Read the mirror files for a DAG file.
+def read_mirror_folder(folder: str | Path | None) -> MirrorFolder:
+    """Read the mirror files for a DAG file, of *folder* or, if there is none, of the one that :data:`MIRRORS` names.
 
     Airflow drops, and after a while forgets, *all* DAGs of a file that raises while it is imported. So the file with
     the DAGs takes the mirrors from here and never raises, and a second file, without DAGs, raises the error: it shows
     as an import error, and every good mirror keeps its schedule.
     """
-    folder = Path(os.environ.get(MIRRORS) or Path(dag_file).absolute().parent.parent / "mirrors")
+    folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():
         return MirrorFolder([], _no_folder(folder))
     try:
@@ -43,5 +43,5 @@ def _no_folder(folder: Path) -> TerminalError:
         "MIRRORS_FOLDER_MISSING",
         "there is no folder of mirror files",
         where=str(folder),
-        way_out=f"create it, or name another one in {MIRRORS}",
+        way_out=f"create it, or name another one in the DAG file or in {MIRRORS}",
     )

@@ -28,11 +28,6 @@ def job_file(job: str) -> Path:
     return file
 
 
-def class_path() -> list[str]:
-    """The jars fetched beside the jobs, sorted; empty where an image has them in Spark's own folder."""
-    return sorted(str(jar) for jar in (_jobs_folder().parent / "jars").glob("*.jar"))
-
-
 def logging_option() -> str:
     """The JVM option that keeps Spark's own chatter out of the task's log."""
     return f"-Dlog4j2.configurationFile={(_jobs_folder() / 'runtime' / 'log4j2.properties').as_uri()}"

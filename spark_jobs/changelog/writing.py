@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from open_mirroring.changes.manifest import PlacesSeen, merged
 from spark_jobs.changelog.change_log import file_path
 from spark_jobs.changelog.schema import (
     CHANGE,
@@ -52,7 +53,7 @@ class LogWriter:
         self._tables: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
         self._files: list[dict[str, Any]] = []
-        self._columns: dict[str, dict[str, tuple[bool, str]]] = {}
+        self._columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
         self._fragments: dict[str, tuple[str, str, list[str]]] = {}
 
     def add(self, rows: Iterable[LogRow]) -> None:
@@ -71,7 +72,7 @@ class LogWriter:
         """Write what is left; the task's part of the manifest: ``files``, ``columns`` and ``fragments``."""
         if self._held_rows:
             self._flush()
-        columns = {table: [[c, *seen] for c, seen in lists.items()] for table, lists in self._columns.items()}
+        columns = {table: [[c, seen] for c, seen in lists.items()] for table, lists in self._columns.items()}
         return {"files": self._files, "columns": columns, "fragments": self._fragments}
 
     def _took(self, rows: int, size: int) -> None:
@@ -93,11 +94,14 @@ class LogWriter:
 
     def _note_columns(self, changes: pa.Table) -> None:
         rows = changes.filter(pc.is_in(changes["op"], pa.array([INSERT, UPDATE])))
-        seen = rows.group_by(["tbl", "cols"]).aggregate([("whole", "max"), ("pos", "min")])
-        for line in seen.to_pylist():
-            lists = self._columns.setdefault(line["tbl"], {})
-            whole, first = lists.get(line["cols"], (False, line["pos_min"]))
-            lists[line["cols"]] = (whole or bool(line["whole_max"]), min(first, line["pos_min"]))
+        for chosen, name in ((rows, "seen"), (rows.filter(rows["whole"]), "whole")):
+            places = chosen.group_by(["tbl", "cols", "epoch"]).aggregate([("pos", "min"), ("pos", "max")])
+            for line in places.to_pylist():
+                lowest, highest = line["pos_min"], line["pos_max"]
+                found = PlacesSeen(lowest, highest, *((lowest, highest) if name == "whole" else ()))
+                epochs = self._columns.setdefault(line["tbl"], {}).setdefault(line["cols"], {})
+                before = epochs.get(line["epoch"])
+                epochs[line["epoch"]] = found if before is None else merged(before, found)
 
     def _note_fragments(self, rows: pa.Table, file: str) -> None:
         for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():

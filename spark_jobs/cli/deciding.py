@@ -1,4 +1,4 @@
-"""Commands by which an operator decides: resume, accept-epoch, accept-dead-letters, resume-extraction. No JVM."""
+"""Commands by which an operator decides: resume, accept-epoch, accept-schema and others. No JVM."""
 
 from __future__ import annotations
 
@@ -46,6 +46,30 @@ def accept_epoch(arguments: argparse.Namespace) -> Exit:
         _say_cleared(arguments.table, accepted.cleared)
     for epoch in accepted.still_unknown:
         print(f"not accepted yet: {shown(epoch)}")
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def accept_schema(arguments: argparse.Namespace) -> Exit:
+    """Say that a column was dropped at the source, or renamed."""
+    mirror, ledger = _opened(arguments)
+    column, renamed_to = arguments.dropped, None
+    if column is None:
+        column, _, renamed_to = arguments.renamed.partition("=")
+        if not (column and renamed_to):
+            raise UsageError("COLUMN_UNKNOWN", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
+    cleared = decisions.accept_schema(
+        ledger,
+        mirror.name,
+        arguments.table,
+        column,
+        _reason(arguments),
+        renamed_to=renamed_to,
+        request=request_of(arguments),
+    )
+    became = "dropped" if renamed_to is None else f"renamed to {shown(renamed_to)}"
+    print(f"accepted: {arguments.table}: column {shown(column)} was {became}")
+    if cleared is not None:
+        _say_cleared(arguments.table, cleared)
     return _verdict_now(mirror, ledger, arguments.table)
 
 

@@ -117,9 +117,9 @@ def tick(
     document = report.document()
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
-    unverified = reader.unverified_columns(tables.values())
+    gone, unverified = reader.gone_columns(tables.values()), reader.unverified_columns(tables.values())
     for source, table in tables.items():
-        if columns := unverified.get(table.id):
+        if columns := [*gone.get(table.id, ()), *unverified.get(table.id, ())]:
             document["notes"][source] = [*document["notes"].get(source, ()), *(column.note for column in columns)]
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     return Ticked(

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.changes.manifest import ListSeen, PlacesSeen, SeenLetter, merged
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -105,7 +105,8 @@ class BatchWriting:
         senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
         fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
-        manifest = replace(manifest, stops={**senders.stops, **manifest.stops})
+        stops = {**senders.stops, **manifest.stops}
+        manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
@@ -275,7 +276,7 @@ class BatchWriting:
 def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
     """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
     counts: Counter[str] = Counter()
-    columns: dict[str, dict[str, tuple[bool, str]]] = {}
+    columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
     keyless: dict[str, Mapping[str, Any]] = {}
     reloads: dict[str, dict[str, list[int | None]]] = {}
     majors: dict[str, dict[str, str]] = {}
@@ -284,10 +285,10 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         counts.update(part["counts"])
         foreign.update(part.get("foreign", {}))
         for table, lists in part["columns"].items():
-            merged = columns.setdefault(table, {})
-            for cols, whole, first in lists:
-                before = merged.get(cols, (False, first))
-                merged[cols] = (whole or before[0], min(first, before[1]))
+            for cols, seen in lists:
+                known = columns.setdefault(table, {}).setdefault(cols, {})
+                for epoch, places in seen.items():
+                    known[epoch] = merged(known.get(epoch, PlacesSeen(*places)), PlacesSeen(*places))
         for table, reject in part["keyless_rejects"].items():
             keyless[table] = worse_reject(keyless.get(table), reject)
         for table, origins in part["reloads"].items():
@@ -302,7 +303,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
     return Manifest(
         files=[file for part in parts for file in part["files"]],
         counts=dict(counts),
-        columns={table: [(c, *seen) for c, seen in sorted(lists.items())] for table, lists in columns.items()},
+        columns={table: [ListSeen(*entry) for entry in sorted(lists.items())] for table, lists in columns.items()},
         opened=[fragment for part in parts for fragment in part.get("opened", ())],
         closed=[identity for part in parts for identity in part.get("closed", ())],
         homeless_rejects=sum(part["homeless_rejects"] for part in parts),

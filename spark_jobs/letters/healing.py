@@ -210,9 +210,13 @@ class _Search:
         return found
 
     def _whole_lists(self) -> list[str]:
-        """The column lists with every known column of the table; other lists may leave a value unchanged (G-04)."""
+        """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
+
+        A column that is gone has no value to tell (G-60).
+        """
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
-        types = {name: sql_type for cols in lists for name, sql_type in types_of(cols).items()}
+        gone = {column.column for column in self.reader.gone_columns([self.state]).get(self.state.id, [])}
+        types = {name: kind for cols in lists for name, kind in types_of(cols).items() if name not in gone}
         return [cols for cols in lists if carries_all(cols, types)] or [""]
 
     def _looked_to(self, ordinals: Mapping[str, int]) -> int:

@@ -165,7 +165,7 @@ class _Result:
             if decided.conflict:
                 raise conflict(key, *decided.conflict)
             if decided.incomplete:
-                raise _incomplete(decided.incomplete, self._plan.types)
+                raise _incomplete(decided.incomplete, self._plan)
             counted[key] = Counter(
                 duplicates=decided.duplicates,
                 superseded=decided.superseded,
@@ -197,8 +197,8 @@ class _Result:
         return identity in self._rejected or identity in self._rejected_before
 
 
-def _incomplete(change: Logged, types: Mapping[str, str]) -> PlanStop:
-    absent = sorted(types.keys() - (change.after or {}).keys())
+def _incomplete(change: Logged, plan: TablePlan) -> PlanStop:
+    absent = sorted(plan.types.keys() - plan.lacking(change.position.order) - (change.after or {}).keys())
     return PlanStop(
         "ROW_INCOMPLETE",
         f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",

@@ -7,7 +7,7 @@ Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,6 +52,8 @@ class TablePlan:
             *history_files* are all that hold the table.
         horizon: the log may lack changes of this transaction and earlier ones.
         generation: the table's life; loaded rows that an earlier one left in the log do not count in it.
+        gone: columns that the source has dropped, each with the place of the last row that carries it: a change behind
+            it has no value for it to tell.
     """
 
     table_id: str
@@ -73,6 +75,11 @@ class TablePlan:
     horizon: TableHorizon | None = None
     generation: int = 1
     late_up_to: str | None = None
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+    def lacking(self, order: str) -> set[str]:
+        """The columns for which a change at this place has no value to tell."""
+        return {column for column, after in self.gone.items() if order > after}
 
 
 class PlannedRows(NamedTuple):
@@ -124,7 +131,10 @@ def logged_change(
     had = left.get(place_of(line)) if left and line["op"] == UPDATE else None
     meaning = None if line["cols"] is None else meaning_of(line["cols"])
     loaded = plan.completing and is_load_epoch(line["epoch"])
-    return Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
+    change = Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
+    if not plan.gone:
+        return change
+    return change._replace(required=plan.types.keys() - plan.lacking(position.order), dropped=frozenset(plan.gone))
 
 
 def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left]:

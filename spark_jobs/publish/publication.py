@@ -6,28 +6,24 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
-
-import msgspec
 
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, not_below, position_order
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
-from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
-from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.reading import ColumnList, LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.ledger.reading import LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.sources.sql_server.typed_rows import landing_columns
+from spark_jobs.publish.table_columns import TableColumns
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -37,7 +33,8 @@ class Prepared(NamedTuple):
     """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
 
     *rows* is how many log rows it reads; of new batches *waiting* more are not read, for their transactions go on.
-    *appeared* are columns that rows which were there before did not have, each with the first position that has it.
+    *appeared* are columns that rows which were there before did not have, each with the first position that has it;
+    *gone* those that newer rows lack, each with the first place without it.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
@@ -45,13 +42,26 @@ class Prepared(NamedTuple):
     rows: int
     waiting: int = 0
     appeared: Mapping[str, str] = MappingProxyType({})
+    gone: Mapping[str, str] = MappingProxyType({})
 
 
 class Preparation:
-    """Prepares the publications of a mirror's tables with a few queries for all of them together."""
+    """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
-    def __init__(self, mirror: str, reader: LedgerReader, declared: Mapping[str, Table], settings: Publish) -> None:
+    *renames* says whether the source can rename a column while its changes are read.
+    """
+
+    def __init__(
+        self,
+        mirror: str,
+        reader: LedgerReader,
+        declared: Mapping[str, Table],
+        settings: Publish,
+        *,
+        renames: bool = True,
+    ) -> None:
         self._mirror = mirror
+        self._renames = renames
         self._reader = reader
         self._declared = declared
         self._settings = settings
@@ -61,7 +71,7 @@ class Preparation:
         ids = [state.id for state, _ in tables]
         up_to = max(intent.work.batch_to for _, intent in tables)
         contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
-        lists = self._reader.column_lists(ids)
+        lists, decided = self._reader.column_lists(ids), self._reader.column_decisions(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
         horizons = self._reader.horizons(state for state, _ in tables)
         highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
@@ -70,18 +80,25 @@ class Preparation:
             ordinals = epochs.get(state.id, {})
             logged = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
             new = unpublished(self._reader, state, intent.work, logged, ordinals)
+            declared = self._declared[state.source]
+            found, said = lists.get(state.id, []), decided.get(state.id, [])
+            columns = TableColumns(state, declared, found, ordinals, said, renames=self._renames)
             try:
-                schema, types = self._schema(state, lists.get(state.id, []))
+                schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
+                gone = columns.history.gone
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
-                plan = replace(plan, horizon=horizons.get(state.id))
+                plan = replace(plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in gone.items()})
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             cut = self._cut(plan, state, intent, schema, rows)
-            appeared = _appeared(lists.get(state.id, []), self._declared[state.source], _loaded(state))
-            prepared[state.id] = cut._replace(waiting=sum(part.rows for part in new.waiting), appeared=appeared)
+            prepared[state.id] = cut._replace(
+                waiting=sum(part.rows for part in new.waiting),
+                appeared=columns.appeared,
+                gone={column: one.since for column, one in gone.items()},
+            )
         return prepared
 
     def schema_from_log(self, state: TableState) -> TableSchema:
@@ -90,42 +107,16 @@ class Preparation:
         Raises:
             PlanStop: as for the files of a publication.
         """
-        lists = self._reader.column_lists([state.id]).get(state.id, [])
-        text = self._declared[state.source].text_format
-        return self._schema(state._replace(columns=TableSchema(()), text=text), lists)[0]
-
-    def _schema(self, state: TableState, lists: Sequence[ColumnList]) -> tuple[TableSchema, dict[str, str]]:
-        """The union of all columns, and each one's newest source type.
-
-        Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``,
-                ``COLUMN_RESERVED``, ``COLUMN_CASE``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``.
-        """
-        schema, types = state.columns, dict[str, str]()
-        declared = self._declared[state.source]
-        wanted = None if declared.columns is None else set(declared.columns)
-        if wanted is not None:
-            _refuse_left_out(schema, wanted | {*state.keys})
-        try:
-            for found in lists:
-                columns = [c for c in landing_columns(found.cols) if wanted is None or c.name in wanted]
-                schema = schema.extended(columns)
-                types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
-        except TerminalError as error:
-            raise PlanStop(error.code, error.what) from error
-        if declared.complete_rows:
-            _refuse_unknown_columns(lists)
-        elif not declared.full_rows:
-            _refuse_partial_rows(lists, schema, wanted)
-        _refuse_dropped_columns(lists, wanted, full_rows=bool(declared.full_rows), loaded=_loaded(state))
-        if self._requires_reload(declared):
-            published = {column.name for column in state.columns.columns}
-            appeared = _appeared(lists, declared, _loaded(state))
-            _refuse_added_columns({name: at for name, at in appeared.items() if name not in published})
-        if state.text is not None:
-            return _columns_of_text(schema, state.text), types
-        return _keys_first_known(schema, state.keys), types
+        declared, ids = self._declared[state.source], [state.id]
+        columns = TableColumns(
+            state._replace(columns=TableSchema(()), text=declared.text_format),
+            declared,
+            self._reader.column_lists(ids).get(state.id, []),
+            self._reader.epochs(ids).get(state.id, {}),
+            self._reader.column_decisions(ids).get(state.id, []),
+            renames=self._renames,
+        )
+        return columns.schema(reload_on_add=self._requires_reload(declared))[0]
 
     def _requires_reload(self, declared: Table) -> bool:
         chosen = declared.require_reload_on_add
@@ -235,36 +226,6 @@ class Preparation:
         return Prepared(plans, schema, rows)
 
 
-def _loaded(state: TableState) -> list[str]:
-    """The columns that the table's initial load brought."""
-    return [name for name, *_ in (state.load_plan or {}).get("columns", ())]
-
-
-def _appeared(lists: Sequence[ColumnList], declared: Table, loaded: Sequence[str]) -> dict[str, str]:
-    """The columns that some row before them did not have, each with the first position that has it (G-07).
-
-    *lists* come in the order of their first position. Of a list that may be a part of its row nobody can tell what the
-    row lacks; where rows are completed, that is every list which no row proved to be whole.
-    """
-    known, has_rows, found = set(loaded), bool(loaded), dict[str, str]()
-    for one in lists:
-        carried = {name for name, _, _ in msgspec.json.decode(one.cols)}
-        if declared.columns is not None:
-            carried &= {*declared.columns, *declared.key}
-        if has_rows:
-            found |= {name: one.first_pos for name in sorted(carried - known)}
-        known |= carried
-        has_rows = has_rows or one.whole or not declared.complete_rows
-    return found
-
-
-def _refuse_added_columns(added: Mapping[str, str]) -> None:
-    if added:
-        column, position = next(iter(added.items()))
-        more = f", and {len(added) - 1} more" if len(added) > 1 else ""
-        raise PlanStop("COLUMN_ADDED", f"the column {column!r} is there from position {position} on{more}")
-
-
 def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None) -> Iterator[str]:
     """Where the first new transaction of each part begins."""
     for part in new.arrived:
@@ -277,88 +238,3 @@ def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None
 
 def _files(contents: Sequence[BatchContents]) -> tuple[str, ...]:
     return tuple(sorted({file for part in contents for file in part.files}))
-
-
-def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
-    missing = [key for key in keys if key not in {column.name for column in schema.columns}]
-    # No column at all is known while only deletes were seen: the target has no row that they could remove.
-    if missing and schema.columns:
-        raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
-    return schema
-
-
-def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
-    """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
-    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
-    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
-    if other:
-        raise PlanStop(
-            "SCHEMA_CHANGED",
-            f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
-            "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
-        )
-    return declared
-
-
-def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
-    """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
-    out = [column.name for column in published.columns if column.name not in wanted]
-    if out:
-        raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
-
-
-def _refuse_partial_rows(lists: Sequence[ColumnList], schema: TableSchema, wanted: set[str] | None) -> None:
-    """Stop at updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
-
-    A list is whole if a row proved it. Without proof it must lack no column that is known, nor (unless the mirror
-    file selects the *wanted* ones) a place in the table.
-    """
-    names = [column.name for column in schema.columns]
-    names += sorted(name for name in wanted or () if name not in names)
-    for found in lists:
-        columns = msgspec.json.decode(found.cols)
-        carried = {name for name, _, _ in columns}
-        absent = [name for name in names if name not in carried]
-        has_gap = wanted is None and sorted(index for _, _, index in columns) != list(range(len(columns)))
-        if (absent or has_gap) and not found.whole:
-            lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
-            raise PlanStop(
-                "PARTIAL_ROWS",
-                f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
-                "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
-            )
-
-
-def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
-    """Stop at updates of a table where no row proved the full list of columns: all of them may lack one (G-04)."""
-    if lists and not any(found.whole for found in lists):
-        raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
-
-
-def _refuse_dropped_columns(
-    lists: Sequence[ColumnList], wanted: set[str] | None, *, full_rows: bool, loaded: Iterable[str] = ()
-) -> None:
-    """Stop at a column (of *wanted*, if given) that whole rows had and newer ones lack: dropped, renamed (G-07, C-75).
-
-    *lists* come in the order of their first position, so that a late row with an old list is no newer one. What was
-    *loaded* comes before all of them: a change without it would set NULL over the loaded value (C-77).
-    """
-    never = {name for name in loaded if wanted is None or name in wanted}
-    never -= {name for found in lists for name, _, _ in msgspec.json.decode(found.cols)}
-    before = {name for name in loaded if wanted is None or name in wanted} - never
-    for found in lists:
-        if not (found.whole or full_rows):
-            continue
-        carried = {name for name, _, _ in msgspec.json.decode(found.cols) if wanted is None or name in wanted}
-        gone = sorted(before - carried)
-        if never:
-            raise PlanStop(
-                "COLUMN_NOT_STREAMED",
-                f"the initial load brought {sorted(never)[:5]}, and no change carries them: changed rows would lose "
-                "them",
-            )
-        if gone:
-            raise PlanStop(
-                "SCHEMA_CHANGED", f"from position {found.first_pos} on, rows lack {gone[:5]}: dropped or renamed"
-            )
-        before |= carried

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any, cast
 
+import pyspark
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -14,8 +17,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.operate.spark_jars import JARS, jar_files, jars_folder
 
-_JARS = Path(__file__).resolve().parents[2] / "jars"
+log = logging.getLogger(__name__)
+
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
 # Workers go through blocks of some 20 MB: memory that is given back after each is paid for again, page by page.
@@ -47,7 +52,8 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     local with the fetched jars on its class path.
 
     Raises:
-        TerminalError: ``JAVA_NOT_STARTED`` when there is no Java that could be started.
+        TerminalError: ``JARS_MISSING`` when a local session would lack them, ``JAVA_NOT_STARTED`` when there is no
+            Java that could be started.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -56,7 +62,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
-        jars = ":".join(sorted(str(jar) for jar in _JARS.glob("*.jar")))
+        jars = ":".join(_jars())
         conf.setMaster(f"local[{cores or '*'}]")
         conf.set("spark.driver.extraClassPath", jars)
         conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
@@ -65,6 +71,39 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
         if SparkContext._gateway is None:
             SparkContext(conf=conf, gateway=_start_jvm(conf))
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _jars() -> list[str]:
+    """The jars for a local session: those of their folder, or none where Spark's own folder has them."""
+    jars = jar_files()
+    if not jars and not any(Path(pyspark.__file__).with_name("jars").glob("delta-spark_*.jar")):
+        raise TerminalError(
+            "JARS_MISSING",
+            "the jars that Spark needs are not there",
+            where=str(jars_folder()),
+            way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
+        )
+    return jars
+
+
+class _OnDemand:
+    """Stands for a session that is started when something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if SparkSession.getActiveSession() is None:
+            log.info("starting Spark")
+        return getattr(build_session(self._name), attribute)
+
+
+def session_on_demand(name: str) -> SparkSession:
+    """A session as :func:`build_session` gives it, of which nothing is started before it is used.
+
+    Most ticks find nothing new, and starting a JVM takes longer than all else that they do.
+    """
+    return cast(SparkSession, _OnDemand(name))
 
 
 def _start_jvm(conf: SparkConf) -> JavaGateway:

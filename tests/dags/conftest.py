@@ -31,7 +31,6 @@ SETTINGS = {
     "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-    "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
     "OPEN_MIRRORING_MIRRORS": str(MIRRORS),
 }
 

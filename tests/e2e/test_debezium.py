@@ -15,7 +15,8 @@ from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.debezium.format import DebeziumFormat
 from tests.pipeline import Pipeline
 
-TYPES = {"id": "int32", "name": "string", "at": "io.debezium.time.MicroTimestamp", "d": "org.apache.kafka.Decimal"}
+TYPES = {name: "string" for name in ("name", "city", "price", "cost")}
+TYPES |= {"id": "int32", "at": "io.debezium.time.MicroTimestamp", "d": "org.apache.kafka.Decimal"}
 
 
 def event(op: str, before: Any, after: Any, commit: int, names: str = "id name at", **source: Any) -> bytes:

@@ -77,6 +77,7 @@ class Source:
         self.steps: list[list[Any]] = [[]]
         self.files: list[dict[str, bytes | None]] = [{}]
         self.table: dict[str, Any] = {}
+        self.dropped: set[str] = set()
         self.load_files: dict[str, bytes] = {}
         self.acts: dict[int, list[Callable[[Pipeline], None]]] = {}
         self.settings: dict[str, Any] = {}
@@ -123,7 +124,9 @@ class Source:
             self.rows[key][name] = true(default, kind)
 
     def drop_column(self, name: str) -> None:
+        """A column less; what the target has in it is compared no more (F-84)."""
         del self.columns[name]
+        self.dropped.add(name)
         for key in self.rows:
             self.raw[key].pop(name, None)
             self.rows[key].pop(name, None)
@@ -478,7 +481,9 @@ def run(
     for s in sources:
         found = rows_of(pipeline, s)
         truth = list(s.rows.values())
-        why = differences(truth, found)
+        dropped = s.dropped - s.columns.keys()
+        compared = [{n: v for n, v in row.items() if n not in dropped} for row in found or []]
+        why = differences(truth, compared)
         about = verdicts.get(f"dbo.{s.name}", {})
         alone = len(tables) == 1
         verdict = str(about.get("verdict"))

@@ -67,10 +67,11 @@ def test_the_first_events_of_a_table_cannot_pass_for_whole_rows_c44_g04(made: Ha
 def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
     made: HandMadeMirror, whole: bool, settings: dict[str, Any]
 ) -> None:
-    """DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
+    """G-60: DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
     found = prepared(made, (ALL, True), (ALL[:2], whole), **settings)
-    assert isinstance(found, PlanStop)
-    assert (found.code, "['price']" in found.what) == ("SCHEMA_CHANGED", True)
+    assert columns_of(found) == ["order_id", "name", "price"]
+    assert isinstance(found, Prepared)
+    assert found.gone == {"price": "000000:00000001:1:1"}
 
 
 def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:

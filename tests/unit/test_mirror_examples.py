@@ -39,10 +39,9 @@ def test_the_examples_can_live_beside_each_other() -> None:
     assert len(load_mirrors(MIRRORS / "examples")) == len(EXAMPLES)
 
 
-def test_no_example_is_a_dag_of_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPEN_MIRRORING_MIRRORS", raising=False)
+def test_no_example_is_a_dag_of_a_deployment() -> None:
     assert mirror_files(MIRRORS) == [MIRRORS / "shop.yaml"]
-    folder = read_mirror_folder(str(ROOT / "dags" / "open_mirroring_dags.py"))
+    folder = read_mirror_folder(MIRRORS)
     assert ([mirror.name for mirror in folder.mirrors], folder.error) == (["shop"], None)
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
+from open_mirroring.changes.manifest import ListSeen
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target_watch import TablesFolder
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
@@ -243,10 +245,9 @@ def test_a_load_forgets_the_column_lists_of_what_it_holds(made: HandMadeMirror, 
         with made.ledger.begin() as db:
             manifest = json.dumps({"files": [], "counts": {}, "columns": lists})
             db.execute(t.log_batch.update().where(t.log_batch.c.number == number).values(manifest=manifest))
-    from open_mirroring.ledger.batch_contents import _record_columns
-
     with made.ledger.begin() as db:
-        _record_columns(db, table, [("old", True, "1"), ("both", True, "1"), ("new", True, "3")])
+        lists = [ListSeen.of(entry) for entry in (("old", True, "1"), ("both", True, "1"), ("new", True, "3"))]
+        record_columns(db, table, lists, of_reading=False)
     assert resets.request_reload(KEYED._replace(loads=True), ASKED)
     advance(resets, *TO_NEW_GENERATION)
     plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))

@@ -42,6 +42,7 @@ class SourceTable:
         self.source = table.source
         self.key = table.key
         self.key_names = frozenset(table.key)
+        self.full_rows = table.full_rows
         self._allowed = None if table.columns is None else frozenset(table.columns)
         self._binary = binary
         self._lists: dict[bytes, ColumnList] = {}
@@ -101,6 +102,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     untold = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
     if untold:
+        if table.full_rows:
+            raise Refusal("ROW_MALFORMED", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
             raise Refusal("ROW_MALFORMED", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from open_mirroring.config import Mirror
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces import fragments
+from spark_jobs.sources.ces import announced, fragments
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
 from spark_jobs.sources.ces.fast_path import FastCes
+from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import (
+    Damage,
     Decoded,
     Dispositions,
     IndependentMessages,
@@ -26,6 +29,8 @@ from spark_jobs.sources.contract.source import Format
 class CesFormat(Format):
     """Change events of SQL Server and Azure SQL."""
 
+    renames_columns: ClassVar[bool] = False
+    """It cannot, while a table is streamed (C-74)."""
     settings: CesSettings = DEFAULT_SETTINGS
     partitions: int = 0
 
@@ -39,6 +44,10 @@ class CesFormat(Format):
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> JoiningCesDecoder:
         """As :meth:`Format.decoder`."""
         return JoiningCesDecoder(tables, self.settings)
+
+    def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
+        """As :meth:`Format.announced`."""
+        return announced.announced(messages, self.settings)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         """As :meth:`Format.fast_decoder`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,8 +16,12 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
+
+_FEWEST = 100
+"""A sample looks at so many messages of a range at least, and rather at fewer ranges."""
 
 
 class Found(NamedTuple):
@@ -62,11 +67,13 @@ class Format(ABC):
     Attributes:
         partitions: how many partitions carry changes where a complete position is kept (C-88), else 0.
         has_loads: whether rows of a full load may stand among the changes (K-18).
+        renames_columns: whether the source can rename a column while its changes are read.
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
     """
 
     partitions: int = 0
     has_loads: ClassVar[bool] = False
+    renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
 
     @classmethod
@@ -87,6 +94,13 @@ class Format(ABC):
     @abstractmethod
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
         """The decoder, by the tables' names in messages and the structures known so far."""
+
+    @abstractmethod
+    def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
+        """What messages tell of their tables, mirrored or not; one that tells nothing, or cannot be read, is left out.
+
+        A look at a sample, by the parts that the decoder reads messages with: nothing is logged, nothing is refused.
+        """
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
@@ -134,6 +148,11 @@ class Transport(ABC):
         """Whether a bound range without a byte says that something is missing; else it is where reading begins."""
         return False
 
+    @property
+    def lists_of_reading(self) -> bool:
+        """Whether rows are spelled by the columns that their table has when it is read, whenever they changed."""
+        return False
+
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """By name of what is not bound altogether, how far it reaches now, whatever one run would take at most."""
         found = self.find(spark, bound)
@@ -159,6 +178,19 @@ class Transport(ABC):
         """What can be told of the mirrored tables before anything is read, without a JVM."""
         return Survey()
 
+    @abstractmethod
+    def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
+        """What the source tells of its tables, mirrored or not.
+
+        Args:
+            form: reads what messages tell.
+            most: about so many messages are looked at.
+            spark: gives the session, for what is read through it alone.
+
+        Raises:
+            MirroringError: as :meth:`find`.
+        """
+
 
 class MessageTransport(Transport):
     """A transport whose ranges a worker reads by itself."""
@@ -170,6 +202,24 @@ class MessageTransport(Transport):
             bound: up to where each name of the batch is bound.
             seen: asks how its files were when they were bound, or seen last.
         """
+        return self
+
+    def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
+        """As :meth:`Transport.announced`: what a sample of the messages tells."""
+        return form.announced(self.sample(most))
+
+    def sample(self, most: int) -> Iterator[Any]:
+        """About *most* messages, alike many from the beginning of each range."""
+        ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
+        ranges = ranges[:: -(-len(ranges) * _FEWEST // most) or 1]
+        left = most
+        for at, one in enumerate(ranges):
+            for message in islice(self.read(one), max(left // (len(ranges) - at), 1)):
+                left -= 1
+                yield message
+
+    def unlimited(self) -> MessageTransport:
+        """As :meth:`Transport.unlimited`."""
         return self
 
     @abstractmethod

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
 from open_mirroring.changes.log_position import position_text
 from open_mirroring.changes.row_key import encode_key
-from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, LogRow
-from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema, shown
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, LogRow, RawMessage
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.contract.table_changes import Fraction, TableChanges, TableEvent, change_rows, exact_json
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
@@ -50,6 +51,24 @@ class DebeziumFormat(Format):
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> DebeziumDecoder:
         """As :meth:`Format.decoder`."""
         return DebeziumDecoder(tables)
+
+    def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
+        """As :meth:`Format.announced`; the key is that of the message, where the transport has it."""
+        decoder = DebeziumDecoder({})
+        for message in messages:
+            try:
+                event = None if isinstance(message, Damage) else decoder.read(message.body or b"null")
+                if event is None or isinstance(message, Damage):
+                    continue
+                row = _Row(event.content.get("schema"), MirroredTable("", (), ()))
+                named = exact_json(message.key) if message.key else None
+            except Refusal:
+                continue
+            key = named.get("payload", named) if isinstance(named, dict) else None
+            columns = tuple(AnnouncedColumn(name, _SQL.get(kind, str(kind))) for name, kind in row.types.items())
+            is_change = event.content["payload"].get("op") in ("u", "d")
+            told = tuple(key) if isinstance(key, dict) else None
+            yield Announced(event.schema, event.table, columns, told, changes_rows=is_change, sender=event.epoch)
 
 
 class DebeziumDecoder(TableChanges):
@@ -109,9 +128,9 @@ class _Row:
     def __init__(self, schema: Any, table: MirroredTable) -> None:
         try:
             structs = {part["field"]: part.get("fields") for part in schema["fields"]}
-            self._types = {field["field"]: field.get("name") or field["type"] for field in structs["after"]}
+            self.types = {field["field"]: field.get("name") or field["type"] for field in structs["after"]}
             self._defaults = {f["field"]: f.get("default") for f in structs["after"] if f.get("optional")}
-            columns = [Column(n, _SQL.get(kind, ""), at) for at, (n, kind) in enumerate(self._types.items())]
+            columns = [Column(n, _SQL.get(kind, ""), at) for at, (n, kind) in enumerate(self.types.items())]
         except (TypeError, KeyError, AttributeError) as error:
             what = "no schema of its rows: set value.converter.schemas.enable=true"
             raise Refusal("COLUMNS_INVALID", what) from error
@@ -120,13 +139,13 @@ class _Row:
         self.columns = RowColumns(columns, table.key, None if table.columns is None else frozenset(table.columns))
         self._key = table.key
         for name in self.columns.kept:
-            if self._types[name] not in _SQL:
-                mend = "; set decimal.handling.mode=string" if str(self._types[name]).endswith(".Decimal") else ""
-                raise Refusal("COLUMNS_INVALID", f"{shown(name)} has the type {shown(self._types[name])}{mend}")
+            if self.types[name] not in _SQL:
+                mend = "; set decimal.handling.mode=string" if str(self.types[name]).endswith(".Decimal") else ""
+                raise Refusal("COLUMNS_INVALID", f"{shown(name)} has the type {shown(self.types[name])}{mend}")
 
     def key(self, image: Any) -> str | None:
         """The key in a row, which must have exactly the columns of the schema: one that is absent is not NULL."""
-        if not isinstance(image, dict) or image.keys() != self._types.keys():
+        if not isinstance(image, dict) or image.keys() != self.types.keys():
             raise Refusal("ROW_MALFORMED", "a row has other columns than its schema")
         texts = self.columns.key_texts({name: self._value(name, image[name]) for name in self._key if name in image})
         return encode_key(texts) if texts else None
@@ -144,9 +163,9 @@ class _Row:
     def _value(self, name: str, value: Any) -> str | None:
         if value is None:
             return None
-        sql_type = _SQL[self._types[name]]
+        sql_type = _SQL[self.types[name]]
         try:
-            text = _text(self._types[name], value)
+            text = _text(self.types[name], value)
             converter(sql_type)(text)
         except (ValueError, OverflowError) as error:
             raise Refusal("VALUE_INVALID", f"column {shown(name)} ({sql_type}): {error}") from error

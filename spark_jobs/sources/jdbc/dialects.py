@@ -45,6 +45,13 @@ class Dialect(Protocol):
         """A query of the catalog: schema and name of all tables and views that differ from this one in case only."""
         ...
 
+    def catalog_query(self) -> str:
+        """A query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
+
+        The last is the place of a column in the primary key, NULL for one that is not in it.
+        """
+        ...
+
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type of a line of :meth:`columns_query`."""
         ...
@@ -127,6 +134,23 @@ class PostgreSql:
             f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) = lower({_literal(table)})"
         )
 
+    def catalog_query(self) -> str:
+        """The key from ``pg_index``: ``information_schema`` tells it to owners alone."""
+        return (
+            "SELECT c.table_schema AS schema, c.table_name AS table, c.column_name AS name, c.data_type, "
+            "c.character_maximum_length AS length, c.numeric_precision AS digits, c.numeric_scale AS scale, "
+            "c.datetime_precision AS second_digits, c.ordinal_position AS place, k.place AS key_place "
+            "FROM information_schema.columns c "
+            "JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name "
+            "AND t.table_type = 'BASE TABLE' "
+            "LEFT JOIN (SELECT n.nspname, r.relname, a.attname, u.place FROM pg_index i "
+            "JOIN pg_class r ON r.oid = i.indrelid JOIN pg_namespace n ON n.oid = r.relnamespace "
+            "CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS u(number, place) "
+            "JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = u.number WHERE i.indisprimary) k "
+            "ON k.nspname = c.table_schema AND k.relname = c.table_name AND k.attname = c.column_name "
+            "WHERE c.table_schema NOT IN ('pg_catalog', 'information_schema')"
+        )
+
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type that holds every value; infinity, NaN and years beyond 9999 fail when they are read."""
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
@@ -192,6 +216,22 @@ class SqlServer:
         return (
             "SELECT TABLE_SCHEMA AS [schema], TABLE_NAME AS name FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) = LOWER(N{_literal(table)})"
+        )
+
+    def catalog_query(self) -> str:
+        """From ``INFORMATION_SCHEMA``, which shows a login what it may read."""
+        return (
+            "SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table], c.COLUMN_NAME AS name, "
+            "c.DATA_TYPE AS data_type, c.CHARACTER_MAXIMUM_LENGTH AS length, c.NUMERIC_PRECISION AS digits, "
+            "c.NUMERIC_SCALE AS scale, c.DATETIME_PRECISION AS second_digits, c.ORDINAL_POSITION AS place, "
+            "k.ORDINAL_POSITION AS key_place FROM INFORMATION_SCHEMA.COLUMNS c "
+            "JOIN INFORMATION_SCHEMA.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME "
+            "AND t.TABLE_TYPE = 'BASE TABLE' "
+            "LEFT JOIN (SELECT u.TABLE_SCHEMA, u.TABLE_NAME, u.COLUMN_NAME, u.ORDINAL_POSITION "
+            "FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE u JOIN INFORMATION_SCHEMA.TABLE_CONSTRAINTS p "
+            "ON p.CONSTRAINT_SCHEMA = u.CONSTRAINT_SCHEMA AND p.CONSTRAINT_NAME = u.CONSTRAINT_NAME "
+            "AND p.CONSTRAINT_TYPE = 'PRIMARY KEY') k ON k.TABLE_SCHEMA = c.TABLE_SCHEMA "
+            "AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME"
         )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:

@@ -100,6 +100,11 @@ class Dfm(NamedTuple):
         """The names of the columns in physical order."""
         return [column.name for column in self.columns]
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the primary key in its order; empty where the file tells none."""
+        return tuple(c.name for c in sorted(self.columns, key=lambda c: c.primaryKeyPos) if c.primaryKeyPos > 0)
+
 
 _decode = msgspec.json.Decoder(_Document).decode
 

@@ -325,6 +325,8 @@ class QlikChangeTableDecoder:
         layout, values = entry.layout, entry.row.values
         if self.settings.sparse_updates:
             values, absent = absent_columns(layout, values, before, changed)
+            if absent and layout.full_rows:
+                raise Refusal("ROW_MALFORMED", "an UPDATE without all columns, and `full_rows` promises them", key)
             if absent:
                 cols, row = layout.partial(values, absent)
                 return self._change(entry, 1, UPDATE, key, cols, row=row)._replace(whole=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,8 +25,9 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
+from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
-from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Survey
+from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.rows import (
@@ -54,6 +56,9 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
 )
 
+NOT_STORED = Note("there is a full load of the table, and no change table yet")
+LOAD_FILE = "LOAD"
+"""What the names of a full load's files begin with."""
 _WORTH_BYTES = 2**18
 """Smaller files are decoded row by row: looking at columns costs more than it saves."""
 
@@ -112,6 +117,24 @@ class ChangeFiles(MessageTransport):
     def survey(self) -> Survey:
         """As :meth:`Transport.survey`."""
         return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix)
+
+    def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
+        """As :meth:`Transport.announced`: what the metadata files tell; no row is looked at."""
+        loads = _full_loads(self.path)
+        for folder, dfm in _last_metadata(self.path, self.suffix):
+            table = folder.name[: -len(self.suffix)] if dfm is None or "." not in dfm.table else dfm.table
+            beside = folder.with_name(folder.name[: -len(self.suffix)] or folder.name)
+            path, load = loads.pop(beside, ("", None))
+            described = next((one for one in (dfm, load) if one is not None), None)
+            if described is None or "." not in table:
+                continue
+            # Its metadata files do not always tell the key; those of the full load are of the source table itself.
+            key = described.key or (() if load is None else load.key)
+            for told in form.announced([ChangeRow(folder.name, 0, structure_of(described, table), ())]):
+                yield told._replace(key=key or None, load=_settings_of(path))
+        for path, load in loads.values():
+            for told in form.announced([ChangeRow(path, 0, structure_of(load, load.table), ())]):
+                yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
     def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> ChangeFiles:
         """As :meth:`MessageTransport.pinned`."""
@@ -357,16 +380,41 @@ def _beginning(path: Place) -> bytes | None:
 
 def _described_tables(root: Place, suffix: str) -> Iterator[FoundTable]:
     """Each folder of a change table with what its last metadata file says."""
+    for folder, dfm in _last_metadata(root, suffix):
+        folder_table = folder.name[: -len(suffix)]
+        if dfm is None:
+            yield FoundTable((folder_table,), ())
+        else:
+            yield FoundTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
+
+
+def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:
+    """Each folder of a change table with its last metadata file; None where that cannot be read."""
     last: dict[str, str] = {}
     for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         folder = change_folder(root, file.name, suffix)
         if folder is not None:
             last[folder] = file.name
-    for name in last.values():
-        folder_table = table_of_folder(root, name, suffix)
+    for folder, name in last.items():
+        place = next((one for one in (root / name).parents if one.name == folder), root)
         try:
-            dfm = read_dfm((root / name).read_bytes())
+            yield place, read_dfm((root / name).read_bytes())
         except (Refusal, OSError):
-            yield FoundTable((folder_table,), ())
-        else:
-            yield FoundTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
+            yield place, None
+
+
+def _full_loads(root: Place) -> dict[Place, tuple[str, Dfm]]:
+    """By their folder the full loads below a file target, each with its last metadata file (T-40)."""
+    found = dict[Place, tuple[str, Dfm]]()
+    for file in list_source_files(root, (SUFFIX,), was_read=True).files:
+        path = root / file.name
+        if path.name.upper().startswith(LOAD_FILE) and path.parent != root:
+            with suppress(Refusal, OSError):
+                dfm = read_dfm(path.read_bytes())
+                if "." in dfm.table:
+                    found[path.parent] = (str(path.parent), dfm)
+    return found
+
+
+def _settings_of(path: str) -> tuple[tuple[str, str], ...]:
+    return (("format", "qlik-full-load"), ("path", path), ("stream_from", "beginning")) if path else ()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
+from spark_jobs.sources.qlik.change_table.rows import MASK, ChangeRow, header_name
+
+NO_MASK = Note(
+    "the change table has no change mask: an update without before image stops the table; have the task store before "
+    "images and say `before_images: true`, or select change_mask, or say `keys_never_change: true` (T-60)",
+    ("keys_never_change",),
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,16 @@ class ChangeTableFormat(Format):
     ) -> QlikChangeTableDecoder:
         """As :meth:`Format.decoder`."""
         return QlikChangeTableDecoder(tables, self.settings)
+
+    def announced(self, messages: Iterable[ChangeRow]) -> Iterator[Announced]:
+        """As :meth:`Format.announced`; rows tell no key, so a transport adds it from what describes them."""
+        prefix = self.settings.prefix
+        for row in messages:
+            headers = {header_name(column.name, prefix) for column in row.structure.columns}
+            columns = [AnnouncedColumn(*one) for one in row.structure.columns if header_name(one.name, prefix) is None]
+            schema, _, table = row.structure.table.partition(".")
+            notes = () if MASK in headers or self.settings.before_images else (NO_MASK,)
+            yield Announced(schema, table, tuple(columns), notes=notes)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastChangeRows:
         """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""

@@ -10,7 +10,7 @@ Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -24,10 +24,20 @@ from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_S
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
-from spark_jobs.sources.contract.source import Chosen, Found, Survey, Transport, longest
+from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Transport, longest
+from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
 from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, ControlTable, Slice, sequence_text
+from spark_jobs.sources.qlik.change_table.rows import (
+    OPERATION,
+    SEQUENCE,
+    ChangeColumn,
+    ChangeRow,
+    Structure,
+    header_name,
+)
 from spark_jobs.sources.qlik.change_table.survey import survey_database
 
 _PARTITION = re.compile(r"(\d{8}T\d{6})_(\d{8}T\d{6})")
@@ -120,12 +130,36 @@ class ChangeTables(Transport):
         clipped = (BoundRange(b.name, max(b.start, low), min(b.end, high)) for b in full)
         return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
 
+    @property
+    def lists_of_reading(self) -> bool:
+        """It is so: the database tells the columns of now (T-33), also of rows that are read again."""
+        return True
+
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """Where the next interval of a table begins: behind the end of the last one (T-18)."""
         if self.control is not None or source not in self.tables:
             return None  # a table that is being dropped is not read any more
         end = bound.get(".".join(self.change_table(source)))
         return None if end is None else sequence_text(overlapping_start(end, self.overlap_minutes))
+
+    def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
+        """As :meth:`Transport.announced`: what the catalog tells; the key is that of the loaded table."""
+        tables = {(one.schema, one.table): one for one in catalog(self.connection, spark)}
+        named = {self.change_table(source): source.partition(".") for source in self.tables}
+        for (schema, name), one in tables.items():
+            source = name[: -len(self.suffix)] if name.lower().endswith(self.suffix.lower()) else ""
+            if SourceName(schema, name) in named:
+                schema, _, source = named[SourceName(schema, name)]
+            headers = {header_name(column.name, self.prefix) for column in one.columns}
+            if not source or not {SEQUENCE, OPERATION} <= headers:
+                continue
+            structure = Structure(f"{schema}.{source}", tuple(ChangeColumn(*column) for column in one.columns))
+            loaded = tables.get((one.schema, source)) or tables.get((schema, source))
+            load = (("format", "jdbc"), ("connection", self.connection)) if loaded is not None else ()
+            for told in form.announced([ChangeRow(name, 0, structure, ())]):
+                # A period in the schema or the table: the change table's own name tells both apart.
+                told = told._replace(schema=schema, table=source)
+                yield told._replace(key=loaded.key or None if loaded is not None else None, load=load)
 
     def survey(self) -> Survey:
         """As :meth:`Transport.survey`; a database that Spark alone reads is not asked, nor one that does not answer."""

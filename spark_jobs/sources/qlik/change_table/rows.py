@@ -121,7 +121,7 @@ class RowLayout:
         self.width = len(structure.columns)
         self._places = header_places(structure, prefix)
         self.header_places = frozenset(self._places.values())
-        self.keys_never_change = table.keys_never_change
+        self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
         _refuse_lost_columns(structure, prefix, self.header_places, table.columns)
         for name in (SEQUENCE, OPERATION):
             if name not in self._places:

@@ -97,6 +97,8 @@ def _rows(
         return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
     _refuse_denied_change(image, before, masks, images)
     row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)
+    if images.full_rows and not row_set.whole:
+        raise Refusal("ROW_MALFORMED", "UPDATE without all columns, and `full_rows` promises them")
     if before is not None and images.key and images.same_key(before, image):
         return [row_set]
     old_texts = _old_key(before, masks, images, texts)

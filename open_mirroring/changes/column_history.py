@@ -1,0 +1,144 @@
+"""What the column lists of a table's changes say of its structure: columns that are gone, came back, may be renamed.
+
+DDL sends no event (C-75): only the lists of the rows tell. A row that is proved to be whole and lacks a column that
+changes before it carried says that the column is gone. All is judged by the positions of rows, never by their arrival,
+so late rows and rows read again change nothing but how narrowly a place is known (G-60).
+
+A rename is a drop and an addition in one step (F-88). Whether it was one, no change says. It is possible only where no
+row carries both names, and no whole row between them lacks both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+BEHIND = "+"
+"""Behind a position: what was seen at a reading that brought nothing newer than it."""
+
+
+class Seen(NamedTuple):
+    """Where rows with one column list stand: the lowest and the highest, and those of rows proved to be whole.
+
+    All are places in the one order over all stream incarnations; empty where no row proved it.
+    """
+
+    first: str
+    last: str
+    whole_first: str = ""
+    whole_last: str = ""
+
+
+class ListOfColumns(NamedTuple):
+    """A column list: each column with its type at the target, and where it was *seen*."""
+
+    types: Mapping[str, str]
+    seen: Seen
+
+
+class Dropped(NamedTuple):
+    """An operator's word: this column was dropped at the source, as far as changes up to this place tell."""
+
+    column: str
+    at: str
+
+
+class Gone(NamedTuple):
+    """A column that newer whole rows lack.
+
+    Attributes:
+        after: the place of the last row that carries it.
+        since: the first known place of a whole row without it.
+        renamed_to: columns that may be it under a new name.
+    """
+
+    after: str
+    since: str
+    renamed_to: tuple[str, ...] = ()
+
+
+class Back(NamedTuple):
+    """A column that is carried again after whole rows lacked it: values before *gone_at* are of another column.
+
+    *since* is the first known place of a row that carries it again.
+    """
+
+    gone_at: str
+    since: str
+
+
+class ColumnHistory(NamedTuple):
+    """What became of a table's columns; whatever is in neither is there as it always was."""
+
+    gone: Mapping[str, Gone]
+    back: Mapping[str, Back]
+
+    def lacks(self, column: str, order: str) -> bool:
+        """Whether a row at this place has no value to tell for a column, for the source has none."""
+        found = self.gone.get(column)
+        return found is not None and order > found.after
+
+
+def column_history(
+    lists: Sequence[ListOfColumns],
+    decided: Collection[Dropped] = (),
+    *,
+    loaded: Collection[str] = (),
+    renames: bool = True,
+) -> ColumnHistory:
+    """What became of the columns that changes carried, and of those of a load that an operator said are dropped.
+
+    Args:
+        lists: the column lists of the table's changes, in any order.
+        decided: what operators said.
+        loaded: the columns that the initial load brought, below every change.
+        renames: whether the source can rename a column while its changes are read.
+    """
+    gone: dict[str, Gone] = {}
+    back: dict[str, Back] = {}
+    for column in sorted({*loaded, *(name for one in lists for name in one.types)}):
+        carrying = [one.seen for one in lists if column in one.types]
+        first = min((seen.first for seen in carrying), default="")
+        last = max((seen.last for seen in carrying), default="")
+        proofs = [one.seen for one in lists if column not in one.types and one.seen.whole_last]
+        without = max((seen.whole_last for seen in proofs), default="")
+        said = max((one.at for one in decided if one.column == column and one.at > last), default="")
+        if said or (carrying and without > last):
+            known = [place for seen in proofs for place in (seen.whole_first, seen.whole_last) if place > last]
+            gone[column] = Gone(last, min(filter(None, [*known, said])))
+        elif carrying and without > first:
+            again = [place for seen in carrying for place in (seen.first, seen.last) if place > without]
+            back[column] = Back(without, min(again))
+    doubtful = {c for c, found in gone.items() if not any(one.column == c and one.at > found.after for one in decided)}
+    for column in doubtful:
+        names = tuple(_new_names(column, gone[column], lists, renames))
+        gone[column] = gone[column]._replace(renamed_to=names)
+    return ColumnHistory(gone, back)
+
+
+def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
+    """The columns that may be a gone one: of its type, first carried behind it, with no whole row without both between.
+
+    Between two stream incarnations any source may have renamed it: nothing was read of it then.
+    """
+    carrying = [one for one in lists if column in one.types]
+    kind = max(carrying, key=lambda one: one.seen.last).types[column]
+    found: list[str] = []
+    for other in sorted({name for one in lists for name in one.types} - {column}):
+        having = [one for one in lists if other in one.types]
+        oldest = min(having, key=lambda one: one.seen.first)
+        first = oldest.seen.first
+        if first <= gone.after or oldest.types[other] != kind:
+            continue
+        neither = [one.seen for one in lists if not {column, other} & one.types.keys() and one.seen.whole_last]
+        if any(gone.after < place < first for seen in neither for place in (seen.whole_first, seen.whole_last)):
+            continue
+        if renames or first.partition(":")[0] != gone.after.partition(":")[0]:
+            found.append(other)
+    return found
+
+
+def place_text(order: str) -> str:
+    """A place for people: the ordinal of the stream incarnation, and the position in it."""
+    ordinal, _, text = order.partition(":")
+    return f"{int(ordinal)}:{text.rstrip(BEHIND)}"

@@ -1,0 +1,125 @@
+"""What a source tells of each of its tables, put together from all that tells something of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.announced import Announced, Note
+from spark_jobs.sources.jdbc.catalog import catalog
+from spark_jobs.sources.registry import format_of, transport_of
+from spark_jobs.sources.sql_server.type_text import landing_type
+
+SAMPLE = 100_000
+"""About so many messages are looked at, unless somebody says otherwise."""
+
+
+@dataclass
+class ToldTable:
+    """A table as its source tells it.
+
+    Attributes:
+        schema: its schema at the source.
+        table: its name there.
+        columns: type by name, in the order in which they were told first; an empty type is untold.
+        key: the key columns in order; empty for a table without key, None where nothing tells.
+        notes: what whoever mirrors it should know.
+        changes_rows: whether an update or a delete was seen.
+        senders: the databases or tasks that tell of it.
+        load: an initial load that lies ready, as settings.
+        is_streamed: whether the source of the changes tells of it; else the catalog alone does.
+        catalog: type by name of the columns that the catalog of the source database has, where it was asked.
+    """
+
+    schema: str
+    table: str
+    columns: dict[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] | None = None
+    notes: list[Note] = field(default_factory=list)
+    changes_rows: bool = False
+    senders: set[str] = field(default_factory=set)
+    load: dict[str, str] = field(default_factory=dict)
+    is_streamed: bool = True
+    catalog: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Schema and table, for people."""
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def untold(self) -> dict[str, str]:
+        """The columns of the catalog that the source of the changes does not tell."""
+        told = self.columns if self.is_streamed else self.catalog
+        return {name: kind for name, kind in self.catalog.items() if name not in told}
+
+    @property
+    def unlandable(self) -> dict[str, str]:
+        """The columns whose type cannot be mirrored, with the type."""
+        known = {**self.catalog, **self.columns}
+        return {name: kind for name, kind in known.items() if kind and not _lands(kind)}
+
+    def add(self, one: Announced) -> None:
+        """Take in what one message or description tells; a later key counts."""
+        for name, kind in one.columns:
+            if kind or name not in self.columns:
+                self.columns[name] = kind
+        if one.key is not None:
+            if self.key is not None and set(one.key) != set(self.key):
+                self._note(Note(f"its key is told as {list(one.key)} and as {list(self.key)}"))
+            self.key = one.key
+        for note in one.notes:
+            self._note(note)
+        self.changes_rows |= one.changes_rows
+        self.senders |= {one.sender} - {""}
+        self.load = self.load or dict(one.load)
+
+    def _note(self, note: Note) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def announcements(
+    mirror: Mirror, most: int, database: str | None, spark: Callable[[], Any]
+) -> dict[tuple[str, str], ToldTable]:
+    """The tables of a source by schema and name, in that order.
+
+    Args:
+        mirror: its source alone matters.
+        most: about so many messages are looked at.
+        database: name of the connection to the source database, whose catalog tells more; None: it is not asked.
+        spark: gives a session, should one be needed.
+
+    Raises:
+        MirroringError: the source, or the database, cannot be looked at.
+    """
+    tables = _together(transport_of(mirror).announced(format_of(mirror), most, spark))
+    for one in catalog(database, spark) if database is not None else ():
+        known = tables.get((one.schema, one.table))
+        if known is None:
+            known = tables[one.schema, one.table] = ToldTable(one.schema, one.table, is_streamed=False)
+            known.add(one)
+        known.catalog = dict(one.columns)
+        known.key = known.key or one.key
+    return dict(sorted(tables.items()))
+
+
+def _together(announced: Iterable[Announced]) -> dict[tuple[str, str], ToldTable]:
+    tables: dict[tuple[str, str], ToldTable] = {}
+    seen = set[Announced]()
+    for one in announced:
+        if one not in seen:
+            seen.add(one)
+            tables.setdefault((one.schema, one.table), ToldTable(one.schema, one.table)).add(one)
+    return tables
+
+
+def _lands(sql_type: str) -> bool:
+    try:
+        landing_type(sql_type)
+    except TerminalError:
+        return False
+    return True

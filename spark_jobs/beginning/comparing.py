@@ -1,0 +1,111 @@
+"""What of a mirror file is not as its source sends it: for `check --sample`.
+
+Most of it is a warning, for a sample shows a part, and a mirror file may know better (another unique key). Only what
+stops a table with its first change is a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import split_source_name
+from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.tables import ExportLoad
+from open_mirroring.errors import TerminalError
+from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.sources.contract.decoded import shown
+from spark_jobs.sources.sql_server.type_text import landing_type
+
+NOT_IN_SAMPLE, TABLE_UNMIRRORED, SENDERS_MANY = "NOT_IN_SAMPLE", "TABLE_UNMIRRORED", "SENDERS_MANY"
+KEY_DIFFERS, COLUMN_UNTOLD, TYPE_DIFFERS, SETUP_NOTED = "KEY_DIFFERS", "COLUMN_UNTOLD", "TYPE_DIFFERS", "SETUP_NOTED"
+_MOST_NAMED = 20
+
+
+class Compared(NamedTuple):
+    """What was found: *mistakes* stop a table with its first change, *warnings* are worth a look."""
+
+    mistakes: list[Problem]
+    warnings: list[Problem]
+
+
+class _Found(NamedTuple):
+    setting: str
+    code: str
+    what: str
+    way_out: str
+    stops: bool = False
+
+
+def compare(mirror: Mirror, told: Mapping[tuple[str, str], ToldTable]) -> Compared:
+    """The tables of a mirror beside those that its source tells."""
+    compared = Compared([], [])
+
+    def note(path: SettingPath, found: _Found) -> None:
+        problem = Problem(
+            found.code, mirror.file, mirror.line_of(path), path_text(path), found.what, found.way_out
+        )  # fmt: skip
+        (compared.mistakes if found.stops else compared.warnings).append(problem)
+
+    spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in told.items()}
+    for index, table in enumerate(mirror.tables):
+        schema, name = table.source_name
+        one = told.get((schema, name))
+        alike = spelled.get((schema.casefold(), name.casefold()))
+        for found in _absent(alike) if one is None else _differences(table, one):
+            note(("tables", index, found.setting), found)
+    known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
+    others = [one.name for key, one in told.items() if one.is_streamed and key not in known]
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"
+        note(("tables",), _Found("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
+    return compared
+
+
+def _absent(alike: ToldTable | None) -> Iterator[_Found]:
+    if alike is not None:
+        what = f"the source sends {shown(alike.name)}, which differs in case only"
+        yield _Found("source", "TABLE_CASE", what, "spell it as the source does", stops=True)
+    else:
+        what = "no change of it is in the sample, and nothing describes it"
+        yield _Found("source", NOT_IN_SAMPLE, what, "look at a larger sample; a table that nobody changes comes later")
+
+
+def _differences(table: Table, told: ToldTable) -> Iterator[_Found]:
+    columns = {**told.catalog, **told.columns}
+    mirrored = [name for name in columns if table.columns is None or name in table.columns or name in table.key]
+    for setting, names in (("key", table.key), ("columns", table.columns or ())):
+        lost = [name for name in names if columns and name not in columns]
+        if lost:
+            what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
+            yield _Found(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")
+    if told.key and set(told.key) != set(table.key):
+        what = f"the source announces {list(told.key)} as the key, the mirror file says {list(table.key)}"
+        yield _Found(
+            "key", KEY_DIFFERS, what, "take the source's, unless yours is unique, never NULL and never changes"
+        )
+    for name in mirrored:
+        if name in told.unlandable:
+            what = f"column {shown(name)} of type {shown(told.unlandable[name])} cannot be mirrored"
+            way_out = "leave it out with `columns`, or cast it at the source"
+            yield _Found("columns", "TYPE_UNKNOWN", what, way_out, stops=name in told.columns)
+    load = table.initial_load
+    for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
+        if columns.get(name) and _lands_as(kind) != _lands_as(columns[name]):
+            what = f"the load says {kind} for column {shown(name)}, the source {shown(columns[name])}"
+            yield _Found("initial_load", TYPE_DIFFERS, what, "name the source's own type")
+    if len(told.senders) > 1:
+        what = f"changes of it come from {' and '.join(map(shown, sorted(told.senders)))}"
+        yield _Found("source", SENDERS_MANY, what, "have one database or task send it; `source.database` chooses one")
+    for one in told.notes:
+        if not any(getattr(table, setting) for setting in one.answered_by):
+            yield _Found("source", SETUP_NOTED, one.text, "mend it at the source, or by the setting that is named")
+
+
+def _lands_as(sql_type: str) -> str | None:
+    try:
+        return landing_type(sql_type)
+    except TerminalError:
+        return None

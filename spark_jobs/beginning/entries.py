@@ -1,0 +1,244 @@
+"""The entry of one table in a mirror file that is begun: settings that hold as they are, and what is to be known of it.
+
+What the source leaves open is not guessed: such a table is written as a comment that says what somebody has to add.
+Names from the source are data: quoted wherever YAML could read them as anything else, and never written with a
+character that could end a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import check_column, check_target, split_source_name, stream_position
+from open_mirroring.config.secret_scan import text_smells
+from open_mirroring.config.streamed_types import is_streamed
+from open_mirroring.config.tables import table_collisions
+from open_mirroring.storage.address import is_address
+from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.sources.registry import format_of
+
+WIDTH = 116
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_NOT_PLAIN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_UNSAFE = re.compile(r"[^\w\- $#@.]|^[_ .]+|[ .]+$")
+_SUGGESTED = "initial_load: {format: jdbc, connection: NAME} # rows from before the stream; without, it begins empty"
+_ADD_KEY = "name columns that are unique and never NULL, then take the # away"
+
+
+class FirstRows(NamedTuple):
+    """Where the rows from before the stream are, as somebody said it.
+
+    Args:
+        connection: name of the connection to the source database; None: nothing is read over JDBC.
+        export: folder with a file or folder for each table, by its name; None: there is none.
+        export_format: what is in it.
+        stream_from: where the stream goes on behind it: a position, or the file that tells it.
+        unseen: whether tables that the catalog alone tells are mirrored, too.
+    """
+
+    connection: str | None = None
+    export: Path | None = None
+    export_format: str = "parquet"
+    stream_from: str = "beginning"
+    unseen: bool = False
+
+
+@dataclass
+class Entry:
+    """One table to be written: its settings, what stands above them, and why it waits (empty: it is mirrored)."""
+
+    name: str
+    settings: dict[str, Any]
+    columns: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    suggested: list[str] = field(default_factory=list)
+    waits: str = ""
+
+    @property
+    def looks_secret(self) -> bool:
+        """Whether a name in it has the form of a secret, which no mirror file may hold, nor any output show (I30)."""
+        return any(map(text_smells, self.lines("")))
+
+    def lines(self, indent: str) -> list[str]:
+        """The entry as lines of YAML, the dash behind *indent*."""
+        above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
+        above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
+        if self.waits:
+            above += _comment(re.findall(r"\S+ ?", f"Not mirrored yet: {self.waits}"), indent)
+        settings = [f"{name}: {yaml_text(value)}" for name, value in self.settings.items()]
+        body = [f"{'  ' if at else '- '}{one}" for at, one in enumerate(settings)]
+        body += [f"  # {one}" for one in self.suggested]
+        return [*above, *(f"{indent}{'# ' if self.waits else ''}{line}" for line in body)]
+
+
+def entries(mirror: Mirror, tables: Iterable[ToldTable], first: FirstRows) -> list[Entry]:
+    """The entries of tables that a mirror does not have yet; two that cannot both be wait, the later one."""
+    found = [_entry(mirror, told, first) for told in tables]
+    sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
+    active = [one for one in found if not one.waits]
+    for collision in table_collisions(list(enumerate(sound))):
+        at = int(collision.path[0]) - len(mirror.tables)
+        if at >= 0:
+            active[at].waits = _printable(f"{collision.what}; {collision.way_out}")
+    return found
+
+
+def yaml_text(value: Any) -> str:
+    """A value in one line of YAML: plain where it can only be read as that text, else in quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{yaml_text(name)}: {yaml_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(map(yaml_text, value)) + "]"
+    if isinstance(value, str) and (not _PLAIN.fullmatch(value) or value.casefold() in _NOT_PLAIN):
+        quoted: str = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=2**20)
+        return quoted.rstrip("\n")
+    return str(value)
+
+
+def _entry(mirror: Mirror, told: ToldTable, first: FirstRows) -> Entry:
+    entry = Entry(_printable(told.name), {"source": _source_text(told), "target": _target_text(told)})
+    entry.columns = [f"{name} {kind}".strip() for name, kind in told.columns.items()]
+    entry.remarks += [f"Warning: {note.text}." for note in told.notes]
+    if len(told.senders) > 1:
+        names = " and ".join(sorted(told.senders))
+        entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name (C-12).")
+    if entry.settings["target"] != f"{told.schema}/{told.table}":
+        entry.remarks.append("Warning: the target takes no such name; choose another `target` if you like.")
+    _choose_columns(entry, told, first)
+    entry.settings["key"] = list(told.key or ())
+    if told.key == ():
+        entry.remarks.append("Warning: the source announces no primary key: a table without key takes inserts only.")
+    _add_first_rows(entry, mirror, told, first)
+    entry.waits = _printable(_why_it_waits(entry, told, first))
+    return entry
+
+
+def _choose_columns(entry: Entry, told: ToldTable, first: FirstRows) -> None:
+    """Leave out what cannot be mirrored: types without a landing type, reserved names, loaded types never streamed."""
+    bad = dict(told.unlandable)
+    bad |= {name: kind for name, kind in told.columns.items() if not _is_column(name)}
+    if first.connection is not None:
+        bad |= {name: kind for name, kind in told.catalog.items() if not is_streamed(kind) or not _is_column(name)}
+    if bad:
+        left = ", ".join(f"{name} {kind}".strip() for name, kind in bad.items())
+        entry.remarks.append(f"Warning: left out, for the target or the stream has no such columns: {left}.")
+        known = dict.fromkeys((*(told.catalog or told.columns), *(told.key or ())))
+        entry.settings["columns"] = [name for name in known if name not in bad]
+    untold = ", ".join(f"{name} {kind}" for name, kind in told.untold.items() if name not in bad)
+    if untold:
+        entry.remarks.append(f"The table has columns that no change in the sample brings: {untold}.")
+
+
+def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> None:
+    if not told.key:
+        return  # without a key rows that the stream repeats would be there twice (G-08)
+    load: dict[str, Any] = dict(told.load)
+    if first.export is not None:
+        load = _export(entry, mirror, told, first) or load
+    elif first.connection is not None and told.catalog and not format_of(mirror).has_loads:
+        load = {"format": "jdbc", "connection": first.connection}
+    if is_address(load.get("path", "")):
+        load["connection"] = mirror.source.connection
+    elif "path" in load:
+        load["path"] = _below_home(mirror, Path(load["path"]))
+    if load:
+        entry.settings["initial_load"] = load
+    elif not format_of(mirror).has_loads:
+        entry.suggested.append(_SUGGESTED)
+
+
+def _export(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> dict[str, Any]:
+    """The export of a table, as `prove --export` finds it; empty where there is none."""
+    assert first.export is not None
+    folder = first.export.absolute() / entry.settings["source"]
+    path = folder if folder.is_dir() else folder.with_name(f"{folder.name}.{first.export_format}")
+    if not path.exists():
+        entry.remarks.append(f"Warning: there is no export {path.name!r}: rows from before the stream are missing.")
+        return {}
+    load: dict[str, Any] = {"format": first.export_format, "path": str(path)}
+    try:
+        load["stream_from"] = stream_position(first.stream_from)
+    except PydanticCustomError:
+        load["stream_from"] = {"file": _below_home(mirror, Path(first.stream_from).absolute())}
+    if first.export_format == "csv":
+        load["types"] = {name: kind for name, kind in (told.catalog or told.columns).items() if kind}
+    return load
+
+
+def _why_it_waits(entry: Entry, told: ToldTable, first: FirstRows) -> str:
+    if not told.is_streamed and not first.unseen:
+        return "the catalog has the table, and no change of it is in the sample; if it is streamed, take the # away"
+    if told.key is None:
+        return f"nothing tells its key; {_ADD_KEY}"
+    if told.key == () and told.changes_rows:
+        return f"it has no primary key, and rows are updated or deleted; {_ADD_KEY}"
+    lost = [name for name in told.key if name not in entry.settings.get("columns", told.key)]
+    if lost:
+        return f"the key column {lost[0]!r} cannot be mirrored; {_ADD_KEY}"
+    try:
+        table = Table.model_validate(entry.settings)
+    except ValidationError as error:
+        return str(error.errors()[0]["msg"])
+    if table.source_name != (told.schema, told.table):
+        return "its name cannot be spelled in a mirror file"
+    return ""
+
+
+def _is_column(name: str) -> bool:
+    try:
+        check_column(name)
+    except PydanticCustomError:
+        return False
+    return True
+
+
+def _source_text(told: ToldTable) -> str:
+    """``schema.table``; a part that could be misread stands in brackets."""
+    plain = f"{told.schema}.{told.table}"
+    quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (told.schema, told.table))
+    for text in (plain, quoted):
+        try:
+            if split_source_name(text) == (told.schema, told.table):
+                return text
+        except PydanticCustomError:
+            continue
+    return plain
+
+
+def _target_text(told: ToldTable) -> str:
+    """The same names at the target where they are safe there, else with underscores for what is not (F-02)."""
+    plain = f"{told.schema}/{told.table}"
+    try:
+        return check_target(plain)
+    except PydanticCustomError:
+        return "/".join(_UNSAFE.sub("_", part).lstrip("_") or "table" for part in (told.schema, told.table))
+
+
+def _below_home(mirror: Mirror, path: Path) -> str:
+    """A path as the mirror file says it: relative where it lies below the mirror's home."""
+    return path.relative_to(mirror.home).as_posix() if path.is_relative_to(mirror.home) else str(path)
+
+
+def _comment(parts: Sequence[str], indent: str) -> list[str]:
+    """A comment of as many lines as it needs, no part of it divided; what is not printable is escaped."""
+    lines: list[str] = []
+    for part in parts:
+        shown = _printable(part)
+        if not lines or len(lines[-1]) + len(shown) > WIDTH - len(indent):
+            lines.append("")
+        lines[-1] += shown
+    return [f"{indent}# {line}".rstrip() for line in lines]
+
+
+def _printable(text: str) -> str:
+    """A text from the source as a comment or a terminal may show it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,150 @@
+"""The text of a mirror file, and tables added to it: nothing that stands there is touched."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from open_mirroring.config.loading import parse_begun, parse_mirror
+from open_mirroring.errors import TerminalError
+
+_HEAD = """\
+# A mirror, begun by `open-mirroring init`. Every setting is described in docs/mirror.schema.json, and shown in
+# mirrors/shop.yaml; `open-mirroring check` reports every mistake. Relative paths start at OPEN_MIRRORING_HOME, or at
+# the folder above this file's. Secrets never stand here: name a connection, and set it as AIRFLOW_CONN_<NAME>.
+
+"""
+
+
+def begun_text(name: str, source: Mapping[str, Any]) -> str:
+    """A mirror file of a source that somebody described, with everything but the tables."""
+    told = yaml.safe_dump(
+        {"mirror": name, "source": dict(source)}, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
+    places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
+    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}"
+
+
+def indent_of(text: str) -> str:
+    """How far the dashes of the tables are indented in a mirror file."""
+    tables = _tables_node(text)
+    return "  " if tables is None or not tables.value else " " * tables.start_mark.column
+
+
+def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
+    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant.
+
+    Args:
+        text: as it stands in the file.
+        lines: the tables' entries, and comments.
+        file: where the text stands; for mistakes.
+
+    Raises:
+        TerminalError: ``SHAPE_UNKNOWN``: nothing can be added below ``tables:`` without touching what is there.
+        ConfigError: the tables cannot stand there.
+    """
+    end = "\r\n" if "\r\n" in text else "\n"
+    node = _tables_node(text)
+    existing = text.splitlines(keepends=True)
+    if node is None:
+        at, added = len(existing), ["", "tables:", *lines]
+    else:
+        at, added = _end_of(node, existing), list(lines)
+    before, behind = "".join(existing[:at]), "".join(existing[at:])
+    joint = end if before and not before.endswith("\n") else ""
+    new = before + joint + "".join(f"{line}{end}" for line in added) + behind
+    old, mirror = parse_begun(text, file), parse_mirror(new, file)
+    kept = {name: value for name, value in mirror.model_dump().items() if name != "tables"}
+    if mirror.tables[: len(old.tables)] != old.tables or kept != old.model_dump(exclude={"tables"}):
+        raise _unknown_shape(file, "what stands behind its tables would mean something else")
+    return new
+
+
+def write_file(file: Path, text: str, before: str | None) -> None:
+    """Put the text into the file at once, or not at all; *before* is what it held (None: it was not there).
+
+    Raises:
+        TerminalError: ``FILE_CHANGED``.
+    """
+    place = Path(os.path.realpath(file))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, staged = tempfile.mkstemp(dir=place.parent, prefix=".init-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as new:
+            new.write(text.encode())
+        os.chmod(staged, place.stat().st_mode & 0o7777 if before is not None else 0o644)
+        if (place.read_bytes().decode("utf-8") if place.exists() else None) != before:
+            raise TerminalError(
+                "FILE_CHANGED",
+                "it was written to meanwhile",
+                where=str(file),
+                way_out="run `init` again",
+            )
+        os.replace(staged, place)
+    finally:
+        Path(staged).unlink(missing_ok=True)
+
+
+def _tables_node(text: str) -> yaml.SequenceNode | None:
+    """The list of the tables; None where there is no word ``tables:`` yet.
+
+    Raises:
+        TerminalError: ``SHAPE_UNKNOWN``.
+    """
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        raise _unknown_shape(None, "it is written in braces, not as lines of `name: value`")
+    if text.rstrip().endswith("...") or "\n---" in text:
+        raise _unknown_shape(None, "it has marks of documents (--- or ...)")
+    for key, value in root.value:
+        if key.value != "tables":
+            continue
+        if isinstance(value, yaml.ScalarNode) and not value.value:
+            return yaml.SequenceNode(value.tag, [], key.start_mark, key.end_mark, flow_style=False)
+        if not isinstance(value, yaml.SequenceNode) or value.flow_style:
+            raise _unknown_shape(None, "its tables are written in brackets, not as lines that begin with a dash")
+        if value.start_mark.index < key.start_mark.index:
+            raise _unknown_shape(None, "its tables are an alias of another place")
+        return value
+    return None
+
+
+def _end_of(node: yaml.SequenceNode, lines: Sequence[str]) -> int:
+    """Behind which line the last table ends, with the comments that are indented below its dash."""
+    at = _last_line(node) + 1
+    column = node.start_mark.column
+    probe = at
+    while probe < len(lines):
+        line = lines[probe]
+        bare = line.strip()
+        if bare and not (bare.startswith("#") and len(line) - len(line.lstrip()) > column):
+            break
+        probe += 1
+        at = probe if bare else at
+    return at
+
+
+def _last_line(node: yaml.Node) -> int:
+    """The line on which the content of a node ends; a block's own mark stands behind comments and blank lines."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        parts = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+        # An alias stands for a node that may lie anywhere; its key is on the line all the same.
+        return max([node.start_mark.line, *map(_last_line, parts)])
+    mark = node.end_mark
+    is_block_text = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    return int(mark.line - 1 if is_block_text and mark.column == 0 else mark.line)
+
+
+def _unknown_shape(file: Path | None, what: str) -> TerminalError:
+    return TerminalError(
+        "SHAPE_UNKNOWN",
+        f"no table can be added to the mirror file without touching what is there: {what}",
+        where=str(file or ""),
+        way_out="write the tables one below the other, each behind a dash; or take them from `init --print`",
+    )

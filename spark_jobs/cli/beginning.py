@@ -1,0 +1,131 @@
+"""The command ``init``: writes the tables of a mirror file as the source announces them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.loading import parse_begun
+from open_mirroring.config.models import BegunMirror
+from open_mirroring.config.names import split_source_name
+from open_mirroring.operate.exit_codes import Exit, UsageError
+from spark_jobs.beginning.announcements import SAMPLE, ToldTable, announcements
+from spark_jobs.beginning.comparing import Compared, compare
+from spark_jobs.beginning.entries import Entry, FirstRows, entries, yaml_text
+from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables, write_file
+
+log = logging.getLogger(__name__)
+
+
+def init(arguments: argparse.Namespace) -> Exit:
+    """Look at a source and write the tables that it announces into the mirror file, below ``tables:``."""
+    file: Path = arguments.file
+    before = _content(file)
+    text = _begun(arguments) if before is None else before
+    if before is not None and arguments.source is not None:
+        raise UsageError("FILE_EXISTS", f"{file} is there already", way_out="leave --source out: the file says it")
+    mirror = parse_begun(text, file)
+    if mirror.tables and not arguments.add:
+        what = f"{file} has {len(mirror.tables)} tables already"
+        raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
+    log.info("looking at %s", mirror.source.place)
+    told = announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session)
+    found = _new(mirror, text, list(told.values()), _first_rows(arguments))
+    if secret := [one for one in found if one.looks_secret]:
+        log.warning("%d tables are left out: a name in each looks like a secret; write them by hand", len(secret))
+    found = [one for one in found if not one.looks_secret]
+    active = [one for one in found if not one.waits]
+    if not active and not mirror.tables:
+        reasons = "".join(f"\n  {one.name}: {one.waits}" for one in found)
+        raise UsageError(
+            "NOTHING_ANNOUNCED",
+            f"the source announces no table that could be mirrored as it is{reasons}",
+            way_out="see that `format` and `layout` are right; wait until changes are there, name the source database "
+            "(--database), or write the tables by hand",
+        )
+    new = with_tables(text, _lines(found, text, is_first=not mirror.tables), file) if found else text
+    if arguments.print:
+        print(new, end="")
+    elif new != before:
+        write_file(file, new, before)
+    if not arguments.print:
+        _tell(file, active, [one for one in found if one.waits])
+    return Exit.DONE
+
+
+def sampled_mirror(mirror: Mirror, arguments: argparse.Namespace) -> Compared:
+    """What of a mirror file is not as a sample of its source shows it."""
+    log.info("looking at %s", mirror.source.place)
+    return compare(mirror, announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session))
+
+
+def _content(file: Path) -> str | None:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError("FILE_UNREADABLE", f"{file}: {error}", way_out="name a mirror file, or a new one") from None
+
+
+def _begun(arguments: argparse.Namespace) -> str:
+    """A mirror file that is not there yet, with the source that the command line gives."""
+    if arguments.source is None:
+        what = f"{arguments.file} is not there, and nothing says what the source is"
+        way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
+        raise UsageError("SOURCE_UNTOLD", what, way_out=way_out)
+    given = arguments.source.strip()
+    try:
+        source: Any = yaml.safe_load(given if given.startswith("{") else f"{{{given}}}")
+    except yaml.YAMLError:
+        source = None
+    if not isinstance(source, dict):
+        way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
+        raise UsageError("SOURCE_UNTOLD", "--source is no list of settings", way_out=way_out)
+    return begun_text(arguments.file.stem, source)
+
+
+def _first_rows(arguments: argparse.Namespace) -> FirstRows:
+    if arguments.export is not None and not arguments.export.is_dir():
+        raise UsageError("EXPORT_MISSING", f"{arguments.export} is no folder", way_out="name the folder of the export")
+    return FirstRows(
+        arguments.database, arguments.export, arguments.export_format, arguments.stream_from, arguments.unseen
+    )
+
+
+def _new(mirror: BegunMirror, text: str, told: list[ToldTable], first: FirstRows) -> list[Entry]:
+    """The entries that the file does not have, not even as a comment of an earlier run, and does not ignore."""
+    known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
+    found = entries(mirror, [one for one in told if (one.schema, one.table) not in known], first)
+    comments = {line.lstrip(" #-").rstrip() for line in text.splitlines() if line.lstrip().startswith("#")}
+    return [one for one in found if not one.waits or f"source: {yaml_text(one.settings['source'])}" not in comments]
+
+
+def _lines(found: list[Entry], text: str, *, is_first: bool) -> list[str]:
+    indent = indent_of(text)
+    head = "As the source announced them to `open-mirroring init`, from a sample of its changes. Tables that it does"
+    head = f"{indent}# {head}\n{indent}# not show yet are added by `init --add`." if is_first else ""
+    return [*head.splitlines(), *(line for one in found for line in one.lines(indent))]
+
+
+def _tell(file: Path, active: list[Entry], waiting: list[Entry]) -> None:
+    print(f"{file}: {len(active)} tables added" + (f", {len(waiting)} as comments" if waiting else ""))
+    for one in waiting:
+        print(f"  {one.name}: {one.waits}")
+    warned = sum(any(remark.startswith("Warning") for remark in one.remarks) for one in active)
+    if warned:
+        print(f"  {warned} tables have a warning above them")
+    if active:
+        print(f"next: read it, then open-mirroring check {file}")
+
+
+def _session() -> Any:
+    from spark_jobs.runtime.session import build_session
+
+    log.info("starting Spark")
+    return build_session("open-mirroring init")

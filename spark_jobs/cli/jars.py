@@ -1,0 +1,38 @@
+"""The command ``jars``: fetches the pinned jars, so that an installed package runs away from its checkout."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.spark_jars import jars_folder
+
+_PINS = Path(__file__).resolve().parents[1] / "runtime" / "jars"
+
+
+def jars(arguments: argparse.Namespace) -> Exit:
+    """Fetch what is missing from Maven Central and check every sum; nothing else ever gets into the folder.
+
+    Raises:
+        TerminalError: ``JARS_NOT_FETCHED``; what Java or the repository said stands above it.
+    """
+    folder: Path = (arguments.folder or jars_folder()).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for pin in _PINS.iterdir():
+        if not (folder / pin.name).exists():
+            shutil.copy(pin, folder)
+    done = subprocess.run(["sh", folder / "fetch", sys.executable], check=False)
+    if done.returncode != 0:
+        raise TerminalError(
+            "JARS_NOT_FETCHED",
+            "the jars are not there, or are not those that are pinned",
+            where=str(folder),
+            way_out="mend what stands above, then: open-mirroring jars",
+        )
+    print(folder)
+    return Exit.DONE

@@ -1,0 +1,112 @@
+"""The wheel alone, away from its checkout: the command line mirrors, and two lines in a DAG folder make the DAGs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.operate.spark_jars import jars_folder
+from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.pipeline import ROOT, Pipeline
+from workload_generator.ces import CesOptions, render
+from workload_generator.delivery import Delivery
+from workload_generator.transports import json_lines
+
+OURS = ["open_mirroring", "spark_jobs", "open_mirroring_airflow"]
+PARTS = ["open_mirroring", "spark_jobs", "plugins", "fabric_emulator", "workload_generator", "jars", "docs"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds what the wheel holds, and nothing of the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"
+    for part in PARTS:
+        shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=shutil.ignore_patterns("*.jar", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, folder], cwd=tree, check=True, capture_output=True, timeout=120)
+    shutil.rmtree(tree)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(folder / "site")
+    return folder / "site"
+
+
+def _run(site: Path, folder: Path, *command: str | Path) -> str:
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith(("OPEN_MIRRORING", "AIRFLOW"))
+    }
+    environment |= {
+        "PYTHONPATH": str(site),
+        "OPEN_MIRRORING_JARS": str(jars_folder()),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    }
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_installed_wheel_mirrors_a_history(installed: Path, tmp_path: Path) -> None:
+    """Nothing that a job needs lies in the checkout: programs, migrations, logging settings, jars."""
+    made = history(seed=23, transactions=20)
+    where = _run(installed, tmp_path, "-c", f"import {', '.join(OURS)}; print(spark_jobs.__file__)")
+    assert where.strip() == str(installed / "spark_jobs" / "__init__.py")
+    pipeline = Pipeline(tmp_path / "shop", None, TABLES)
+    pipeline.deliver("0.jsonl", json_lines(render(made.changes, CesOptions(), Delivery()), layout="wrapped"))
+    _run(installed, tmp_path, "-m", "spark_jobs.cli.command_line", "tick", pipeline.file)
+    pipeline.service.poll()
+    assert_mirrored(pipeline, made)
+
+
+def test_two_lines_in_a_dag_folder_make_the_dags(installed: Path, tmp_path: Path) -> None:
+    """AF-02: no DAG file of the checkout is needed."""
+    mirrors = str(Pipeline(tmp_path / "shop", None, TABLES).file.parent)
+    (tmp_path / "dags").mkdir()
+    lines = ["from open_mirroring_airflow import mirror_dags", f"globals().update(mirror_dags({mirrors!r}))"]
+    (tmp_path / "dags" / "ours.py").write_text("\n".join(lines))
+    look = (
+        "from airflow.dag_processing.dagbag import DagBag; b = DagBag('dags'); print(b.import_errors, *sorted(b.dags))"
+    )
+    assert "{} test__correct_table test__initial_load" in _run(installed, tmp_path, "-c", look)
+
+
+def test_the_pins_of_the_jars_are_in_the_wheel(installed: Path) -> None:
+    """`open-mirroring jars` fetches by them; no jar itself is packed."""
+    pins = {file.name for file in (installed / "spark_jobs" / "runtime" / "jars").iterdir()}
+    assert pins == {"fetch", "ivy.xml", "ivysettings.xml", "SHA256SUMS"}
+    assert not list(installed.rglob("*.jar"))
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """A package that only comes with another one is gone when that one no longer needs it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    texts = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    declared = {re.split(r"[\[<>=! ]", text)[0].lower() for text in texts}
+    of = packages_distributions()
+    missing = {}
+    for part in ("open_mirroring", "spark_jobs", "plugins"):
+        for file in (ROOT / part).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    names = [node.module or ""]
+                for name in {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, *OURS}:
+                    if not declared & {one.lower().replace("_", "-") for one in of.get(name, [name])}:
+                        missing[name] = file.name
+    assert not missing

@@ -1,0 +1,154 @@
+"""What column lists say of a table's structure, against a table whose structure changes for real (G-60).
+
+The reference knows the columns at every moment. What is read of it are lists with their lowest and highest places, as
+batches leave them in the ledger, whatever came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from open_mirroring.changes.column_history import (
+    ColumnHistory,
+    Dropped,
+    Gone,
+    ListOfColumns,
+    Seen,
+    column_history,
+)
+
+NAMES = "abcd"
+TYPES = {"a": "INT32", "b": "INT32", "c": "STRING", "d": "STRING"}
+
+
+class Row(NamedTuple):
+    at: str
+    columns: frozenset[str]
+    whole: bool
+
+
+def place(number: int) -> str:
+    return f"000000:{number:04d}:1"
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Row]:
+    """Rows of a table with a key that stays and columns that come and go between any two of them."""
+    there: set[str] = set(draw(st.sets(st.sampled_from(NAMES))))
+    rows = []
+    for number in range(draw(st.integers(1, 12))):
+        there ^= draw(st.sets(st.sampled_from(NAMES), max_size=2))
+        whole = draw(st.booleans())
+        carried = there if whole else draw(st.sets(st.sampled_from(sorted(there)))) if there else set()
+        rows.append(Row(place(number), frozenset({"id", *carried}), whole))
+    return rows
+
+
+def lists_of(rows: Sequence[Row]) -> list[ListOfColumns]:
+    found: dict[frozenset[str], list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.columns, []).append(row)
+    lists = []
+    for columns, some in found.items():
+        whole = [row.at for row in some if row.whole]
+        places = [row.at for row in some]
+        seen = Seen(min(places), max(places), min(whole, default=""), max(whole, default=""))
+        lists.append(ListOfColumns({name: TYPES.get(name, "INT32") for name in columns}, seen))
+    return lists
+
+
+@given(stories(), st.booleans())
+def test_gone_is_what_the_newest_proof_says_and_back_what_came_behind_one(rows: list[Row], renames: bool) -> None:
+    """G-60: soundness and completeness, as far as rows prove anything."""
+    found = column_history(lists_of(rows), renames=renames)
+    for name in {name for row in rows for name in row.columns}:
+        carrying = [row.at for row in rows if name in row.columns]
+        proofs = [row.at for row in rows if row.whole and name not in row.columns]
+        behind = [at for at in proofs if at > max(carrying)]
+        between = [at for at in proofs if min(carrying) < at < max(carrying)]
+        assert (name in found.gone) == bool(behind)
+        assert (name in found.back) == (not behind and bool(between))
+        if behind:
+            gone = found.gone[name]
+            assert gone.after == max(carrying)
+            assert min(behind) <= gone.since <= max(behind), "a proof, and not later than the last one"
+            assert not found.lacks(name, max(carrying)) and found.lacks(name, gone.since)
+        elif between:
+            assert found.back[name].gone_at == max(between)
+            assert max(between) < found.back[name].since <= max(carrying)
+
+
+@given(stories())
+def test_a_rename_is_asked_for_wherever_it_may_have_been_one(rows: list[Row]) -> None:
+    """F-88: in one step a column went and one of its type came; nothing proves that there were two steps."""
+    for name, gone in column_history(lists_of(rows), renames=True).gone.items():
+        for other in {name for row in rows for name in row.columns} - {name}:
+            places = [row.at for row in rows if other in row.columns]
+            came = min(places) > gone.after and TYPES.get(other, "INT32") == TYPES.get(name, "INT32")
+            both = any({name, other} <= row.columns for row in rows)
+            neither = [row.at for row in rows if row.whole and not {name, other} & row.columns]
+            in_two_steps = both or any(gone.after < at < min(places) for at in neither)
+            if came and not in_two_steps:
+                assert other in gone.renamed_to
+            if not came or both:
+                assert other not in gone.renamed_to
+
+
+@given(stories())
+def test_a_source_that_cannot_rename_is_not_asked_c74(rows: list[Row]) -> None:
+    assert not any(gone.renamed_to for gone in column_history(lists_of(rows), renames=False).gone.values())
+
+
+@given(stories(), st.randoms())
+def test_the_order_of_lists_says_nothing(rows: list[Row], random: object) -> None:
+    """G-09: late files, rows that are read again and replays are judged by their places."""
+    lists = lists_of(rows)
+    shuffled = [*lists]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert column_history(shuffled, renames=True) == column_history(lists, renames=True)
+
+
+def listed(seen: Seen, **types: str) -> ListOfColumns:
+    return ListOfColumns(types, seen)
+
+
+OLD = listed(Seen(place(1), place(5), place(1), place(5)), id="INT32", a="INT32")
+NEW = listed(Seen(place(6), place(9), place(7), place(9)), id="INT32", b="INT32")
+
+
+def gone_of(*lists: ListOfColumns, said: Mapping[str, str] | None = None, renames: bool = True) -> ColumnHistory:
+    decided = [Dropped(column, at) for column, at in (said or {}).items()]
+    return column_history(lists, decided, renames=renames)
+
+
+def test_an_operators_word_settles_the_question_until_the_column_comes_back() -> None:
+    """G-60."""
+    assert gone_of(OLD, NEW).gone == {"a": Gone(place(5), place(7), ("b",))}
+    assert gone_of(OLD, NEW, said={"a": place(9)}).gone == {"a": Gone(place(5), place(7))}
+    again = listed(Seen(place(10), place(12)), id="INT32", a="INT32")
+    newest = listed(Seen(place(13), place(14), place(13), place(14)), id="INT32", b="INT32", c="INT32")
+    assert gone_of(OLD, NEW, again, newest, said={"a": place(9)}).gone["a"].renamed_to == ("c",)
+
+
+def test_an_operators_word_is_a_proof_where_rows_prove_nothing() -> None:
+    """C-44: an update that changed all it carries may be a part of its row."""
+    partial = listed(Seen(place(6), place(9)), id="INT32")
+    assert gone_of(OLD, partial).gone == {}
+    assert gone_of(OLD, partial, said={"a": place(9)}).gone == {"a": Gone(place(5), place(9))}
+
+
+def test_between_two_streams_any_source_may_have_renamed() -> None:
+    """C-74 holds while a table is streamed."""
+    anew = listed(Seen("000001:0001:1", "000001:0002:1", "000001:0001:1", "000001:0002:1"), id="INT32", b="INT32")
+    assert gone_of(OLD, anew, renames=False).gone["a"].renamed_to == ("b",)
+    assert gone_of(OLD, NEW, renames=False).gone["a"].renamed_to == ()
+
+
+def test_a_column_of_the_load_is_gone_by_word_only() -> None:
+    """C-77: a type that is not streamed looks alike."""
+    assert column_history([NEW], loaded=["doc"]).gone == {}
+    assert column_history([NEW], [Dropped("doc", place(9))], loaded=["doc"]).gone == {"doc": Gone("", place(7))}

@@ -1,0 +1,41 @@
+"""The jars are found wherever the package is installed, and who lacks them is told how to get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.operate import spark_jars
+from spark_jobs.cli.command_line import main
+from spark_jobs.runtime import session
+
+
+def test_the_variable_comes_before_the_checkout_and_that_before_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPEN_MIRRORING_JARS", raising=False)
+    assert (spark_jars.jars_folder() / "SHA256SUMS").is_file()
+    monkeypatch.setattr(spark_jars, "_CHECKOUT", tmp_path / "site-packages" / "jars")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert spark_jars.jars_folder() == tmp_path / "cache" / "open_mirroring" / "jars"
+    monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path / "ours"))
+    assert spark_jars.jars_folder() == tmp_path / "ours"
+
+
+def test_a_session_without_jars_says_how_to_fetch_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path))
+    with pytest.raises(TerminalError, match="open-mirroring jars") as caught:
+        session._jars()
+    assert caught.value.code == "JARS_MISSING"
+
+
+def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No Java: the script fails before it fetches anything."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    assert main(["jars", str(tmp_path / "jars")]) == 1
+    assert "JARS_NOT_FETCHED" in capfd.readouterr().err
+    assert not list((tmp_path / "jars").glob("*.jar"))
