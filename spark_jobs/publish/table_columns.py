@@ -186,7 +186,6 @@ class TableColumns:
                     "PARTIAL_ROWS",
                     f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                     "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
-                    self._first(found),
                 )
 
     def _refuse_never_streamed(self) -> None:
