@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,8 @@ def test_capture_windows_in_one_run_and_in_seven(ticks: int, storage: Storage, t
     made = history(seed=6)
     messages = render(made.changes, CesOptions(max_data_bytes=2_000), Delivery(partitions=3, duplicates=0.05, seed=6))
     pipeline = Pipeline(tmp_path, spark, TABLES, source={"transport": "capture", "layout": None, **at(storage)})
-    files = list(capture_files(messages))
+    files = list(capture_files(messages, window=timedelta(seconds=1)))
+    assert len(files) > 7
     for tick in range(ticks):
         for name, content in files[len(files) * tick // ticks : len(files) * (tick + 1) // ticks]:
             storage.deliver(name, content)
