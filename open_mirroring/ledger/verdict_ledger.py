@@ -75,7 +75,7 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]
     return found
 
 
-_LIFTING = ("RESUMED", "EPOCH_ACCEPTED")
+_LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
 """Decisions in the audit that may lift a table's stop."""
 
 

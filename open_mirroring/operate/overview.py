@@ -286,7 +286,7 @@ class _Lines:
             some = logged.number.in_(oldest[start : start + 500])
             moments = sa.select(logged.number, logged.committed_at).where(logged.mirror == self._mirror.name, some)
             times |= dict(self._db.execute(moments).tuples().all())
-        return {source: (batches, rows, times.get(first)) for source, batches, rows, first in found}
+        return {source: (batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
     def _published_at(self) -> dict[str, datetime]:
         m, p = t.mirrored_table.c, t.publication.c

@@ -38,6 +38,13 @@ def decide(
         said = [f"Stream {subject} is accepted; it has the ordinal {accepted.ordinal}."]
         said += [_cleared(accepted.cleared)] if accepted.cleared else []
         said += [f"Not accepted yet: {epoch}." for epoch in accepted.still_unknown]
+    elif action == ways_out.ACCEPT_SCHEMA:
+        renamed_to = form.get("renamed_to") or None
+        cleared = decisions.accept_schema(
+            ledger, mirror.name, source, subject, reason, renamed_to=renamed_to, request=request
+        )
+        said = [f"Column {subject} was {f'renamed to {renamed_to}' if renamed_to else 'dropped'}: that is recorded."]
+        said += [_cleared(cleared)] if cleared else []
     elif action == ways_out.RESUME_EXTRACTION:
         said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
     elif action == ways_out.ACCEPT_LETTERS:

@@ -25,6 +25,10 @@ class MirrorShelf:
         mirrors: dict[str, Mirror] = {}
         problems: list[Problem] = []
         with self._lock:
+            for place in self._places:
+                if not place.exists():
+                    what = "there is no such mirror file or folder of them"
+                    problems.append(Problem("FILE_UNREADABLE", place, 1, "", what, "create it, or name another one"))
             for file in self._files():
                 found = self._one(file)
                 if isinstance(found, ConfigError):

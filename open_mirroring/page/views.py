@@ -135,6 +135,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
     line = next((line for line in found.tables if line.source == source), None)
     if story is None or line is None:
         return None
+    columns = tuple(dict.fromkeys(name for one in story.column_lists for name in _names(one.cols)))
     return {
         "title": f"{source} of {mirror.name}",
         "taken_at": now,
@@ -163,7 +164,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "decisions": story.decisions,
         "epochs": story.epochs,
         "unknown_epochs": story.unknown,
-        "ways_out": ways_out.of_table(mirror, line, story.unknown),
+        "ways_out": ways_out.of_table(mirror, line, story.unknown, columns),
         "prove": ways_out.proof(mirror, source),
     }
 

@@ -12,15 +12,25 @@ from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.verdicts import Verdict
 
-RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS, LOOK = (
+RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_LETTERS, LOOK = (
     "resume",
     "resume-extraction",
     "accept-epoch",
+    "accept-schema",
     "accept-dead-letters",
     "look",
 )
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
 _TICK_HELPS = frozenset({NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What has to be chosen for a decision."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Button:
     label: str
     effect: str
     subject: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class WaysOut:
     commands: tuple[Command, ...] = ()
 
 
-def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...]) -> WaysOut:
+def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> WaysOut:
     """The ways out for a table as it is."""
     buttons: list[Button] = []
     commands: list[Command] = []
@@ -61,9 +72,12 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...]) -
         buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
         commands.append(reset)
     elif is_kept and line.code == RENAME_POSSIBLE:
-        commands.append(Command(_command(mirror, "accept-schema", line, "--why WHY --dropped COLUMN"), "goes on"))
-        effect = "waits to be loaded anew"
-        commands.append(Command(_command(mirror, "accept-schema", line, "--why WHY --renamed OLD=NEW"), effect))
+        column = Choice("subject", "Column", columns)
+        buttons.append(Button(ACCEPT_SCHEMA, "A column was dropped", "the table goes on without it", choices=(column,)))
+        renamed = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
+        effect = "the table waits until it is loaded anew"
+        buttons.append(Button(ACCEPT_SCHEMA, "A column was renamed", effect, choices=renamed))
+        commands.append(reset)
     elif is_kept and line.code in NEEDS_RESET:
         commands.append(reset)
     elif is_kept or line.code == verdicts.TARGET_RESTARTED:

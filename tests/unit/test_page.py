@@ -15,12 +15,15 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from open_mirroring.config.schedule import next_after
+from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
 from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import declare_tables
+from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.hand_published import CUSTOMERS, ORDERS
 from tests.page_mirror import HOSTILE, PAYMENTS, PageMirror, form_of
 
@@ -222,6 +225,26 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
     assert made.table().stop_code is None
 
 
+def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
+    state = made.table()
+    for digest, names, position in (("a", ["id", "price"], "A:1:1"), ("b", ["id", "<b>cost"], "A:2:1")):
+        cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
+        values = {"digest": digest, "cols": cols, "whole": True, "first_pos": position}
+        made.insert(t.column_list, table_id=state.id, **values)
+    made.insert(t.stream_epoch, table_id=state.id, epoch="11111111-2222-3333-4444-555555555555", ordinal=0)
+    with made.ledger.begin() as db:
+        values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}
+        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    page = client.get(table(ORDERS)).text
+    assert "A column was renamed" in page and '<option value="&lt;b&gt;cost">&lt;b&gt;cost</option>' in page
+    form = {**form_of(page, "A column was dropped"), "subject": "price", "who": "Ada", "why": "ticket 4711"}
+    answer = client.post("/mirrors/shop/decide", data=form).text
+    assert "Column price was dropped" in answer and "Cleared: RENAME_POSSIBLE" in answer
+    assert audit(made)[-1][0] == "SCHEMA_ACCEPTED"
+    renamed = {**form, "request": "another", "subject": "nothing", "renamed_to": "price"}
+    assert "COLUMN_UNKNOWN" in client.post("/mirrors/shop/decide", data=renamed).text
+
+
 def test_a_stop_of_reading_is_lifted(made: PageMirror, client: TestClient) -> None:
     with made.ledger.begin() as db:
         db.execute(t.mirror.update().values(stop_code="LOG_CONFLICT", stop_what="another batch 3"))
@@ -360,3 +383,29 @@ def test_a_mirror_whose_ledger_does_not_answer_is_down_in_the_metrics(made: Page
 def test_the_next_moment_of_a_schedule(cron: str, after: str, expected: str) -> None:
     assert next_after(cron, datetime.fromisoformat(after)) == datetime.fromisoformat(expected)
     assert json.dumps(next_after("0 0 30 2 *", datetime.fromisoformat(after))) == "null"
+
+
+def test_the_page_over_a_ledger_of_each_dialect(tmp_path: Path, ledger_url: str) -> None:
+    """PostgreSQL counts in decimals, and SQLite forgets the zone of a moment."""
+    made = HandMadeMirror(tmp_path)
+    around = Surroundings(MirrorShelf([made.file]), LoopbackDoor(), ledger_url=lambda _: ledger_url)
+    client = TestClient(build_app(around), base_url="http://127.0.0.1")
+    made.ledger = open_ledger(ledger_url)
+    assert client.get("/mirrors/shop?format=json").status_code == 200, "no table is there yet"
+    made.ids = declare_tables(made.mirror, made.ledger)
+    made.insert(t.mirror, name="shop", committed=0)
+    made.accept(ORDERS, GUID, 0)
+    now = datetime.now(UTC)
+    made.commit(1, {ORDERS: (3, "0000000A:01:1")}, counts={"messages": 3}, at=now - timedelta(minutes=5))
+    made.letter(4, ORDERS)
+    made.insert(t.source_offsets, mirror="shop", name="cdc/0", first=0, end=9, seen_at=now)
+    found = client.get("/mirrors/shop?format=json").json()
+    orders = next(line for line in found["tables"] if line["source"] == ORDERS)
+    assert (orders["waiting_rows"], orders["letters"], found["mirror"]["behind"]) == (3, 1, 9)
+    assert found["mirror"]["hours"][-1] == 3 and 290 < found["mirror"]["lag"] < 3000
+    for address in ("/", "/mirrors/shop", table(ORDERS), table(ORDERS, format="json")):
+        assert client.get(address).status_code == 200, address
+    assert 'open_mirroring_partition_behind{mirror="shop",partition="cdc/0"} 9' in client.get("/metrics").text
+    made.stop(ORDERS, "SENDER_OTHER")
+    form = {**form_of(client.get(table(ORDERS)).text, "Resume this table"), "who": "Ada", "why": "x"}
+    assert "Cleared: SENDER_OTHER" in client.post("/mirrors/shop/decide", data=form).text
