@@ -47,7 +47,7 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
 
 .PHONY: test-fast
-test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
+test-fast: setup jars-broker azurite ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is
@@ -56,10 +56,10 @@ UNIT = tests/unit
 
 .PHONY: test-unit
 test-unit: $(VENV)/.installed ## the inner loop: no Spark, Airflow, Kafka or PostgreSQL, no Java (under 2 minutes)
-	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or browser)" $(UNIT) $(ARGS)
+	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or storage or browser)" $(UNIT) $(ARGS)
 
 .PHONY: test-long
-test-long: setup jars-broker ## the tests that take minutes
+test-long: setup jars-broker azurite ## the tests that take minutes
 	$(RUN) -m pytest -m long $(ARGS)
 
 .PHONY: rules
@@ -169,6 +169,10 @@ jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alo
 .PHONY: jars-broker
 jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker of tests and demo (44 MB, a minute)
 	@jars/fetch $(RUN) broker
+
+.PHONY: azurite
+azurite: $(VENV)/.installed ## the stand-in for Azure Blob Storage that tests start, by npm, which a wheel brings (a minute)
+	@tests/azurite/fetch $(RUN)
 
 # The project's own uv where there is none on the PATH.
 UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)

@@ -13,19 +13,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import KafkaBroker
+    from tests.object_storage import StorageServers
     from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
-MARK_OF_FIXTURE = {"shared_data": "shared_data", "spark": "spark", "postgres": "postgres", "kafka": "kafka"}
+MARK_OF_FIXTURE = {
+    "shared_data": "shared_data",
+    "spark": "spark",
+    "postgres": "postgres",
+    "kafka": "kafka",
+    "storage_servers": "storage",
+}
 
 # `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
 WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 # The largest folder would end last, alone: these of its files go with another one.
 _ELSEWHERE = {"tests/e2e/test_prove.py": "tests/spark", "tests/e2e/test_prove_random.py": "tests/spark"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", type=Path, help="folder for the pictures of the page that the documents show")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,6 +81,15 @@ def spark() -> Iterator[SparkSession]:
         logging.getLogger("py4j").setLevel(logging.WARNING)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def storage_servers() -> Iterator[StorageServers]:
+    """Azurite and an S3 server of this test run's own."""
+    from tests.object_storage import running_servers
+
+    with running_servers() as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")

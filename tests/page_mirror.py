@@ -43,7 +43,8 @@ RAW = b'{"id": 7, "note": "<script>alert(document.domain)</script>\x00\xff'
 class PageMirror(HandPublished):
     """Orders, customers, payments and a table of a hostile name; all but customers are in the log and published."""
 
-    def __init__(self, folder: Path, like: PageMirror | None = None) -> None:
+    def __init__(self, folder: Path, like: PageMirror | None = None, *, hostile: str = HOSTILE) -> None:
+        self.hostile = hostile
         if like is not None:
             # The files of the landing zone are known by their inodes.
             shutil.copytree(like.folder / "zone", folder / "zone", copy_function=os.link)
@@ -52,12 +53,12 @@ class PageMirror(HandPublished):
         document = yaml.safe_load(self.file.read_text(encoding="utf-8"))
         document["tables"] += [
             {"source": PAYMENTS, "target": "dbo/payments", "key": ["id"]},
-            {"source": HOSTILE, "target": "dbo/hostile", "key": ["id"]},
+            {"source": hostile, "target": "dbo/hostile", "key": ["id"]},
         ]
         self.file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
         self.mirror = load_mirror(self.file)
         self.ledger = open_ledger(self.mirror.ledger_url())
-        self.batches |= {PAYMENTS: [], HOSTILE: []}
+        self.batches |= {PAYMENTS: [], hostile: []}
         self.now = datetime.now(UTC)
 
     def insert(self, table: Any, **values: Any) -> None:
@@ -101,20 +102,23 @@ class PageMirror(HandPublished):
         with self.ledger.begin() as db:
             db.execute(t.mirror.update().values(committed=number))
 
-    def letter(self, source: str | None, code: str = "JSON_MALFORMED", batch: int = 4) -> None:
+    def letter(
+        self, source: str | None, code: str = "JSON_MALFORMED", batch: int = 4, reason: str = "cut at <b>7</b>"
+    ) -> None:
         """An open dead letter whose bytes are in the log."""
-        known = {"reason": "cut at <b>7</b>", "key": '["<i>7</i>"]', "letters": 1, "looked_to": 0}
+        known = {"reason": reason, "key": '["<i>7</i>"]', "letters": 1, "looked_to": 0}
         self.insert(
             t.open_letter, mirror="shop", batch=batch, origin="f<b>", place=4, source=source, code=code, **known
         )
 
-    def break_things(self) -> None:
+    def break_things(
+        self, stop: str = "the column <b>total</b> is int in the log and was decimal", reason: str = "cut at <b>7</b>"
+    ) -> None:
         """Orders is stopped by what reading found, and the hostile table has a dead letter."""
         self.log(4, {}, ago=timedelta(minutes=2), rejected=True)
-        self.letter(HOSTILE)
+        self.letter(self.hostile, reason=reason)
         with self.ledger.begin() as db:
-            what = "the column <b>total</b> is int in the log and was decimal"
-            stopped = {"stop_code": "TYPE_UNSUPPORTED", "stop_what": what, "stopped_at": self.now}
+            stopped = {"stop_code": "TYPE_UNSUPPORTED", "stop_what": stop, "stopped_at": self.now}
             db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**stopped))
         self.look()
 

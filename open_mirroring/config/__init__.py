@@ -2,9 +2,8 @@
 
 from open_mirroring.config.checking import check_mirror
 from open_mirroring.config.loading import load_mirror, load_mirrors, mirror_files
-from open_mirroring.config.models import Mirror
+from open_mirroring.config.models import Mirror, json_schema
 from open_mirroring.config.problems import ConfigError, Problem
-from open_mirroring.config.published_schema import json_schema
 from open_mirroring.config.tables import Table
 
 __all__ = [

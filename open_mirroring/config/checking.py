@@ -15,9 +15,11 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.storage.address import is_address
 
 _CONNECT_SECONDS = 5
 
@@ -27,8 +29,8 @@ def check_mirror(mirror: Mirror) -> list[Problem]:
 
     Codes: ``SOURCE_MISSING``, ``NOT_WRITABLE``, ``LEDGER_UNREACHABLE``, ``EXPORT_MISSING``,
     ``STREAM_FROM_UNREADABLE``, ``COLUMN_NOT_STREAMED``,
-    ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. The connection to Spark belongs to the
-    scheduler, which checks it itself.
+    ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, and what the storage of an address says. The connection to Spark
+    belongs to the scheduler, which checks it itself.
     """
     return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror), *_proofs(mirror)]
 
@@ -37,7 +39,7 @@ def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: s
     return Problem(code, mirror.file, mirror.line_of(path), path_text(path), what, way_out)
 
 
-def _from_error(mirror: Mirror, path: SettingPath, error: TerminalError) -> Problem:
+def _from_error(mirror: Mirror, path: SettingPath, error: MirroringError) -> Problem:
     place = f" ({error.where})" if error.where else ""
     return _problem(mirror, path, error.code, f"{error.what}{place}", error.way_out)
 
@@ -52,6 +54,9 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
                 connections.resolve(name)
         except TerminalError as error:
             yield _from_error(mirror, ("source", setting), error)
+    if is_address(mirror.source.path):
+        yield from _storage(mirror, ("source", "path"), mirror.source.path, mirror.source.connection)
+        return
     if mirror.source.connection is not None:
         return
     path = mirror.resolve(mirror.source.path)
@@ -95,7 +100,9 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
         try:
             if isinstance(load, ExportLoad):
                 path = mirror.resolve(load.path)
-                if not _readable(path) or (path.is_dir() and not any(path.iterdir())):
+                if is_address(load.path):
+                    yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
+                elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
                     what = f"{path} is not there, not readable, or empty"
                     way_out = "put the export there, or mend `path`"
                     yield _problem(mirror, (*setting, "path"), "EXPORT_MISSING", what, way_out)
@@ -108,8 +115,21 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
             elif load is not None:
                 setting = (*setting, "connection")
                 connections.resolve(load.connection)
-        except TerminalError as error:
+        except MirroringError as error:
             yield _from_error(mirror, setting, error)
+
+
+def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | None) -> Iterator[Problem]:
+    """Whether a place in object storage can be listed, and holds something."""
+    try:
+        place = storage_place(text, connections.resolve(connection or ""))
+        if place.is_file() or next(place.store.objects(place.key), None) is not None or not place.key:
+            return
+    except MirroringError as error:
+        yield _from_error(mirror, setting, error)
+        return
+    what, way_out = f"nothing lies below {place}", "mend the path, or wait until the first file is there"
+    yield _problem(mirror, setting, "SOURCE_MISSING", what, way_out)
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:

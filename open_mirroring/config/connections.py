@@ -22,7 +22,7 @@ _KNOWN = (*_TEXTS, "port", "extra")
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
     "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry, "
-    "open_mirroring_onelake for OneLake"
+    "open_mirroring_onelake for OneLake, wasb, adls or aws for object storage"
 )
 
 

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.names import stream_position
+from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, StreamFromFile
 from open_mirroring.errors import TerminalError
 
@@ -19,11 +20,11 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
 
     Raises:
         TerminalError: ``STREAM_FROM_UNREADABLE`` when the file that should hold it is missing, no JSON object, or
-            holds no stream position under ``stream_from``.
+            holds no stream position under ``stream_from``; what the storage raises.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from
-    file = mirror.resolve(load.stream_from.file)
+    file = place_of(mirror, load.stream_from.file, load.connection)
     try:
         content = json.loads(file.read_bytes())
     except OSError as error:

@@ -16,6 +16,7 @@ from open_mirroring.config.problems import ConfigError, Problem, SettingPath, pa
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.landing_zone.layout import name_identity
+from open_mirroring.storage.address import is_address, parse_address
 
 M = TypeVar("M", bound=Mirror)
 HOME = "OPEN_MIRRORING_HOME"
@@ -173,7 +174,7 @@ def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
 
 def _places(mirror: Mirror) -> Iterator[_Place]:
     if mirror.source.path:
-        yield _Place(mirror, ("source", "path"), _identity(mirror.resolve(mirror.source.path)), shared=True)
+        yield _Place(mirror, ("source", "path"), _source_identity(mirror), shared=True)
     zone = mirror.landing_zone
     if zone.store == "local":
         yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(zone.path)))
@@ -190,6 +191,15 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
         yield _Place(mirror, ("ledger",), _identity(Path(url.removeprefix("sqlite:///").partition("?")[0])))
     else:
         yield _Place(mirror, ("ledger",), ("url", url.partition("?")[0]))
+
+
+def _source_identity(mirror: Mirror) -> tuple[str, ...]:
+    if not is_address(mirror.source.path):
+        return _identity(mirror.resolve(mirror.source.path))
+    address = parse_address(mirror.source.path)
+    account = () if address.service == "onelake" else (address.host,)
+    path = address.path.split("/") if address.path else ()
+    return (address.service, *account, *map(name_identity, (address.container, *path)))
 
 
 def _identity(path: Path) -> tuple[str, ...]:

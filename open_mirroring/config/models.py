@@ -1,4 +1,4 @@
-"""The content of a mirror file, as frozen models.
+"""The content of a mirror file, as frozen models, and its JSON Schema, for editors and reviewers.
 
 Each check belongs to one field and may look at the fields before it. No check belongs to the whole file: it would not
 run after an error in a field, so one mistake would hide another.
@@ -6,9 +6,10 @@ run after an error in a field, so one mistake would hide another.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -380,3 +381,14 @@ class BegunMirror(Mirror):
     """A mirror file that may have no tables yet."""
 
     tables: tuple[Table, ...] = Field(default=(), description="The mirrored tables.")
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema (draft 2020-12) of a mirror file; what only the loader can judge is in the descriptions."""
+    schema = Mirror.model_json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "open_mirroring mirror file"}
+
+
+def schema_document() -> str:
+    """The schema as the text of ``docs/mirror.schema.json``."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

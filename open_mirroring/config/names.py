@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
+from open_mirroring.storage.address import is_address, parse_address
 
 BEGINNING = "beginning"
 
@@ -120,8 +121,9 @@ def check_connection_name(name: str) -> str:
 
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
-    if "://" in path:
-        raise refusal("NOT_YET_SUPPORTED", "this is a URL, not a local path", "only local folders work for now")
+    if is_address(path):
+        way_out = "name a folder of this machine, or of a volume that driver and workers see under the same path"
+        raise refusal("NOT_YET_SUPPORTED", "object storage works for sources and exports only, not here", way_out)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
@@ -135,6 +137,27 @@ def check_required_path(path: str) -> str:
             "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
         )
     return check_path(path)
+
+
+def check_place(text: str) -> str:
+    """Refuse a text that names neither a local path nor a place in object storage (S-01)."""
+    if not is_address(text):
+        return check_required_path(text)
+    try:
+        parse_address(text)
+    except TerminalError as error:
+        raise refusal(error.code, error.what, error.way_out) from None
+    return text
+
+
+def check_connection_of(text: str, connection: str | None) -> str | None:
+    """Refuse an address without the name of a connection, and a local path with one."""
+    if is_address(text) and connection is None:
+        way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
+        raise refusal("SETTING_MISSING", "object storage needs a connection", way_out)
+    if text and not is_address(text) and connection is not None:
+        raise refusal("COMBINATION_INVALID", "a local path needs no connection", "leave `connection` out")
+    return connection
 
 
 def stream_position(text: str) -> str:

@@ -13,18 +13,15 @@ environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by c
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT, PUBLIC_FABRIC_ENDPOINT
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
+from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, trusted_endpoint
 
 CONNECTION_TYPE = "open_mirroring_onelake"
-TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
 
 _OPTIONS = {"auth", "tenant_id", "dfs_endpoint", "fabric_endpoint", "authority", "timeout_seconds"}
 _HOSTS = {
@@ -82,31 +79,14 @@ def onelake_connection(connection: Connection) -> OneLakeConnection:
 
 
 def _endpoint(name: str, option: str, texts: dict[str, str], public: str) -> str:
-    text = texts.get(option, public)
-    try:
-        address = urlsplit(text)
-        host, port = (address.hostname or "").lower(), address.port
-    except ValueError:
-        raise invalid(name, f"its {option} is no address") from None
-    bare = address.username is None and address.path in ("", "/") and not address.query and not address.fragment
-    local = _is_loopback(host) and address.scheme in ("http", "https")
-    listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
-    trusted = _HOSTS[option].fullmatch(host) is not None or host in listed
-    if not bare or not (local or (address.scheme == "https" and trusted)):
+    found = trusted_endpoint(texts.get(option, public), _HOSTS[option])
+    if found is None or found.path:
         raise invalid(
             name,
             f"its {option} is not https://HOST with a host of Microsoft's or one that {TRUSTED_HOSTS} lists, nor a "
             "loopback address",
         )
-    at = f"[{host}]" if ":" in host else host
-    return f"{address.scheme}://{at}" + (f":{port}" if port else "")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return found.base
 
 
 def _seconds(name: str, value: object) -> float:

@@ -10,6 +10,7 @@ from open_mirroring.config import names
 
 ConnectionName = Annotated[str, AfterValidator(names.check_connection_name)]
 PathText = Annotated[str, AfterValidator(names.check_required_path)]
+PlaceText = Annotated[str, AfterValidator(names.check_place)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
 SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
 Positive = Annotated[StrictInt, Field(ge=1)]

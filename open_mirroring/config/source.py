@@ -71,14 +71,18 @@ class Source(Section):
         "kafka (also the Kafka endpoint of Event Hubs). qlik-change-table: files (data files with .dfm) or jdbc. "
         "qlik-message: kafka or files (JSON lines). debezium-json: files (JSON lines)."
     )
-    path: str = Field(default="", description="Folder or file with the changes; needed for capture and files.")
+    path: str = Field(
+        default="",
+        description="Folder or file with the changes; needed for capture and files. A local path, or an address in "
+        "object storage: abfss://…, az://… or s3://….",
+    )
     layout: Literal["wrapped", "bare"] | None = Field(
         default=None,
         description="For JSON lines: wrapped (each line holds topic, partition, offset and the value; the default) or "
         "bare (each line is one message).",
     )
     connection: ConnectionName | None = Field(
-        default=None, description="Name of the connection; needed for kafka and jdbc."
+        default=None, description="Name of the connection; needed for kafka, jdbc and a path in object storage."
     )
     topics: tuple[Annotated[str, AfterValidator(_topic)], ...] | None = Field(
         default=None, min_length=1, description="For kafka: the topics to read, by their full names."
@@ -202,15 +206,14 @@ class Source(Section):
         transport = info.data.get("transport")
         if path and transport is not None and transport not in _PATH_TRANSPORTS:
             raise names.refusal("COMBINATION_INVALID", f"the transport {transport} has no path", "leave `path` out")
-        return names.check_required_path(path) if path or transport in _PATH_TRANSPORTS else path
+        return names.check_place(path) if path or transport in _PATH_TRANSPORTS else path
 
     @field_validator("connection")
     @classmethod
     def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
         transport = info.data.get("transport")
-        if connection is not None and transport in _PATH_TRANSPORTS:
-            what = f"the transport {transport} reads a path and needs no connection"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `connection` out")
+        if transport in _PATH_TRANSPORTS:
+            return names.check_connection_of(info.data.get("path", ""), connection)
         if connection is None and transport is not None and transport not in _PATH_TRANSPORTS:
             way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
             raise names.refusal("SETTING_MISSING", f"the transport {transport} needs a connection", way_out)

@@ -14,9 +14,10 @@ from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, Vali
 
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
-from open_mirroring.config.section import ColumnName, ConnectionName, DeadLetters, PathText, Positive, Section, SqlType
+from open_mirroring.config.section import ColumnName, ConnectionName, DeadLetters, PlaceText, Positive, Section, SqlType
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
 from open_mirroring.landing_zone.text_format import DATA_TYPES, TextFormat
+from open_mirroring.storage.address import is_address
 
 SOURCE_NAME = r"^.+\..+$"
 _DEFAULT_SCHEMA = "dbo"
@@ -72,7 +73,9 @@ class DelimitedText(Section):
 class StreamFromFile(Section):
     """The stream position of an export, written down by the export itself."""
 
-    file: PathText = Field(description="JSON file with the key stream_from.")
+    file: PlaceText = Field(
+        description="JSON file with the key stream_from; in object storage it is read by the export's connection."
+    )
 
 
 StreamFrom = Annotated[
@@ -89,7 +92,10 @@ class ExportLoad(Section):
         description="Format of the exported files; qlik-full-load is the full load of a Qlik file target, each data "
         "file with its .dfm."
     )
-    path: PathText = Field(description="File or folder of the export.")
+    path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
+    connection: ConnectionName | None = Field(
+        default=None, description="Name of the connection; needed for a path in object storage."
+    )
     stream_from: StreamFrom = Field(
         description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
         "{file: …} naming a JSON file with the key stream_from."
@@ -99,6 +105,18 @@ class ExportLoad(Section):
         description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
         "files tell their types, only of those that shall have another one.",
     )
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        return names.check_connection_of(info.data.get("path", ""), connection)
+
+    @field_validator("stream_from")
+    @classmethod
+    def _stream_from(cls, given: str | StreamFromFile, info: ValidationInfo) -> str | StreamFromFile:
+        if isinstance(given, StreamFromFile) and is_address(given.file):
+            names.check_connection_of(given.file, info.data.get("connection"))
+        return given
 
     @field_validator("types")
     @classmethod
@@ -152,7 +170,10 @@ class ProofExport(Section):
     """Rows to compare the mirrored table with, from an export."""
 
     format: Literal["parquet", "csv", "qlik-full-load"] = Field(description="Format of the exported files.")
-    path: PathText = Field(description="File or folder of the export.")
+    path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
+    connection: ConnectionName | None = Field(
+        default=None, description="Name of the connection; needed for a path in object storage."
+    )
     since: Annotated[str, AfterValidator(names.stream_position)] | None = Field(
         default=None,
         description="The last commit LSN before the export began, in quotes: what was changed from there on may be in "
@@ -161,6 +182,11 @@ class ProofExport(Section):
     types: dict[ColumnName, SqlType] = Field(
         default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
     )
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        return names.check_connection_of(info.data.get("path", ""), connection)
 
 
 def _kind_of_proof(value: Any) -> str | None:

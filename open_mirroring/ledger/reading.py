@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -370,6 +370,17 @@ class LedgerReader:
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
         with self._engine.connect() as db:
             return [tuple(row) for row in db.execute(query)]
+
+    def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
+        """When each of some batches was committed."""
+        c, wanted = t.log_batch.c, sorted(batches)
+        found: dict[int, datetime] = {}
+        with self._engine.connect() as db:
+            for start in range(0, len(wanted), _TABLES_PER_QUERY):
+                some = c.number.in_(wanted[start : start + _TABLES_PER_QUERY])
+                query = sa.select(c.number, c.committed_at).where(c.mirror == self._mirror, some)
+                found |= dict(db.execute(query).tuples().all())
+        return found
 
     def manifests(self) -> dict[int, Manifest]:
         """What was sealed for every committed batch."""

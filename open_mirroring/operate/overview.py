@@ -52,7 +52,7 @@ class TableLine:
         looked_at: when its landing zone was inspected last.
         waiting_since: when the oldest change was logged that is not published.
         published_at: when something of it was published last.
-        applied: the highest number that counted as applied at the last look; *applied_at* is when it was published.
+        applied: the highest number that counted as applied at the last look.
         letters: how many dead letters of it are open.
     """
 
@@ -72,7 +72,6 @@ class TableLine:
     backlog: Backlog
     applied: int | None
     published_at: datetime | None
-    applied_at: datetime | None
     letters: int
     losses: tuple[Loss, ...]
     proof: LastProof | None
@@ -181,7 +180,7 @@ def _hours(db: Connection, mirror: str, committed: int, now: datetime) -> tuple[
     newest = sa.select(c.manifest, c.committed_at).where(c.mirror == mirror).order_by(c.number.desc())
     hours = [0] * HOURS
     last: datetime | None = None
-    for manifest, at in db.execute(newest.limit(HOURS * _BATCHES_PER_HOUR)).tuples():
+    for manifest, at in db.execute(newest.limit(HOURS * _BATCHES_PER_HOUR)).yield_per(HOURS).tuples():
         last = last or at
         ago = int((now - at) / timedelta(hours=1))
         if ago >= HOURS:
@@ -227,7 +226,6 @@ class _Lines:
         rows = self._db.execute(sa.select(*wanted).where(m.mirror == self._mirror.name).order_by(m.source)).all()
         waiting, proofs = self._waiting(), self._proofs()
         published = self._published_at()
-        applied = self._applied_at()
         lines = []
         for row in rows:
             verdict, code, what, way_out = self._verdict(row.source)
@@ -251,7 +249,6 @@ class _Lines:
                     backlog=Backlog() if found is None else found.backlog,
                     applied=None if found is None else found.applied,
                     published_at=published.get(row.id),
-                    applied_at=applied.get(row.id),
                     letters=self._report.letters.tables.get(row.source, NO_LETTERS).count,
                     losses=self._report.losses.get(row.source, ()),
                     proof=proofs.get(row.id),
@@ -280,8 +277,8 @@ class _Lines:
     def _waiting(self) -> dict[str, tuple[int, int, datetime | None]]:
         m, b, logged = t.mirrored_table.c, t.batch_table.c, t.log_batch.c
         above = (b.mirror == m.mirror) & (b.source == m.source) & (b.batch > m.published_batch)
-        counted = (b.source, sa.func.count(b.batch.distinct()), sa.func.sum(b.rows), sa.func.min(b.batch))
-        query = sa.select(*counted).join_from(t.mirrored_table, t.batch_table, above).group_by(b.source)
+        counted = (m.source, sa.func.count(b.batch.distinct()), sa.func.sum(b.rows), sa.func.min(b.batch))
+        query = sa.select(*counted).join_from(t.mirrored_table, t.batch_table, above).group_by(m.source)
         found = self._db.execute(query.where(m.mirror == self._mirror.name)).tuples().all()
         oldest = sorted({first for *_, first in found})
         times: dict[int, datetime] = {}
@@ -298,30 +295,6 @@ class _Lines:
         of_newest = (p.table_id == m.id) & (p.generation == m.generation) & (p.version == newest.scalar_subquery())
         query = sa.select(m.id, p.confirmed_at).join_from(t.mirrored_table, t.publication, of_newest)
         return dict(self._db.execute(query.where(m.mirror == self._mirror.name)).tuples().all())
-
-    def _applied_at(self) -> dict[str, datetime]:
-        m, f = t.mirrored_table.c, t.published_file.c
-        g = t.published_file.alias()
-        # The evidence of a verdict tells the number; only where it is not the newest one the file has to be asked for.
-        newest = sa.select(sa.func.max(g.c.number)).where(g.c.table_id == m.id, g.c.generation == m.generation)
-        of_newest = (f.table_id == m.id) & (f.generation == m.generation) & (f.number == newest.scalar_subquery())
-        query = sa.select(m.id, m.source, f.number, m.generation, f.confirmed_at)
-        query = query.join_from(t.mirrored_table, t.published_file, of_newest).where(m.mirror == self._mirror.name)
-        found: dict[str, datetime] = {}
-        earlier: dict[str, tuple[int, int]] = {}
-        for id_, source, number, generation, at in self._db.execute(query).tuples():
-            known = self._recorded.get(source)
-            if known is None or known.applied is None:
-                continue
-            if known.applied >= number:
-                found[id_] = at
-            else:
-                earlier[id_] = (generation, known.applied)
-        for id_, (generation, number) in earlier.items():
-            one = (f.table_id == id_) & (f.generation == generation) & (f.number == number)
-            if (moment := self._db.scalar(sa.select(f.confirmed_at).where(one))) is not None:
-                found[id_] = moment
-        return found
 
     def _proofs(self) -> dict[str, LastProof]:
         m, p = t.mirrored_table.c, t.proof.c

@@ -62,6 +62,7 @@ class TableStatus:
         confirmed: K, the highest number that is published for certain; *applied* of these count as applied.
         waiting_batches: log batches with changes of the table above its published batch.
         waiting_rows: changes in them, and those of published batches that wait for the end of their transactions.
+        waiting_since: when the oldest of these batches was committed.
         backlog_files: confirmed files that the target has not applied, their bytes, and when the oldest came.
         stale_keys: rows that open dead letters are known to leave out of date.
         letters: its open dead letters, as :meth:`~open_mirroring.ledger.letters.OpenLetters.document` lists them.
@@ -106,6 +107,7 @@ class TableStatus:
     unverified_columns: tuple[tuple[str, str], ...] = ()
     gone_columns: tuple[tuple[str, str], ...] = ()
     proof: Mapping[str, Any] | None = None
+    waiting_since: datetime | None = None
 
 
 @dataclass(frozen=True)

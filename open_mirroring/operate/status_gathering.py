@@ -134,6 +134,7 @@ class _Tables:
         self._complete, self._report = complete, report
         published = {source: table.row.published_batch for source, table in tables.items()}
         self._waiting = reader.contents(published, committed)
+        self._committed_at = reader.committed_at({parts[0].batch for parts in self._waiting.values()})
         self._epochs = reader.epochs(ids)
         self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
@@ -172,6 +173,7 @@ class _Tables:
             applied=None if finding is None else finding.applied,
             waiting_batches=len({part.batch for part in waiting}),
             waiting_rows=sum(part.rows for part in waiting) + table.waiting_rows,
+            waiting_since=self._committed_at.get(waiting[0].batch) if waiting else None,
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,

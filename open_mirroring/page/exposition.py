@@ -66,7 +66,8 @@ def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -
 
 
 def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> None:
-    found, metrics = overview(mirror, ledger, now), mirror_metrics(ledger, mirror.name, now)
+    found = overview(mirror, ledger, now)
+    metrics = mirror_metrics(ledger, mirror.name, now, with_tables=False)
 
     def put(metric: Metric, value: float | None, **labels: str) -> None:
         if value is not None:

@@ -35,6 +35,7 @@ from open_mirroring.protocols.verdicts import Verdict
 
 ROWS_PER_PAGE = 100
 _BATCHES = 20
+_WORST = 5
 _LETTERS = 10_000
 
 
@@ -109,6 +110,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: Asked) -> dict[
         "taken_at": now,
         "mirror": {**_whole(found), "file": str(mirror.file)},
         "pipeline": _pipeline(found),
+        "worst": [line for line in found.tables if line.verdict is Verdict.STOP][:_WORST],
         "asked": asked,
         "matching": len(wanted),
         "pages": pages,
@@ -243,7 +245,7 @@ def _pipeline(found: MirrorOverview) -> dict[str, Any]:
         "backlog_tables": len(backlog),
         "backlog_since": min((line.backlog.oldest for line in backlog if line.backlog.oldest), default=None),
         "published_at": max((line.published_at for line in found.tables if line.published_at), default=None),
-        "applied_at": max((line.applied_at for line in found.tables if line.applied_at), default=None),
+        "looked": any(line.applied is not None for line in found.tables),
     }
 
 

@@ -107,7 +107,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
     m, b = t.mirrored_table.c, t.batch_table.c
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
-    declared = {table.source: table for table in mirror.tables}
+    tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     with ledger.connect() as db:
         has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
         tables = [
@@ -117,7 +117,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
                 last or 0,
                 load != "none",
                 bool(confirmed or published),
-                mirror.tolerated_letters(source if source in declared else None),
+                tolerated.get(source, mirror.dead_letters.tolerate),
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]

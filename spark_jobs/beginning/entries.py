@@ -22,6 +22,7 @@ from open_mirroring.config.names import check_column, check_target, split_source
 from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.streamed_types import is_streamed
 from open_mirroring.config.tables import table_collisions
+from open_mirroring.storage.address import is_address
 from spark_jobs.beginning.announcements import ToldTable
 from spark_jobs.sources.registry import format_of
 
@@ -62,6 +63,11 @@ class Entry:
     suggested: list[str] = field(default_factory=list)
     waits: str = ""
 
+    @property
+    def looks_secret(self) -> bool:
+        """Whether a name in it has the form of a secret, which no mirror file may hold, nor any output show (I30)."""
+        return any(map(text_smells, self.lines("")))
+
     def lines(self, indent: str) -> list[str]:
         """The entry as lines of YAML, the dash behind *indent*."""
         above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
@@ -83,7 +89,7 @@ def entries(mirror: Mirror, tables: Iterable[ToldTable], first: FirstRows) -> li
         at = int(collision.path[0]) - len(mirror.tables)
         if at >= 0:
             active[at].waits = _printable(f"{collision.what}; {collision.way_out}")
-    return [one for one in found if not any(map(text_smells, one.lines("")))]
+    return found
 
 
 def yaml_text(value: Any) -> str:
@@ -140,7 +146,9 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstR
         load = _export(entry, mirror, told, first) or load
     elif first.connection is not None and told.catalog and not format_of(mirror).has_loads:
         load = {"format": "jdbc", "connection": first.connection}
-    if "path" in load:
+    if is_address(load.get("path", "")):
+        load["connection"] = mirror.source.connection
+    elif "path" in load:
         load["path"] = _below_home(mirror, Path(load["path"]))
     if load:
         entry.settings["initial_load"] = load

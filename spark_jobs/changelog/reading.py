@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA
@@ -22,7 +21,6 @@ _COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before"
 # Long or repeated texts of few different values are read as codes.
 _READ_CODED = ("tbl", "epoch", "cols", "origin")
 _SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
-_FORMAT = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
 
 CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
 """What is read of a change."""
@@ -112,6 +110,9 @@ def read_history(files: Sequence[str], source: str, chosen: pc.Expression) -> pa
     """The *chosen* changes of one table, with the columns of :func:`read_changes`."""
     if not files:
         return CHANGES_SCHEMA.empty_table()
-    dataset = ds.dataset(list(files), format=_FORMAT, schema=_SCHEMA)
+    import pyarrow.dataset as ds  # brings pandas, which a tick without changes does not wait for
+
+    coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
+    dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & chosen
     return dataset.to_table(columns=list(_COLUMNS), filter=wanted, use_threads=False)

@@ -36,13 +36,17 @@ def init(arguments: argparse.Namespace) -> Exit:
     log.info("looking at %s", mirror.source.place)
     told = announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session)
     found = _new(mirror, text, list(told.values()), _first_rows(arguments))
+    if secret := [one for one in found if one.looks_secret]:
+        log.warning("%d tables are left out: a name in each looks like a secret; write them by hand", len(secret))
+    found = [one for one in found if not one.looks_secret]
     active = [one for one in found if not one.waits]
     if not active and not mirror.tables:
         reasons = "".join(f"\n  {one.name}: {one.waits}" for one in found)
         raise UsageError(
             "NOTHING_ANNOUNCED",
             f"the source announces no table that could be mirrored as it is{reasons}",
-            way_out="wait until changes are there, name the source's catalog (--database), or write the tables by hand",
+            way_out="see that `format` and `layout` are right; wait until changes are there, name the source database "
+            "(--database), or write the tables by hand",
         )
     new = with_tables(text, _lines(found, text, is_first=not mirror.tables), file) if found else text
     if arguments.print:

@@ -7,13 +7,17 @@ traceback.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import logging
 import os
+import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 from spark_jobs.runtime.reset_arguments import add_decision_arguments, add_request_argument, add_reset_arguments, stated
 
@@ -46,15 +50,28 @@ _OURS = ("open_mirroring", "spark_jobs")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
     arguments = _parser().parse_args(argv)
+    every: float | None = getattr(arguments, "every", None)
     try:
         with _progress():
-            return _run(arguments)
+            return _run(arguments) if every is None else _again_and_again(arguments, every)
     except KeyboardInterrupt:
         return _failed("interrupted; the next run goes on from here", INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not try to flush what is left of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
+    """Run a command at a steady pace until interrupted. An error is told, and the next round tries again."""
+    watching = arguments.command == "status" and sys.stdout.isatty()
+    while True:
+        begun = time.monotonic()
+        if watching:
+            print("\x1b[2J\x1b[H", end="")
+        _run(arguments)
+        sys.stdout.flush()
+        time.sleep(max(0.0, begun + every - time.monotonic()))
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -86,11 +103,34 @@ def _failed(text: str, code: int) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what a misspelled command was meant to be, in place of a list of all."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            near = difflib.get_close_matches(str(value), list(action.choices), 1)
+            hint = f"did you mean {near[0]!r}?" if near else "`open-mirroring --help` lists all"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}; {hint}")
+        super()._check_value(action, value)
+
+
+class _Version(argparse.Action):
+    """Prints the version; looked up when it is asked for, as that takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"{_PROGRAM} {version(_PROGRAM)}")
+        parser.exit()
+
+
 class _Commands:
     """Adds commands to a parser. Each names its function as ``module:function``, imported when it runs."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+        self._commands = parser.add_subparsers(
+            parser_class=argparse.ArgumentParser, dest="command", required=True, metavar="COMMAND"
+        )
 
     def add(self, name: str, run: str, about: str) -> argparse.ArgumentParser:
         one = self._commands.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
@@ -133,7 +173,8 @@ class _Commands:
 
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
+    parser = _Parser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = _Commands(parser)
     checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
     about = "compare it with what the source sends, too: about N messages are looked at (default 100000)"
@@ -142,10 +183,17 @@ def _parser() -> argparse.ArgumentParser:
     checked.add_argument("--database", metavar="CONNECTION", help=about)
     about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
     _init_arguments(commands.on_file("init", "beginning:init", about))
+    about = "examine Java, Spark, versions, clock, connections and rights; tells the way out of whatever is wrong"
+    doctor = commands.add("doctor", "examining:doctor", about)
+    doctor.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders, to be examined as well")
+    doctor.add_argument("--json", action="store_true", help="print the result as JSON")
     about = "make the mirrored database, its tables' folders and first files, and start mirroring"
     commands.reporting("create", "creating:create", about)
     commands.working("initial-load", "working:initial_load", "load the tables' first rows; goes on where it stopped")
-    commands.working("tick", "working:tick", "read what is new, publish what may be published, reconcile")
+    ticks = commands.working("tick", "working:tick", "read what is new, publish what may be published, reconcile")
+    ticks.add_argument(
+        "--every", type=_length, metavar="TIME", help="again every TIME (60s, 5m, 1h), until interrupted"
+    )
     back = commands.working("backfill", "working:backfill", "a tick that reads an interval of the source first")
     back.add_argument("--from", dest="start", required=True, metavar="MOMENT", help="its begin: 2026-01-05T10:00:00Z")
     back.add_argument("--to", dest="end", required=True, metavar="MOMENT", help="its end, excluded")
@@ -172,7 +220,12 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument("--why", type=stated, metavar="TEXT", help="and why")
     about = "move the horizon, drop the log below it, sweep what nothing refers to"
     commands.reporting("maintain", "working:maintain", about)
-    commands.reporting("status", "looking:status", "the four marks of every table, what stops it, the way out")
+    about = "whether all is mirrored, how far every table is, what stops it, the way out"
+    status = commands.reporting("status", "looking:status", about)
+    status.add_argument("--wide", action="store_true", help="the four marks of every table, too")
+    status.add_argument(
+        "--watch", dest="every", nargs="?", const="5s", type=_length, metavar="TIME", help="again every TIME (5s)"
+    )
     letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
     letters.add_argument("--limit", type=_positive, default=50, metavar="N", help="the newest N (default 50)")
     letters.add_argument(
@@ -245,6 +298,15 @@ def _letter_choice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--table", metavar="NAME", help="only letters of this source table")
     command.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
     command.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
+
+
+def _length(text: str) -> float:
+    """``90``, ``90s``, ``5m`` or ``1h`` in seconds."""
+    match = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
+    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 60s, 5m or 1h")
+    return float(seconds)
 
 
 def _positive(text: str) -> int:

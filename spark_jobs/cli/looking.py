@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
-from open_mirroring.config.published_schema import document as schema_document
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
@@ -29,7 +29,8 @@ from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.cli.reporting import dead_letters_text, json_text, status_text
+from spark_jobs.cli.reporting import dead_letters_text, json_text
+from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
@@ -41,8 +42,8 @@ def check(arguments: argparse.Namespace) -> Exit:
 
     With ``--sample`` also what of the file is not as the source sends it.
     """
-    mirrors = _mirrors([arguments.file])
-    problems = [problem for mirror in mirrors for problem in _problems(mirror)]
+    mirrors = mirrors_of([arguments.file])
+    problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
     sampled: dict[str, list[Problem]] = {}
     is_sampled = arguments.sample is not None or arguments.database is not None
     for mirror in mirrors if is_sampled and not problems else ():
@@ -126,7 +127,11 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
     )
     metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
     document = {"started": True, **state.document(), "metrics": metrics.document()}
-    print(json_text(document) if arguments.json else status_text(state))
+    if arguments.json:
+        print(json_text(document))
+    else:
+        wide = f"{headline(state)}\n\n{status_text(state)}"
+        print(wide if arguments.wide else short_status_text(state, coloured=colours_wanted()))
     return exit_of_report(state.stopped, state.losses)
 
 
@@ -163,11 +168,12 @@ def schema(_: argparse.Namespace) -> Exit:
 
 def pools(arguments: argparse.Namespace) -> Exit:
     """What ``airflow pools import`` reads."""
-    print(json_text(pools_document(_mirrors(arguments.mirrors or [Path("mirrors")]))))
+    print(json_text(pools_document(mirrors_of(arguments.mirrors or [Path("mirrors")]))))
     return Exit.DONE
 
 
-def _problems(mirror: Mirror) -> list[Problem]:
+def problems_of(mirror: Mirror) -> list[Problem]:
+    """Everything that would stop the first run of a mirror."""
     return [
         *check_mirror(mirror),
         *check_landing_zone(mirror),
@@ -182,7 +188,12 @@ def never_run(mirror: Mirror) -> bool:
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
 
 
-def _mirrors(paths: list[Path]) -> list[Mirror]:
+def mirrors_of(paths: list[Path]) -> list[Mirror]:
+    """The mirrors of some files and folders.
+
+    Raises:
+        UsageError: ``NO_MIRROR`` for one without any.
+    """
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]

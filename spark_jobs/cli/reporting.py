@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
-from open_mirroring.operate.words import age
-from open_mirroring.protocols.proving import Kind
 
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
     from spark_jobs.letters.dead_letters import ListedLetters
 
-_MB = 1_000_000
 _SHOWN_KEYS = 10
 _IGNORED_SHOWN = 10
 
@@ -43,42 +37,7 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
-def status_text(status: MirrorStatus) -> str:
-    """The status: the mirror, its tables with their four marks, and what needs somebody."""
-    read = BoundOffsets.of(status.bound_offsets)
-    bound = f"{read.places} files, partitions or tables, {read.total} bytes or offsets"
-    last = "no batch yet" if status.last_commit is None else f"committed {age(status.last_commit_age)} ago"
-    lines = [
-        f"mirror {status.mirror}",
-        f"  bound offsets     {bound}",
-        f"  change log        batch {status.committed_batch}, {last}"
-        + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
-        f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
-        f"  last {status.recent_batches:>3} batches  {_counts(status.recent)}",
-    ]
-    if status.horizon is not None:
-        dropped = f"; batches up to {status.dropped_batch} are dropped from the log" if status.dropped_batch else ""
-        lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
-    if status.at_risk:
-        lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
-    if status.ignored:
-        lines.append(f"  ignored           {_ignored(status.ignored)}")
-    if status.stop is not None:
-        lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
-    if status.inspection_failed:
-        lines.append(f"  not inspected     {shown(status.inspection_failed)}")
-    lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
-    for table in status.tables:
-        lines += _remarks(table, status.taken_at)
-    return "\n".join(lines)
-
-
-def _at_risk(status: MirrorStatus) -> str:
-    counted = f"{status.homeless_rejects} dead letters tell no table: any table may lack a change"
-    return counted if status.letters["known"] else f"at least {counted}: the log's were not counted yet"
-
-
-def _ignored(tables: Mapping[str, Any]) -> str:
+def ignored_text(tables: Mapping[str, Any]) -> str:
     """The tables that are not mirrored, the busiest first; empty when there is none."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
@@ -89,82 +48,11 @@ def _ignored(tables: Mapping[str, Any]) -> str:
     return ", ".join([*named, *more])
 
 
-_TABLE_HEADINGS = (
-    "table",
-    "verdict",
-    "highest position",
-    "complete position",
-    "published batch",
-    "K",
-    "waiting batches",
-    "backlog",
-    "stale keys",
-    "load",
-)
-
-
-def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
-    backlog = "0"
-    if table.backlog_files:
-        backlog = f"{table.backlog_files} files, {table.backlog_bytes / _MB:.1f} MB"
-        if table.backlog_oldest is not None:
-            backlog += f", {age(now - table.backlog_oldest)}"
-    load = table.load_state
-    if load == "pending" and table.load_chunks is not None:
-        load = "pending, {} of {} chunks".format(*table.load_chunks)
-    return (
-        table.source,
-        table.verdict or "?",
-        table.marks.highest_position or "-",
-        table.marks.complete_position,
-        table.marks.published_batch,
-        table.confirmed,
-        table.waiting_batches,
-        backlog,
-        table.stale_keys,
-        load,
-    )
-
-
-def _remarks(table: TableStatus, now: datetime) -> list[str]:
-    lines = []
-    if table.verdict != "PASS":
-        since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
-        lines.append(f"{shown(table.source)}: {table.verdict or '?'} {table.code}{since}: {shown(table.what)}")
-        if table.way_out:
-            lines.append(f"  way out: {shown(table.way_out)}")
-    lines += [
-        f"{shown(table.source)}: LOSSES {shown(loss)}" for loss in table.losses if not loss.startswith(f"{table.code}:")
-    ]
-    if not table.losses and table.letters["open"]:
-        lines.append(f"{shown(table.source)}: {table.letters['open']} dead letters are open, as many are tolerated")
-    if table.open_intent:
-        lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
-    if table.reset:
-        lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
-    if table.waiting_rows and not table.waiting_batches:
-        lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
-    lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
-    if table.proof is not None:
-        lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")
-    return ["", *lines] if lines else []
-
-
-def _last_proof(proof: Mapping[str, Any], now: datetime) -> str:
-    """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
-    ago = age(now - datetime.fromisoformat(proof["proved_at"]))
-    counted = [f"{proof[kind]} {kind}" for kind in (*map(str, Kind), "unproven") if proof[kind]]
-    found = [proof["verdict"], f"{proof['rows_source']} rows at the source", *counted]
-    if proof["code"]:
-        found = [proof["verdict"], proof["code"]]
-    return f"last proof {ago} ago at batch {proof['published_batch']}: {', '.join(found)}"
-
-
 def tick_text(ticked: Ticked) -> str:
     """What a tick did, in the order in which it did it."""
     lines = []
     if ticked.batch is not None:
-        lines.append(f"read: batch {ticked.batch}, {_counts(ticked.counts)}")
+        lines.append(f"read: batch {ticked.batch}, {counts_text(ticked.counts)}")
     elif ticked.failed is None:
         lines.append("read: nothing new at the source")
     else:
@@ -259,13 +147,14 @@ def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str
         for table, found in letters.items()
         if table not in losses
     ]
-    lines += [f"ignored: {text}"] if (text := _ignored(report.get("ignored", {}))) else []
+    lines += [f"ignored: {text}"] if (text := ignored_text(report.get("ignored", {}))) else []
     return lines + [
         f"note: {shown(table)}: {shown(n)}" for table, notes in report.get("notes", {}).items() for n in notes
     ]
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Messages, and by what they were."""
     parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
     return ": ".join([f"{counts.get('messages', 0)} messages", ", ".join(parts)]) if parts else "no messages"
 

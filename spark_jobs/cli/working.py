@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill, parse_interval
 from spark_jobs.cli.reporting import json_text, result_text, tick_text
-from spark_jobs.runtime.session import build_session
-
-log = logging.getLogger(__name__)
+from spark_jobs.runtime.session import session_on_demand
 
 Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
 
@@ -79,8 +76,7 @@ def _run(job: Job, arguments: argparse.Namespace) -> Any:
     mirror = load_mirror(arguments.file)
     only = chosen_tables(mirror, arguments.tables)
     ledger = open_ledger(mirror.ledger_url())
-    log.info("starting Spark")
-    return job(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), only)
+    return job(mirror, ledger, session_on_demand(f"open-mirroring {mirror.name}"), only)
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:

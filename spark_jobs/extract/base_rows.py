@@ -7,7 +7,7 @@ holds twice with two contents is found as a conflict, and a chunk that is read t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,9 +40,9 @@ class BaseTarget(NamedTuple):
 
 
 class BaseTask(NamedTuple):
-    """One chunk of an export, to be logged by one worker."""
+    """One chunk of the export of the table *source*, to be logged by one worker."""
 
-    export: Export
+    source: str
     pieces: tuple[Piece, ...]
     target: BaseTarget
 
@@ -55,9 +55,14 @@ class BaseChunk(NamedTuple):
     error: MirroringError | None = None
 
 
-def log_export_chunk(task: BaseTask) -> BaseChunk:
-    """Log one chunk of an export; an error comes back as a value."""
-    return log_chunk(ExportRows(task.export, task.pieces, task.target.columns, task.target.schema), task.target)
+def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
+    """Log one chunk of an export; an error comes back as a value.
+
+    The exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
+    """
+    return log_chunk(
+        ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema), task.target
+    )
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:

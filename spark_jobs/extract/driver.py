@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -23,12 +24,11 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
 from open_mirroring.protocols.driving import drive_one
 from spark_jobs.changelog.change_log import ChangeLog
-from spark_jobs.extract.batch_writing import BatchWriting
-from spark_jobs.extract.correction_rows import LoggedCorrections
-from spark_jobs.extract.fragment_joining import is_overdue
-from spark_jobs.extract.logged_loads import LoggedLoads
 from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.sources.registry import source_of
+
+if TYPE_CHECKING:
+    from spark_jobs.extract.batch_writing import BatchWriting
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +52,27 @@ class ExtractionDriver:
         self.spark = spark
         self._name = mirror.name
         self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
-        self._timeout = timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        letters = partial(read_open_letters, mirror, ledger)
-        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
-        corrections = LoggedCorrections(mirror, ledger, spark)
-        self._writing = BatchWriting(
-            spark, self.ledger, self._log.root, *self.source, timeout, letters, loads, corrections
-        )
+        self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
+        self._mirror, self._engine = mirror, ledger
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None
         self.completed: list[int] = []
         self.manifest: Manifest | None = None
+
+    @cached_property
+    def _writing(self) -> BatchWriting:
+        # Imported when there is something to write: most ticks find nothing new, and are done before it is loaded.
+        from spark_jobs.extract.batch_writing import BatchWriting
+        from spark_jobs.extract.correction_rows import LoggedCorrections
+        from spark_jobs.extract.logged_loads import LoggedLoads
+
+        mirror, ledger, spark = self._mirror, self._engine, self.spark
+        letters = partial(read_open_letters, mirror, ledger)
+        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
+        corrections = LoggedCorrections(mirror, ledger, spark)
+        root = self._log.root
+        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, letters, loads, corrections)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -73,7 +82,12 @@ class ExtractionDriver:
     @property
     def has_overdue(self) -> bool:
         """Whether a message has waited for others longer than it may."""
-        return any(is_overdue(fragment, self._timeout) for fragment in self.ledger.open_fragments())
+        fragments = self.ledger.open_fragments()
+        if not fragments:
+            return False
+        from spark_jobs.extract.fragment_joining import is_overdue
+
+        return any(is_overdue(fragment, self._timeout) for fragment in fragments)
 
     def drive(self, agenda: Sequence[Point]) -> None:
         """Run the protocol to its end.

@@ -12,6 +12,7 @@ import logging
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load.work import is_mendable
 from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.exports.files import Export
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 
 log = logging.getLogger(__name__)
@@ -81,6 +83,7 @@ class LoggedLoads:
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()
         by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
+        exports: dict[str, Export] = {}
         for at, bound in enumerate(ranges):
             chunk = _chunk(bound.name, tables, declared)
             if not isinstance(chunk, _Chunk):
@@ -89,12 +92,13 @@ class LoggedLoads:
             target, sources[chunk.name] = _target(chunk, LogTarget(self._root, batch, attempt, at)), chunk.state.source
             if isinstance(chunk.load, ExportLoad):
                 pieces = pieces_of(chunk.plan.chunks[chunk.number])
-                tasks.append(BaseTask(export_of(self.mirror, chunk.load), pieces, target))
+                exports[chunk.state.source] = export_of(self.mirror, chunk.load)
+                tasks.append(BaseTask(chunk.state.source, pieces, target))
             else:
                 by_table.setdefault(chunk.state.source, []).append((chunk, target))
         for asked in by_table.values():
             read += self._read_jdbc(asked)
-        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_export_chunk, tasks)
+        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", partial(log_export_chunk, exports), tasks)
         return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
     @property

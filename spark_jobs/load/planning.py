@@ -16,6 +16,7 @@ from open_mirroring.changes.log_position import LogPosition, above
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.names import BEGINNING, split_source_name
+from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
@@ -83,6 +84,8 @@ def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
+    if isinstance(load, ExportLoad):
+        chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
     return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
 
@@ -94,7 +97,7 @@ def pace_of(load: JdbcLoad) -> Pace:
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:
     """Where the export of a table is."""
-    return Export(mirror.resolve(load.path), load.format)
+    return Export(place_of(mirror, load.path, load.connection), load.format)
 
 
 def pieces_of(chunk: Any) -> tuple[Piece, ...]:

@@ -7,7 +7,7 @@ unique (F-57).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -53,10 +53,10 @@ class LoadTarget:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """One chunk of an export, to be staged by one worker."""
+    """One chunk of the export of the table *source*, to be staged by one worker."""
 
     chunk: int
-    export: Export
+    source: str
     pieces: tuple[Piece, ...]
     target: LoadTarget
 
@@ -79,9 +79,12 @@ class Rows(Protocol):
         ...
 
 
-def load_export_chunk(zone: ZoneAddress, task: ExportTask) -> LoadedChunk:
-    """Stage one chunk of an export; an error comes back as a value."""
-    rows = ExportRows(task.export, task.pieces, task.target.columns, task.target.schema)
+def load_export_chunk(zone: ZoneAddress, exports: Mapping[str, Export], task: ExportTask) -> LoadedChunk:
+    """Stage one chunk of an export; an error comes back as a value.
+
+    The exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
+    """
+    rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, task.chunk, rows, task.target)
 
 

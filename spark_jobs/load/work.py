@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _CHUNKS_PER_CORE = 2
 """Chunks of one table in one intent, for each core: what a killed run may have to read again."""
-_MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_")
+_MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_", "STORAGE_")
 """Codes (or beginnings of them) of what can be put back as it was: the load waits for it. A bad row ends the load."""
 
 
@@ -104,16 +104,17 @@ class LoadWork:
 
     def _stage_exports(self, loads: Mapping[str, _Intended]) -> dict[str, list[LoadedChunk]]:
         tasks = [
-            (t, ExportTask(c, export_of(self._mirror, one.export), pieces_of(one.plan.chunks[c]), self._target(one)))
+            (t, ExportTask(c, one.state.source, pieces_of(one.plan.chunks[c]), self._target(one)))
             for t, one in loads.items()
             if one.export is not None
             for c in one.chunks
         ]
+        exports = {one.state.source: export_of(self._mirror, one.export) for one in loads.values() if one.export}
         chunks: dict[str, list[LoadedChunk]] = {t: [] for t in loads}
         loaded = run_job(
             self._spark,
             f"load {len(loads)} tables",
-            partial(load_export_chunk, self._zone),
+            partial(load_export_chunk, self._zone, exports),
             [task for _, task in tasks],
         )
         for (table_id, _), chunk in zip(tasks, loaded, strict=True):

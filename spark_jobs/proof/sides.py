@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
+from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
@@ -176,7 +177,8 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
     if isinstance(chosen, JdbcLoad):
         return JdbcSource(spark, table, chosen)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
-    return ExportSource(spark, table, Export(mirror.resolve(chosen.path), chosen.format), chosen.types, since)
+    export_of_rows = Export(place_of(mirror, chosen.path, chosen.connection), chosen.format)
+    return ExportSource(spark, table, export_of_rows, chosen.types, since)
 
 
 def anew(each: Work) -> Work:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pyspark
 from py4j.java_gateway import JavaGateway
@@ -16,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.spark_jars import JARS, jar_files, jars_folder
+
+log = logging.getLogger(__name__)
 
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
@@ -80,6 +84,26 @@ def _jars() -> list[str]:
             way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
         )
     return jars
+
+
+class _OnDemand:
+    """Stands for a session that is started when something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if SparkSession.getActiveSession() is None:
+            log.info("starting Spark")
+        return getattr(build_session(self._name), attribute)
+
+
+def session_on_demand(name: str) -> SparkSession:
+    """A session as :func:`build_session` gives it, of which nothing is started before it is used.
+
+    Most ticks find nothing new, and starting a JVM takes longer than all else that they do.
+    """
+    return cast(SparkSession, _OnDemand(name))
 
 
 def _start_jvm(conf: SparkConf) -> JavaGateway:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
@@ -17,8 +17,10 @@ from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.message.given_structures import given_structures
-from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports.message_files import MessageFiles
+
+if TYPE_CHECKING:
+    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
 FORMATS: Mapping[str, Callable[[Mirror], Format]] = {
     "sqlserver-ces": CesFormat.of,
@@ -65,8 +67,15 @@ def source_of(mirror: Mirror) -> MirrorSource:
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
     tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
     registry = mirror.source.schema_registry
-    schemas = None if registry is None else SchemaRegistry(resolve(registry))
+    schemas = None if registry is None else _schemas(registry)
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
+
+
+def _schemas(connection: str) -> SchemaRegistry:
+    # What its client brings takes as long to load as a look at a source that has nothing new.
+    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+
+    return SchemaRegistry(resolve(connection))
 
 
 def _mirrored(table: Table) -> MirroredTable:

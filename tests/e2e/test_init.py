@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,9 +15,9 @@ import pytest
 from deltalake import DeltaTable
 
 from demo.judge import judge
-from demo.place import claim
-from demo.shop import Shop
-from demo.source_formats import CES, QLIK_CHANGE_TABLE, SourceFormat
+from demo.place import DemoFolder, claim
+from demo.shop import TOPIC, Shop
+from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
 from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.operate.exit_codes import Exit
@@ -58,20 +59,38 @@ def test_what_init_writes_of_the_demos_sources_runs_unedited_and_ends_equal(
         if source_format is CES:
             source = "format: sqlserver-ces, transport: capture, path: capture"
             rows = ["--export", str(place.export), "--stream-from", str(place.export / "export.json")]
-        file = place.mirrors / "begun.yaml"
-        assert main(["init", str(file), "--source", source, *rows]) == Exit.DONE
+        ends_equal(place, source, rows, with_loads=True)
         assert "4 tables added" in capsys.readouterr().out
-        mirror = load_mirror(file)
-        assert {table.source: table.key for table in mirror.tables} == {
-            "dbo.customers": ("customer_id",),
-            "dbo.order_lines": ("order_id", "line_no"),
-            "dbo.orders": ("order_id",),
-            "dbo.products": ("sku",),
-        }
-        assert all(table.initial_load is not None for table in mirror.tables)
-        tables = mirrored(place.root, "begun")
-        verdicts = judge(place.source, tables)
-        assert len(verdicts) == 4 and [one for one in verdicts if not one.equal] == []
+
+
+def test_what_init_writes_of_the_demos_messages_runs_unedited_and_ends_equal(
+    tmp_path: Path, spark: SparkSession, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-50, K-12, K-18: metadata messages tell the tables, and the first rows come in the topic."""
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_BROKER", kafka.connection())
+    kafka.create_topic(TOPIC, 3)
+    with claim(tmp_path / "demo") as place:
+        shop = Shop(place, 7, QLIK_KAFKA, kafka.bootstrap)
+        shop.open()
+        shop.hand_over()
+        shop.trade(60, hold_back=False)
+        source = f"format: qlik-message, transport: kafka, connection: shop_broker, topics: [{TOPIC}]"
+        ends_equal(place, source, [], with_loads=False)
+
+
+def ends_equal(place: DemoFolder, source: str, rows: Sequence[str], *, with_loads: bool) -> None:
+    file = place.mirrors / "begun.yaml"
+    assert main(["init", str(file), "--source", source, *rows]) == Exit.DONE
+    mirror = load_mirror(file)
+    assert {table.source: table.key for table in mirror.tables} == {
+        "dbo.customers": ("customer_id",),
+        "dbo.order_lines": ("order_id", "line_no"),
+        "dbo.orders": ("order_id",),
+        "dbo.products": ("sku",),
+    }
+    assert [table.initial_load is not None for table in mirror.tables] == [with_loads] * 4
+    verdicts = judge(place.source, mirrored(place.root, "begun"))
+    assert len(verdicts) == 4 and [one for one in verdicts if not one.equal] == []
 
 
 def offices_equal(tables: Path, expected: Path) -> None:

@@ -16,6 +16,8 @@ from typing import ClassVar
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
+from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+from spark_jobs.sources.transports.message_files import MessageFiles
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
 from workload_generator.delivery import Delivery
@@ -105,3 +107,21 @@ def test_schemas_are_asked_for_once_and_messages_wait_for_unknown_ones(
     pipeline.deliver("again.jsonl", json_lines(first, layout="wrapped"))
     pipeline.tick()
     assert Registry.asked == [], "what the registry told is kept"
+
+
+def test_a_mirror_file_is_begun_by_what_the_registry_tells(
+    tmp_path: Path, registry: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-50, K-04, K-14: tables and columns by the schemas' numbers; a schema tells no key, so the tables wait."""
+    made = history(seed=61)
+    options = QlikMessageOptions(encoding="avro", framing="registry")
+    Registry.schemas = {one.number: one.schema for one in registered(made, options)}
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
+    monkeypatch.delenv("OPEN_MIRRORING_HOME", raising=False)
+    (tmp_path / "source").mkdir()
+    messages = render(made, options, Delivery(partitions=3, scheme="key", seed=61))
+    (tmp_path / "source" / "1.jsonl").write_bytes(json_lines(messages, layout="wrapped"))
+    form = QlikMessageFormat(registry="registry")
+    told = list(form.announced(MessageFiles("files", tmp_path / "source", "wrapped").sample(1000)))
+    assert {f"{one.schema}.{one.table}" for one in told} == {table["source"] for table in TABLES}
+    assert all(one.columns and one.key is None for one in told if one.columns)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from tests.pipeline import Pipeline
+from tests.pipeline import ROOT, Pipeline
 from workload_generator.ces import CesOptions, encode
 from workload_generator.delivery import Delivery, deliver
 from workload_generator.history import History, random_history
@@ -64,6 +67,25 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
         assert (table["verdict"], table["confirmed"], table["waiting_batches"]) == ("PASS", 1, 0)
         assert table["marks"]["published_batch"] == 1
         assert table["marks"]["highest_position"].startswith("0:")
+
+
+def test_a_tick_that_finds_nothing_new_needs_no_java(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Most ticks find nothing new, and a JVM takes longer to start than all that they do."""
+    history = random_history(5, 15)
+    pipeline = Pipeline(tmp_path / "shop", spark, tables_of(history))
+    pipeline.deliver("a.jsonl", delivered(history, options=CesOptions()))
+    assert run(capsys, "tick", pipeline.file)[0] == Exit.DONE
+    # A folder without a program `java` in it, for a process that has no JVM yet.
+    nowhere = {**os.environ, "JAVA_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "spark_jobs.cli.command_line", "tick", pipeline.file]
+    idle = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=120)
+    assert idle.returncode == Exit.DONE, idle.stderr
+    assert "Nothing to do" in idle.stdout and "starting Spark" not in idle.stderr
+    pipeline.deliver("b.jsonl", delivered(random_history(6, 5), options=CesOptions(), offset=10_000))
+    busy = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=120)
+    assert "JAVA_NOT_STARTED" in busy.stderr
 
 
 def test_a_tick_names_what_is_stopped_and_held_and_the_operator_lets_it_go_on(

@@ -17,7 +17,8 @@ from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, MirroredTable
 from spark_jobs.sources.ces.fragments import Joined, join
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.sql_server.types import parse_value
-from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.capture import read_capture
+from spark_jobs.sources.transports.capture_listing import list_capture
 from spark_jobs.sources.transports.json_lines import list_files, ranges, read_lines
 
 OFFICES = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
@@ -97,7 +98,7 @@ def assert_equal_cell_by_cell(found: dict[str, dict[str, Any]], wanted: dict[str
 
 def test_a_whole_history_in_capture_files_folds_to_its_final_state(shared_data: Path) -> None:
     root = shared_data / "ces" / "capture-gen-c"
-    listed = list_capture(root)
+    listed = list_capture(root, {})
     assert len(listed.files) == 18 and not listed.waiting
     decoded, changes = decode_all(message for file in listed.files for message in read_capture(root, *file[:2]))
     assert decoded.counts == (11356, 11356, 0, 0, 0, 0)

@@ -20,7 +20,8 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.transports import json_lines
-from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.capture import read_capture
+from spark_jobs.sources.transports.capture_listing import list_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
 from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
 
@@ -152,11 +153,11 @@ def test_the_listing_is_sorted_and_leaves_out_what_is_not_finished(tmp_path: Pat
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"12")
     (tmp_path / "ns/hub/0/empty.avro").touch()
-    found = list_capture(tmp_path)
+    found = list_capture(tmp_path, {})
     assert [file[:2] for file in found.files] == [("ns/hub/0/z.avro", 2), ("ns/hub/1/b.avro", 2)]
     assert found.waiting == ["ns/hub/0/empty.avro"]
     with pytest.raises(TerminalError, match="SOURCE_FOLDER_MISSING"):
-        list_capture(tmp_path / "nowhere")
+        list_capture(tmp_path / "nowhere", {})
 
 
 def test_lines_are_placed_at_their_byte_offset(tmp_path: Path) -> None:

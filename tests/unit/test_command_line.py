@@ -6,9 +6,12 @@ import base64
 import json
 import os
 import pwd
+import re
 import stat
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,8 +21,11 @@ from sqlalchemy.exc import OperationalError
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.status import MirrorStatus
+from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.reconciliation import inspection
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import ChangeLog
@@ -28,6 +34,7 @@ from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.cli import looking, tick
 from spark_jobs.cli.command_line import main
 from spark_jobs.cli.reporting import result_text, tick_text
+from spark_jobs.cli.status_text import colours_wanted, short_status_text
 from spark_jobs.cli.tick import Ticked
 from spark_jobs.extract_changes import Extracted
 from spark_jobs.publish_changes import Published
@@ -43,6 +50,11 @@ LOW = "0000000A:01:1"
 @pytest.fixture
 def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
+
+
+def status_of_mirror(made: HandMadeMirror) -> MirrorStatus:
+    stops = open_stops(made.ledger, "shop")
+    return mirror_status(made.mirror, made.reader, stops, {}, now=datetime.now(UTC))
 
 
 class Ran:
@@ -116,6 +128,33 @@ def test_check_of_a_folder_finds_mirrors_that_get_in_each_others_way(
     assert Ran(capsys, "check", tmp_path / "empty").code == Exit.USAGE
 
 
+# --- doctor -----------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
+    made: HandMadeMirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examined() -> dict[str, dict[str, Any]]:
+        return {one["what"]: one for one in Ran(capsys, "doctor", made.file, "--json").json}
+
+    sound = examined()
+    assert all(sound[what]["sound"] for what in ("versions", "spark", "mirror shop", "ledger of shop"))
+    made.commit(1, {}, at=datetime.now(UTC) + timedelta(hours=3))
+    assert "apart" in examined()["clock beside the ledger of shop"]["found"]
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    for said, is_sound in (('openjdk version "1.8.0_402"', False), ('openjdk version "21-ea"', True), ("", False)):
+        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n", encoding="utf-8")
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        assert examined()["java"]["sound"] is is_sound
+    with made.ledger.begin() as db:
+        db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    ran = Ran(capsys, "doctor", made.file)
+    assert ran.code == Exit.USAGE and "LEDGER_NEWER" in ran.out and "  do: install" in ran.out
+    assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+
+
 # --- status -----------------------------------------------------------------------------------------------------
 
 
@@ -139,18 +178,79 @@ def test_status_shows_every_table_and_3_says_that_one_is_stopped(
 ) -> None:
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})
-    ran = Ran(capsys, "status", made.file)
+    ran = Ran(capsys, "status", made.file, "--wide")
     assert ran.code == Exit.DONE
     assert f"0:{LOW}" in ran.out and "none: this source has none" in ran.out
     made.stop("dbo.orders", "PARTIAL_ROWS", "2 of 3 columns")
     stopped = Ran(capsys, "status", made.file)
     assert stopped.code == Exit.TABLES_STOPPED
-    assert "dbo.orders: STOP PARTIAL_ROWS since 2026-01-05 09:00 UTC: 2 of 3 columns" in stopped.out
+    assert "dbo.orders is stopped: PARTIAL_ROWS: 2 of 3 columns" in stopped.out
+    wide = Ran(capsys, "status", made.file, "--wide").out
+    assert "dbo.orders: STOP PARTIAL_ROWS since 2026-01-05 09:00 UTC: 2 of 3 columns" in wide
     document = Ran(capsys, "status", made.file, "--json").json
     assert {table["source"]: table["verdict"] for table in document["tables"]} == {
         "dbo.customers": "PASS",
         "dbo.orders": "STOP",
     }
+
+
+def test_status_says_first_whether_all_is_well_and_fits_a_terminal(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.accept("dbo.orders", GUID, 0)
+    made.commit(1, {"dbo.orders": (3, LOW)}, at=datetime.now(UTC) - timedelta(minutes=2))
+    assert Ran(capsys, "status", made.file).out.splitlines()[0] == (
+        "shop: 2 of 2 tables mirrored, lag 2 min; last logged 2 min ago"
+    )
+    made.stop("dbo.orders", "SENDER_OTHER", "another one sends \x1b[2J")
+    first, stop, do, *rest = Ran(capsys, "status", made.file).out.splitlines()
+    assert first.startswith("shop: 1 of 2 tables mirrored")
+    assert stop == "dbo.orders is stopped: SENDER_OTHER: another one sends \\x1b[2J" and do.startswith("  do: ")
+    assert [line.split() for line in rest if line.startswith("dbo.orders ")] == [
+        ["dbo.orders", "stopped", "2", "min", "3", "0", "0"]
+    ]
+    state = status_of_mirror(made)
+    long = replace(state.tables[0], source="dbo." + "a_rather_long_name" * 12)
+    state = replace(state, tables=(long, *state.tables[1:]))
+    table = short_status_text(state).partition("\n\n")[2].partition("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 100 and "…" in table
+
+
+def test_colours_are_for_terminals_only(made: HandMadeMirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.stop("dbo.orders", "SENDER_OTHER")
+    plain, painted = (short_status_text(status_of_mirror(made), coloured=on) for on in (False, True))
+    assert "\x1b" not in plain and re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain and painted != plain
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colours_wanted()
+
+
+def test_a_command_is_run_again_and_again(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error ends no watch: the next round tries again."""
+    slept = list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        made.file.write_text("mirror: [" if len(slept) == 1 else MIRROR_FILE, encoding="utf-8")
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    ran = Ran(capsys, "status", made.file, "--watch", "2m")
+    assert ran.code == 130 and len(slept) == 3 and all(100 < length <= 120 for length in slept)
+    assert ran.out.count("shop: 2 of 2 tables mirrored") == 2 and "YAML_INVALID" in ran.err
+    for wrong in ("0", "5x", "-1"):
+        assert Ran(capsys, "tick", made.file, f"--every={wrong}").code == Exit.USAGE
+
+
+def test_a_misspelled_command_is_told_what_it_was_meant_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = Ran(capsys, "statsu", "x.yaml")
+    assert wrong.code == Exit.USAGE and "there is no command 'statsu'; did you mean 'status'?" in wrong.err
+    assert "--help" in Ran(capsys, "qqqq").err
+    version = Ran(capsys, "--version")
+    assert version.code == 0 and re.fullmatch(r"open-mirroring \d+\.\d+\.\d+\n", version.out)
 
 
 def test_status_looks_and_records_no_verdict(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:

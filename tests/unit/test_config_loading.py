@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.explaining import explain
-from open_mirroring.config.published_schema import document
+from open_mirroring.config.models import schema_document
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError
@@ -253,7 +253,10 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
         ),
         ("capture, path", "jdbc, path", "COMBINATION_INVALID", 2, "source.transport", "capture, files, kafka"),
         (", path: data/capture", "", "SETTING_MISSING", 2, "source.path", "folder"),
-        (", path: data/capture", ", path: abfss://x/y", "NOT_YET_SUPPORTED", 2, "source.path", "local"),
+        (", path: data/capture", ", path: abfss://x/y", "ADDRESS_INVALID", 2, "source.path", "abfss://CONTAINER@"),
+        (", path: data/capture", ", path: s3://bucket/y", "SETTING_MISSING", 2, "source.connection", "AIRFLOW_CONN"),
+        (", path: data/capture", ", path: x, connection: c", "COMBINATION_INVALID", 2, "source.connection", "leave"),
+        ("change_log: build/log", "change_log: s3://bucket/log", "NOT_YET_SUPPORTED", 5, "change_log", "volume"),
         ("path: data/capture", 'path: "a\\0b"', "VALUE_INVALID", 2, "source.path", "relative"),
         (
             "path: data/capture",
@@ -697,7 +700,7 @@ def test_mistakes_of_all_files_of_a_folder_come_together(tmp_path: Path) -> None
 
 
 def test_the_committed_schema_is_the_models_own() -> None:
-    assert (REPOSITORY / "docs" / "mirror.schema.json").read_text("utf-8") == document()
+    assert (REPOSITORY / "docs" / "mirror.schema.json").read_text("utf-8") == schema_document()
 
 
 def test_every_setting_is_described_in_the_schema() -> None:

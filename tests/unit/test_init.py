@@ -10,10 +10,12 @@ import pytest
 import yaml
 
 from open_mirroring.config import load_mirror
+from open_mirroring.config.loading import parse_begun
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.exit_codes import Exit
-from spark_jobs.beginning.entries import yaml_text
-from spark_jobs.beginning.mirror_text import with_tables
+from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
+from spark_jobs.beginning.mirror_text import begun_text, with_tables
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.ces.format import CesFormat
@@ -308,7 +310,7 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
     assert text == "shop.yaml"
     file = begun(home, *given, "--stream-from", str(home / "export" / "export.json"))
     loads = {table.source: table.initial_load for table in load_mirror(file).tables}
-    assert loads["dbo.orders"].model_dump() == {  # type: ignore[union-attr]
+    assert loads["dbo.orders"].model_dump(exclude_none=True) == {  # type: ignore[union-attr]
         "format": "csv",
         "path": "export/dbo.orders.csv",
         "stream_from": {"file": "export/export.json"},
@@ -316,3 +318,24 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
     }
     assert loads["dbo.none"] is None and loads["dbo.keyless"] is None
     assert "there is no export 'dbo.none.csv'" in comments(file)
+
+
+def test_a_name_that_looks_like_a_secret_is_neither_written_nor_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I30: and it is told that something was left out."""
+    key = {"id": "7"}
+    deliver(home, event(pkkey=key), event(pkkey=key, tbl="x AccountKey=abcdefghijklmnop1234=="))
+    file = begun(home)
+    shown = capsys.readouterr()
+    assert "1 tables are left out" in shown.err and "AccountKey" not in shown.out + shown.err + file.read_text()
+    assert [table.source for table in load_mirror(file).tables] == ["dbo.orders"]
+
+
+def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> None:
+    """G-50, S-03: it lies beside the change tables."""
+    source = {"format": "qlik-change-table", "transport": "files", "path": "s3://bucket/qlik", "connection": "store"}
+    mirror = parse_begun(begun_text("shop", source), Path("mirrors/shop.yaml"))
+    ready = {"format": "qlik-full-load", "path": "s3://bucket/qlik/dbo.a", "stream_from": "beginning"}
+    (entry,) = entries(mirror, [ToldTable("dbo", "a", key=("id",), load=ready)], FirstRows())
+    assert entry.waits == "" and entry.settings["initial_load"] == {**ready, "connection": "store"}

@@ -33,7 +33,7 @@ from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
-from spark_jobs.cli.reporting import status_text
+from spark_jobs.cli.status_text import status_text
 from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.letters import open_letters
 from spark_jobs.letters.bounds import bounded_letters

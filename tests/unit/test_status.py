@@ -22,7 +22,8 @@ from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorSt
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.words import age
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
-from spark_jobs.cli.reporting import columns, shown, status_text
+from spark_jobs.cli.reporting import columns, shown
+from spark_jobs.cli.status_text import status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

@@ -195,8 +195,13 @@ class Transport(ABC):
 class MessageTransport(Transport):
     """A transport whose ranges a worker reads by itself."""
 
-    def pinned(self, bound: Mapping[str, int]) -> MessageTransport:
-        """The transport with whatever proves, while a range is read, that it is still the one that was bound."""
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
+        """The transport with whatever proves, while a range is read, that it is still the one that was bound.
+
+        Args:
+            bound: up to where each name of the batch is bound.
+            seen: asks how its files were when they were bound, or seen last.
+        """
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:

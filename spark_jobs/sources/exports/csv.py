@@ -6,29 +6,34 @@ to open and close at the borders of fields, and its last line to be ended.
 
 from __future__ import annotations
 
+import shutil
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from open_mirroring.storage.object_path import ObjectPath, Place
+from spark_jobs.sources.exports.readable import readable
+
 _BLOCK = 16 << 20
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
-def csv_header(path: Path) -> list[str]:
+def csv_header(path: Place) -> list[str]:
     """The column names of a file.
 
     Raises:
         pa.ArrowInvalid: the file is empty or cannot be parsed.
     """
-    with pv.open_csv(path, pv.ReadOptions(block_size=_BLOCK, use_threads=False), _PARSE) as reader:
+    with readable(path) as file, pv.open_csv(file, _READ, _PARSE) as reader:
         return list(reader.schema.names)
 
 
-def read_csv(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows with these columns, every value a string or NULL.
 
     Raises:
@@ -42,18 +47,26 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         quoted_strings_can_be_null=False,
         null_values=[""],
     )
-    with pv.open_csv(path, pv.ReadOptions(block_size=_BLOCK, use_threads=False), _PARSE, convert) as reader:
+    with readable(path) as file, pv.open_csv(file, _READ, _PARSE, convert) as reader:
         yield from reader
 
 
+_READ = pv.ReadOptions(block_size=_BLOCK, use_threads=False)
 _PARSE = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 
 
-def why_malformed(path: Path) -> str | None:
+def why_malformed(path: Place) -> str | None:
     """What is wrong with the file's quotes or its end; None for a file that is whole."""
     if path.stat().st_size == 0:
         return "it is empty: even a table without rows has a header line"
-    data = np.memmap(path, dtype=np.uint8, mode="r")
+    if isinstance(path, ObjectPath):
+        with path.open() as file, TemporaryFile() as copy:
+            shutil.copyfileobj(file, copy, _BLOCK)
+            return _why_malformed(np.memmap(copy, dtype=np.uint8, mode="r"))
+    return _why_malformed(np.memmap(path, dtype=np.uint8, mode="r"))
+
+
+def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     if data[-1] != _LF:
         return "its last line is not ended: it may be cut off"
     inside = 0

@@ -10,7 +10,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -18,9 +18,12 @@ import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
+from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.exports import full_load as qlik_full_load
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, why_malformed
+from spark_jobs.sources.exports.readable import readable
 from spark_jobs.sources.sql_server.typed_rows import Failure
 
 _ROWS_AT_ONCE = 65_536
@@ -29,10 +32,10 @@ _ROWS_AT_ONCE = 65_536
 class Export(NamedTuple):
     """Where the files of an export are, and their format."""
 
-    root: Path
+    root: Place
     format: Literal["parquet", "csv", "qlik-full-load"]
 
-    def path(self, file: str) -> Path:
+    def path(self, file: str) -> Place:
         """The path of a file named relative to the root; the root itself when it is the one file."""
         return self.root / file if file else self.root
 
@@ -40,7 +43,8 @@ class Export(NamedTuple):
 class Piece(NamedTuple):
     """Row groups ``[first, last)`` of a Parquet file, or a whole file; *rows* is 0 where it is not known.
 
-    *above* counts the file's rows before the piece, *weight* its bytes.
+    *above* counts the file's rows before the piece, *weight* its bytes. *version* tells an object in object storage
+    from every other one.
     """
 
     file: str
@@ -51,6 +55,7 @@ class Piece(NamedTuple):
     rows: int
     above: int
     weight: int
+    version: str = ""
 
 
 def export_files(export: Export) -> list[str]:
@@ -67,7 +72,7 @@ def export_files(export: Export) -> list[str]:
     if export.root.is_file():
         return [""]
     found: list[str] = []
-    for folder, folders, names in os.walk(export.root):
+    for folder, folders, names in _walk(export.root):
         _refuse_layouts(folder, folders)
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         for name in names:
@@ -87,7 +92,7 @@ def export_files(export: Export) -> list[str]:
                     where=folder,
                     way_out="an export is a folder of its own: rename the file, or take it out",
                 )
-            found.append((Path(folder) / name).relative_to(export.root).as_posix())
+            found.append(PurePosixPath(folder, name).relative_to(str(export.root)).as_posix())
     if not found:
         raise TerminalError(
             "EXPORT_MISSING",
@@ -96,6 +101,21 @@ def export_files(export: Export) -> list[str]:
             way_out="put the export there (a table without rows has one file too), or mend `path`",
         )
     return sorted(found)
+
+
+def _walk(root: Place) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As :func:`os.walk`, which stands aside for folders that the caller takes out."""
+    if isinstance(root, Path):
+        yield from os.walk(root)
+        return
+    below, objects = root.store.folders(root.key)
+    folders = [folder.rpartition("/")[2] for folder in below]
+    # Some services keep a folder as an object of its own.
+    names = [one.name.rpartition("/")[2] for one in objects]
+    files = [name for name, one in zip(names, objects, strict=True) if one.size or name not in folders]
+    yield str(root), folders, files
+    for folder in folders:
+        yield from _walk(root / folder)
 
 
 def _refuse_layouts(folder: str, folders: Sequence[str]) -> None:
@@ -115,10 +135,12 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
     path = export.path(file)
     with reading(path):
         status = path.stat()
-        whole = Piece(file, status.st_size, status.st_mtime_ns, 0, 0, 0, 0, status.st_size)
+        version = status.version if isinstance(status, ObjectStatus) else ""
+        whole = Piece(file, status.st_size, status.st_mtime_ns, 0, 0, 0, 0, status.st_size, version)
         if export.format != "parquet":
             return [whole]
-        metadata = pq.read_metadata(path)
+        with readable(path) as opened:
+            metadata = pq.read_metadata(opened)
     pieces: list[Piece] = []
     piece = whole._replace(weight=0)
     for group in range(metadata.num_row_groups):
@@ -150,7 +172,8 @@ def export_columns(
                 raise invalid(path, reason)
             kinds = [(name, pa.string()) for name in csv_header(path)]
         else:
-            kinds = [(field.name, field.type) for field in pq.read_schema(path)]
+            with readable(path) as opened:
+                kinds = [(field.name, field.type) for field in pq.read_schema(opened)]
     names = [name for name, _ in kinds]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _columns("COLUMN_TWICE", path, f"the file has the columns {twice} more than once", "rename them")
@@ -186,12 +209,12 @@ class ExportRows:
             path = self._export.path(piece.file)
             self._starts.append(self._read)
             with reading(path):
-                _check_bound(path, piece)
+                path = _as_bound(path, piece)
                 for batch in self._batches(path, piece, names):
                     yield self._typed(batch)
                     self._read += batch.num_rows
                 # Also afterwards: the file may have been rewritten while it was read.
-                _check_bound(path, piece)
+                _as_bound(path, piece)
 
     def place(self, row: int) -> str:
         """Where a row that was read came from; *row* counts all rows from 0, the answer those of its file from 1."""
@@ -199,7 +222,7 @@ class ExportRows:
         piece = self._pieces[at]
         return f"{self._export.path(piece.file)}, row {piece.above + row - self._starts[at] + 1}"
 
-    def _batches(self, path: Path, piece: Piece, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, path: Place, piece: Piece, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._export.format == "csv":
             if reason := why_malformed(path):
                 raise invalid(path, reason)
@@ -208,7 +231,7 @@ class ExportRows:
         if self._export.format == "qlik-full-load":
             yield from qlik_full_load.read_load(path, names)
             return
-        with pq.ParquetFile(path) as file:
+        with readable(path) as opened, pq.ParquetFile(opened) as file:
             groups = range(piece.first, piece.last)
             for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=list(names), use_threads=False):
                 yield batch.select(names)
@@ -235,7 +258,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
     )
 
 
-def invalid(path: Path, what: str) -> TerminalError:
+def invalid(path: Place, what: str) -> TerminalError:
     """The error for a file that is not what its name says."""
     return TerminalError(
         "EXPORT_INVALID", f"the file cannot be read: {what}", where=str(path), way_out="export the table anew"
@@ -243,10 +266,12 @@ def invalid(path: Path, what: str) -> TerminalError:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Place) -> Iterator[None]:
     """Turn what reading a file may raise into our errors."""
     try:
         yield
+    except ObjectReplaced:
+        raise _changed(path, "another object stands there now") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise invalid(path, str(error)) from error
     except OSError as error:
@@ -261,16 +286,25 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_bound(path: Path, piece: Piece) -> None:
-    status = path.stat()
-    if (status.st_size, status.st_mtime_ns) != (piece.size, piece.changed):
-        raise TerminalError(
-            "EXPORT_CHANGED",
-            f"the file had {piece.size} bytes when the load began and is another one now ({status.st_size} bytes)",
-            where=str(path),
-            way_out="put the export back as it was and go on, or reset the table and load the new one",
-        )
+def _as_bound(path: Place, piece: Piece) -> Place:
+    """The file, if it is the one that was bound; an object is read as it is now, or not at all."""
+    if isinstance(path, ObjectPath):
+        held = path.look()
+        size, is_same = held.stat.size, held.stat.version == piece.version
+        path = path.holding(held)
+    else:
+        status = path.stat()
+        size, is_same = status.st_size, (status.st_size, status.st_mtime_ns) == (piece.size, piece.changed)
+    if not is_same:
+        what = f"the file had {piece.size} bytes when the load began and is another one now ({size} bytes)"
+        raise _changed(path, what)
+    return path
 
 
-def _columns(code: str, path: Path, what: str, way_out: str) -> TerminalError:
+def _changed(path: Place, what: str) -> TerminalError:
+    way_out = "put the export back as it was and go on, or reset the table and load the new one"
+    return TerminalError("EXPORT_CHANGED", what, where=str(path), way_out=way_out)
+
+
+def _columns(code: str, path: Place, what: str, way_out: str) -> TerminalError:
     return TerminalError(code, what, where=str(path), way_out=way_out)

@@ -9,11 +9,12 @@ Public source: Qlik help, *File target: data files, metadata files*.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.storage.object_path import ObjectPath, Place
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.qlik.data_files import read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
@@ -23,14 +24,15 @@ from spark_jobs.sources.transports.source_files import list_source_files
 _BEGINNING = "LOAD"
 
 
-def load_files(root: Path) -> list[str]:
+def load_files(root: Place) -> list[str]:
     """The data files of a full load in order, relative to *root*; each has its metadata file beside it.
 
     Raises:
         TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` for a data file that is no part of
             a full load; ``EXPORT_INCOMPLETE`` when a metadata file, or what one describes, is missing or empty.
     """
-    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX)) if root.is_dir() else None
+    there = isinstance(root, ObjectPath) or root.is_dir()
+    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
     if listed is None or not (listed.files or listed.waiting or listed.unknown):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
@@ -48,7 +50,7 @@ def load_files(root: Path) -> list[str]:
     return data
 
 
-def load_columns(path: Path) -> list[str]:
+def load_columns(path: Place) -> list[str]:
     """The columns of a file, in its order.
 
     Raises:
@@ -57,7 +59,7 @@ def load_columns(path: Path) -> list[str]:
     return _dfm_of(path).names
 
 
-def load_types(path: Path, wanted: Sequence[str] | None, given: Mapping[str, str]) -> dict[str, str]:
+def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, str]) -> dict[str, str]:
     """The types of the wanted columns (None: of all) in the log's vocabulary; *given* ones go before the file's own.
 
     Raises:
@@ -77,7 +79,7 @@ def load_types(path: Path, wanted: Sequence[str] | None, given: Mapping[str, str
     return found
 
 
-def read_load(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_load(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a file with these columns, every value a string or NULL.
 
     Raises:
@@ -90,7 +92,7 @@ def read_load(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         raise _invalid(path, refusal) from refusal
 
 
-def _dfm_of(path: Path) -> Dfm:
+def _dfm_of(path: Place) -> Dfm:
     described = path.with_name(stem(path.name) + SUFFIX)
     try:
         dfm = read_dfm(described.read_bytes())
@@ -103,10 +105,10 @@ def _dfm_of(path: Path) -> Dfm:
     return dfm
 
 
-def _invalid(path: Path, refusal: Refusal) -> TerminalError:
+def _invalid(path: Place, refusal: Refusal) -> TerminalError:
     what = f"the file is not as a full load is: {refusal.code}: {refusal.reason}"
     return TerminalError("EXPORT_INVALID", what, where=str(path), way_out="load the table anew with the Qlik task")
 
 
-def _error(root: Path, code: str, what: str, way_out: str) -> TerminalError:
+def _error(root: Place, code: str, what: str, way_out: str) -> TerminalError:
     return TerminalError(code, what, where=str(root), way_out=way_out)

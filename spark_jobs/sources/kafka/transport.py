@@ -6,7 +6,7 @@ Time only chooses offsets for a backfill; the broker tells it by the timestamps 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class KafkaTopics(MessageTransport):
         """To the very end, whatever one run of extraction takes at most."""
         return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
 
-    def pinned(self, bound: Mapping[str, int]) -> KafkaTopics:
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> KafkaTopics:
         """The topics with the ids under which they were bound."""
         return replace(self, place=expecting(self.place, bound))
 

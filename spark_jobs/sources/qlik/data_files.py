@@ -22,6 +22,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from open_mirroring.errors import TransientError
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.csv_quotes import QuoteProof
 from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn
@@ -34,7 +35,7 @@ _TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 _DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
 
 
-def read_texts(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
 
     Args:
@@ -79,7 +80,7 @@ class _Nulls:
     A file has no quotes if its metadata file names none, or if it has texts and yet not one quote in it.
     """
 
-    def __init__(self, path: Path, dfm: Dfm, headers: Collection[str]) -> None:
+    def __init__(self, path: Place, dfm: Dfm, headers: Collection[str]) -> None:
         self._path, self._quote = path, dfm.csv.quote.encode()
         is_told = not _is_csv(path.name) or bool(dfm.csv.null)
         texts = (c.name for c in dfm.columns if c.type in _TEXTS and c.name not in headers)
@@ -109,12 +110,13 @@ class _Nulls:
             return any(self._quote in block for block in iter(lambda: file.read(_BLOCK), b""))
 
 
-def has_binary(path: Path, column: str) -> bool:
+def has_binary(path: Place, column: str) -> bool:
     """Whether a file holds a column as bytes, not as a text: only Parquet can."""
     if not path.name.lower().endswith(".parquet"):
         return False
     try:
-        schema = pq.read_schema(path)
+        with open_source(path) as file:
+            schema = pq.read_schema(path if isinstance(path, Path) else file)
     except (pa.ArrowException, OSError):
         return False  # reading its rows will say what is wrong
     at = schema.get_field_index(column)
@@ -125,17 +127,17 @@ def _is_csv(name: str) -> bool:
     return _reader(name) is _read_csv
 
 
-def _reader(name: str) -> Callable[[Path, Dfm], Iterator[pa.RecordBatch]]:
+def _reader(name: str) -> Callable[[Place, Dfm], Iterator[pa.RecordBatch]]:
     bare = name.lower().removesuffix(".gz")
     return {".csv": _read_csv, ".json": _read_json}.get(bare[bare.rfind(".") :], _read_parquet)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Place) -> IO[bytes]:
     file = open_source(path)
     return gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file  # type: ignore[return-value]
 
 
-def _read_csv(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
+def _read_csv(path: Place, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     form = _supported(dfm.csv)
     first = _first_record(path, form)
     if first is None:
@@ -167,15 +169,15 @@ def _read_csv(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
             yield from reader
 
 
-def _first_record(path: Path, form: CsvForm) -> list[str] | None:
+def _first_record(path: Place, form: CsvForm) -> list[str] | None:
     return next(iter(_records(path, form, 1)), None)
 
 
-def _has_second_record(path: Path, form: CsvForm) -> bool:
+def _has_second_record(path: Place, form: CsvForm) -> bool:
     return len(_records(path, form, 2)) > 1
 
 
-def _records(path: Path, form: CsvForm, number: int) -> list[list[str]]:
+def _records(path: Place, form: CsvForm, number: int) -> list[list[str]]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
     escape = None if form.escape in ("", form.quote) else form.escape
     with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
@@ -199,7 +201,7 @@ def _supported(form: CsvForm) -> CsvForm:
     raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}")
 
 
-def _read_json(path: Path, dfm: Dfm) -> Iterator[pa.RecordBatch]:
+def _read_json(path: Place, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([pa.field(name, pa.string()) for name in dfm.names])
     names, wanted = dfm.names, set(dfm.names)
     with _opened(path) as file:
@@ -236,10 +238,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_parquet(path: Path, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     if path.name.lower().endswith(".gz"):
         raise Refusal("FORMAT_UNSUPPORTED", "a Parquet file inside gzip cannot be read in blocks: switch gzip off")
-    with open_source(path), pq.ParquetFile(path) as file:
+    with open_source(path) as opened, pq.ParquetFile(path if isinstance(path, Path) else opened) as file:
         names = list(file.schema_arrow.names)
         if names != dfm.names:
             raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {names}")

@@ -9,16 +9,16 @@ Avro specification, *Object container files*.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any, cast
 
 import fastavro
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
-from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
-__all__ = ["Damage", "list_capture", "read_capture"]
+__all__ = ["Damage", "read_capture"]
 
 SUFFIXES = (".avro",)
 
@@ -26,16 +26,7 @@ SUFFIXES = (".avro",)
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
-def list_capture(root: Path) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
-
-    Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``.
-    """
-    return list_source_files(root, SUFFIXES)
-
-
-def read_capture(root: Path, name: str, size: int) -> Iterator[RawMessage | Damage]:
+def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
     Where the container is damaged or ends too early, all messages before that place are given and then, last, one

@@ -20,8 +20,9 @@ from typing import IO, Any, Literal, NamedTuple
 
 import fastavro
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.transports.capture import UNREADABLE
-from spark_jobs.sources.transports.source_files import SourceFile, open_source
+from spark_jobs.sources.transports.source_files import SourceFile, open_source, side_by_side
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
@@ -54,7 +55,7 @@ class _Run(NamedTuple):
 _Found = Span | Literal["empty", "damaged"]
 
 
-def holes(root: Path, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
+def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
     """The holes before new files: what does not follow what was bound or, where nothing was, the partition's first.
 
     Looked at are files below ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro``, the documented names; others say nothing about
@@ -78,7 +79,8 @@ def holes(root: Path, files: Sequence[SourceFile], bound: Mapping[str, int]) -> 
     for partition, its in partitions.items():
         new = {file.name for file in its if file.size > bound.get(file.name, 0)}
         if new:
-            found += _holes_of(partition, _runs(root, its, new), new)
+            numbers = {} if isinstance(root, Path) else _numbers_of(root, [file for file in its if file.name in new])
+            found += _holes_of(partition, _runs(root, its, new, numbers), new)
     return found
 
 
@@ -86,6 +88,11 @@ def partition_of(origin: str) -> str:
     """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
     match = _CAPTURED.fullmatch(origin)
     return match[1] if match else origin
+
+
+def has_numbers(root: Place, file: SourceFile) -> bool:
+    """Whether a file tells a sequence number, or is damaged and hides its own; an empty window tells none."""
+    return _numbers(root / file.name, file.size) != "empty"
 
 
 def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:
@@ -100,12 +107,17 @@ def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]
     return found
 
 
-def _runs(root: Path, files: Sequence[SourceFile], new: set[str]) -> list[_Run]:
+def _numbers_of(root: Place, files: Sequence[SourceFile]) -> dict[str, _Found]:
+    found = side_by_side(root, lambda file: _numbers(root / file.name, file.size), files)
+    return {file.name: numbers for file, numbers in zip(files, found, strict=True)}
+
+
+def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mapping[str, _Found]) -> list[_Run]:
     """A partition's files, in order, cut where a new one does not follow, or is not followed."""
 
     @cache
     def numbers(at: int) -> _Found:
-        return _numbers(root / files[at].name, files[at].size)
+        return known.get(files[at].name) or _numbers(root / files[at].name, files[at].size)
 
     runs: list[_Run] = []
     must_look = False
@@ -140,14 +152,14 @@ def _broken(before: _Found | None, found: _Found) -> str:
     return ""
 
 
-def _numbers(path: Path, size: int) -> _Found:
+def _numbers(path: Place, size: int) -> _Found:
     try:
         return _span(path, size) or "empty"
     except UNREADABLE:
         return "damaged"
 
 
-def _span(path: Path, size: int) -> Span | None:
+def _span(path: Place, size: int) -> Span | None:
     """The first and last number of a container, from its first and last block alone; None without any record."""
     with open_source(path) as file:
         fastavro.block_reader(file)

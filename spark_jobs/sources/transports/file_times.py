@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.source import Chosen, longest
 
 _WINDOW = re.compile(r"(?:.+/)?(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 
 
-def files_within(folder: Path, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
     """Of the ranges of files below *folder* those whose time lies in the interval."""
     return [bound for bound in ranges if _time_of(folder / bound.name, bound.name) in interval]
 
 
-def files_bound_before(folder: Path, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
     """Of bound ranges of files those of the interval that are there still, and the names of files that are not."""
     full = [bound for bound in ranges if bound.end > bound.start]
     gone = {bound.name for bound in full if _size(folder / bound.name) < bound.end}
@@ -39,7 +39,7 @@ def _window(name: str) -> datetime | None:
     return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
 
 
-def _time_of(path: Path, name: str) -> datetime | None:
+def _time_of(path: Place, name: str) -> datetime | None:
     """None for a file that went away since it was listed: it belongs to no interval, and the next look misses it."""
     try:
         return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
@@ -47,7 +47,7 @@ def _time_of(path: Path, name: str) -> datetime | None:
         return None
 
 
-def _size(path: Path) -> int:
+def _size(path: Place) -> int:
     try:
         return path.stat().st_size
     except OSError:

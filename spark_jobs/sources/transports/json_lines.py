@@ -20,12 +20,12 @@ import os
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any, Literal
 
 import msgspec
 
 from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
@@ -52,16 +52,16 @@ class _Wrapper(msgspec.Struct, gc=False):
 _decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
 
 
-def list_files(root: Path) -> Listing:
+def list_files(root: Place, *, was_read: bool = False) -> Listing:
     """All files of lines below a folder, except hidden ones.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``.
     """
-    return list_source_files(root, SUFFIXES)
+    return list_source_files(root, SUFFIXES, was_read=was_read)
 
 
-def ranges(root: Path, name: str, start: int, size: int) -> list[BoundRange]:
+def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
     """The complete lines that a file has beyond byte *start*, in ranges of about 64 MB for as many workers.
 
     A gzip file is one range, and all of it again should it have changed its size: what was read before is found to be
@@ -86,7 +86,7 @@ def ranges(root: Path, name: str, start: int, size: int) -> list[BoundRange]:
     return found
 
 
-def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
+def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
     """Where the last complete line ends: a range from *start* to here holds whole lines only.
 
     A last line without its line end is complete if it is a whole JSON object: nothing can follow one on its line.
@@ -112,7 +112,7 @@ def last_line_end(path: Path, start: int, *, size: int | None = None) -> int:
         return end if _is_object(body_of(file.read(end - line_end), line_end)) else line_end
 
 
-def is_blank(path: Path, start: int, end: int) -> bool:
+def is_blank(path: Place, start: int, end: int) -> bool:
     """Whether nothing but blanks stands between two places of a plain file, as far as one looks.
 
     Raises:
@@ -144,7 +144,7 @@ def _is_object(text: bytes) -> bool:
     return True
 
 
-def read_lines(root: Path, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
+def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
     """The messages in the lines from byte *start* to byte *end*; blank lines hold none.
 
     Bare messages are placed at the byte offset of their line in *name* (of the unpacked text for gzip), wrapped ones
@@ -177,7 +177,7 @@ def is_gzip(name: str) -> bool:
     return name.casefold().endswith(".gz")
 
 
-def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
+def _plain_lines(path: Place, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
     with open_source(path) as file:
         file.seek(start)
         at = start
@@ -190,7 +190,7 @@ def _plain_lines(path: Path, start: int, end: int, origin: str) -> Iterator[RawM
             at += len(line)
 
 
-def _unpacked_lines(path: Path, origin: str) -> Iterator[RawMessage | Damage]:
+def _unpacked_lines(path: Place, origin: str) -> Iterator[RawMessage | Damage]:
     with open_source(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         at = 0
         while True:

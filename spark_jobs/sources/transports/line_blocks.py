@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.transports.json_lines import body_of
@@ -36,7 +36,7 @@ class LineBlock(NamedTuple):
                 yield RawMessage(self.origin, self.place + start, body)
 
 
-def read_blocks(root: Path, name: str, start: int, end: int) -> Iterator[LineBlock]:
+def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
     """The lines from byte *start* to byte *end* of a plain file, as bound.
 
     Where the file ends before, so do the blocks: what :func:`spark_jobs.sources.transports.json_lines.read_lines` says

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, NamedTuple
+from types import MappingProxyType
+from typing import IO, NamedTuple, TypeVar
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
+from open_mirroring.storage.object_path import Held, ObjectPath, Place
+from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
+
+Item = TypeVar("Item")
+Looked = TypeVar("Looked")
 
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
 _LOOKED_AT = 2**16
+_AT_ONCE = 16
+"""So many requests about single objects are made side by side."""
 
 
 class SourceFile(NamedTuple):
@@ -30,8 +39,11 @@ class SourceFile(NamedTuple):
     version: str = ""
 
     @classmethod
-    def of(cls, path: Path, name: str) -> SourceFile:
+    def of(cls, path: Place, name: str) -> SourceFile:
         """The file as it is now."""
+        if isinstance(path, ObjectPath):
+            known = path.stat()
+            return cls(name, known.st_size, known.version)
         found = path.stat()
         return cls(name, found.st_size, f"{found.st_size}:{found.st_mtime_ns}")
 
@@ -47,48 +59,98 @@ class Listing(NamedTuple):
         files: those to read.
         waiting: those without a byte yet, which may be filled later.
         unknown: those whose ending says nothing that is read here. Whoever lists a source has to tell of them.
+        begun: by folder the one below it with which its listing began; what comes before is there, as far as is known.
     """
 
     files: list[SourceFile]
     waiting: list[str]
     unknown: Sequence[SourceFile] = ()
+    begun: Mapping[str, str] = MappingProxyType({})
 
 
-def list_source_files(root: Path, suffixes: tuple[str, ...]) -> Listing:
+def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder, those to read being the ones whose names end in one of *suffixes*, in any case.
 
     A name with a part that begins with a dot or an underscore is hidden, and one that ends as in :data:`UNFINISHED` is
     still being written: neither is listed.
 
+    Args:
+        root: the folder.
+        suffixes: in lower case.
+        was_read: whether something of it was read before: then nothing need lie there any more.
+
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``.
+        TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
     """
+    if isinstance(root, ObjectPath):
+        return sorted_out(objects_below(root, was_read=was_read), suffixes)
     if not root.is_dir():
         raise TerminalError(
             "SOURCE_FOLDER_MISSING",
             f"the folder {str(root)!r} does not exist",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
-    files, waiting, unknown = [], [], []
+    return sorted_out(_files_below(root), suffixes)
+
+
+def _files_below(root: Path) -> Iterator[SourceFile]:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name[0] not in "._"]
         for name in names:
-            ending = name.casefold()
-            if name[0] in "._" or ending.endswith(UNFINISHED):
-                continue
-            path = Path(folder, name)
-            relative = path.relative_to(root).as_posix()
-            file = SourceFile.of(path, relative)
-            if not ending.endswith(suffixes):
-                unknown.append(file)
-            elif file.size:
-                files.append(file)
-            else:
-                waiting.append(relative)
+            if not _is_passed_over(name):
+                path = Path(folder, name)
+                yield SourceFile.of(path, path.relative_to(root).as_posix())
+
+
+def objects_below(root: ObjectPath, *, was_read: bool = False) -> list[SourceFile]:
+    """The objects below a folder.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING`` when nothing at all lies there, and nothing of it was read: in object
+            storage a wrong path looks like an empty one (S-07). What the storage raises.
+    """
+    found = list(root.store.objects(root.key))
+    if not found and root.key and not was_read:
+        raise TerminalError(
+            "SOURCE_FOLDER_MISSING",
+            f"nothing lies below {str(root)!r}",
+            way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
+        )
+    return source_files(root, found)
+
+
+def source_files(root: ObjectPath, objects: Iterable[ObjectStat]) -> list[SourceFile]:
+    """Objects below a folder as files that are neither hidden nor still being written."""
+    found = list(objects)
+    # Some services keep a folder as an object of its own.
+    folders = {name.rpartition("/")[0] for name, *_ in found}
+    files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in folders)
+    return [file for file in files if not _is_hidden_below(file.name)]
+
+
+def _is_passed_over(name: str) -> bool:
+    return name[0] in "._" or name.casefold().endswith(UNFINISHED)
+
+
+def _is_hidden_below(name: str) -> bool:
+    *folders, last = name.split("/")
+    return _is_passed_over(last) or any(folder[0] in "._" for folder in folders)
+
+
+def sorted_out(found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
+    """Files in the order of their names, by whether they are read, are waited for, or tell nothing by their ending."""
+    files, waiting, unknown = [], [], []
+    for file in found:
+        if not file.name.casefold().endswith(suffixes):
+            unknown.append(file)
+        elif file.size:
+            files.append(file)
+        else:
+            waiting.append(file.name)
     return Listing(sorted(files), sorted(waiting), sorted(unknown))
 
 
-def bound_so_far(where: Path, name: str, size: int, bound: Mapping[str, int]) -> int:
+def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:
     """Up to where a file is bound that now has *size* bytes.
 
     Raises:
@@ -105,7 +167,7 @@ def bound_so_far(where: Path, name: str, size: int, bound: Mapping[str, int]) ->
     return start
 
 
-def is_rewritten(root: Path, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
+def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
     """Whether what was bound of a file, up to byte *start*, is not what stands there now (G-32).
 
     Only a file whose version is not the one *seen* is looked into.
@@ -114,17 +176,23 @@ def is_rewritten(root: Path, file: SourceFile, start: int, seen: Mapping[str, Fi
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
     known = (seen or {}).get(file.name)
-    return known is not None and known.version != file.version and known.digest != _digest(root / file.name, start)
+    if known is None or known.version == file.version:
+        return False
+    return not known.digest or known.digest != _digest(root / file.name, start)
 
 
 def versions_of(
-    root: Path,
+    root: Place,
     files: Iterable[SourceFile],
     bound: Mapping[str, int],
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
+    grows: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, FileVersion]:
     """What is to be remembered of files that are bound, or will be with *ranges*; nothing where *seen* is None.
+
+    In object storage the version alone tells an object from every other one: only of a file that *grows* the digest
+    tells besides that what was read of it stands there still.
 
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
@@ -133,16 +201,29 @@ def versions_of(
         return {}
     new = {one.name: one.end for one in ranges}
     ends = {**bound, **new}
-    changed = (f for f in files if f.name in new or (f.name in bound and seen.get(f.name, ("",))[0] != f.version))
-    return {f.name: FileVersion(f.version, _digest(root / f.name, ends[f.name])) for f in changed}
+    changed = [f for f in files if f.name in new or (f.name in bound and seen.get(f.name, ("",))[0] != f.version)]
+
+    def digest(file: SourceFile) -> str:
+        is_told = isinstance(root, ObjectPath) and not grows(file.name)
+        return "" if is_told else _digest(root / file.name, ends[file.name])
+
+    digests = side_by_side(root, digest, changed)
+    return {f.name: FileVersion(f.version, found) for f, found in zip(changed, digests, strict=True)}
 
 
-def gone_unread(
-    files: Iterable[SourceFile], bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None
-) -> list[BoundRange]:
+def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[Item]) -> list[Looked]:
+    """What a look at each of some files brings: in object storage many at a time, for each waits for an answer."""
+    if isinstance(root, Path):
+        return [look(item) for item in items]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(look, items))
+
+
+def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
     """Of files that are gone and held more when they were seen last than was bound of them, an empty range each."""
-    there = {file.name for file in files}
-    gone = (name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name])
+    there = {file.name for file in listed.files}
+    gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
+    gone = [name for name in gone if not any(name.startswith(f"{f}/") and name <= s for f, s in listed.begun.items())]
     return [BoundRange(name, bound[name], bound[name]) for name in sorted(gone)]
 
 
@@ -151,7 +232,7 @@ def size_of(seen: FileVersion) -> int:
     return int(seen.version.partition(":")[0])
 
 
-def _digest(path: Path, size: int) -> str:
+def _digest(path: Place, size: int) -> str:
     """Of the first *size* bytes their beginning and end: so many that writing a file anew changes them."""
     with open_source(path) as file:
         digest = hashlib.sha256(file.read(min(size, _LOOKED_AT)))
@@ -160,7 +241,64 @@ def _digest(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-def open_source(path: Path) -> IO[bytes]:
+class BoundFile(NamedTuple):
+    """A bound file: up to which byte, and how it was when it was seen last."""
+
+    bound_to: int
+    seen: FileVersion
+
+
+def bound_files(bound: Mapping[str, int], seen: Mapping[str, FileVersion]) -> dict[str, BoundFile]:
+    """The bound files of which it is known how they were."""
+    return {name: BoundFile(bound[name], version) for name, version in seen.items() if name in bound}
+
+
+def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, grows: bool) -> Place:
+    """The folder, from which a bound file is read as it was bound, or not at all (S-06).
+
+    A file that *grows* may be another object by now, if what was bound of it stands there still.
+
+    Args:
+        folder: where the names of files start; of a local one the file is read as it is.
+        bound: the range that is to be read.
+        file: how it was when it was bound; None where nobody knows.
+        grows: whether lines may have been appended to it.
+
+    Raises:
+        TerminalError: ``SOURCE_REWRITTEN``, ``SOURCE_FILE_MISSING``; what the storage raises.
+    """
+    if isinstance(folder, Path) or file is None or bound.start == bound.end:
+        return folder
+    version = file.seen
+    path = folder / bound.name
+    try:
+        held = path.look(bound.start, bound.end) if grows else path.look()
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    now = folder.holding(held)
+    if held.stat.version != version.version and not (
+        grows and version.digest == _digest_held(path, held, file.bound_to)
+    ):
+        raise TerminalError(
+            "SOURCE_REWRITTEN",
+            f"{bound.name!r} was bound with {size_of(version)} bytes, and another object stands there now "
+            f"({held.stat.size} bytes)",
+            where=str(folder),
+            way_out="put the object back as it was, and deliver the other under a new name; if changes were lost, "
+            "`prove` tells which rows differ",
+        )
+    return now
+
+
+def _digest_held(path: ObjectPath, held: Held, size: int) -> str:
+    """The digest of the very object that was looked at; empty where it is replaced meanwhile once more."""
+    try:
+        return _digest(path.holding(Held(held.stat)), size)
+    except ObjectReplaced:
+        return ""
+
+
+def open_source(path: Place) -> IO[bytes]:
     """A bound file, opened for reading.
 
     Raises:
@@ -169,8 +307,12 @@ def open_source(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise TerminalError(
-            "SOURCE_FILE_MISSING",
-            f"the file {str(path)!r} was bound and is not there any more",
-            way_out="restore the file: a bound range must stay readable until its batch is committed",
-        ) from error
+        raise _missing(path) from error
+
+
+def _missing(path: Place) -> TerminalError:
+    return TerminalError(
+        "SOURCE_FILE_MISSING",
+        f"the file {str(path)!r} was bound and is not there any more",
+        way_out="restore the file: a bound range must stay readable until its batch is committed",
+    )

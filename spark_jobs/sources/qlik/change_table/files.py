@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
+from open_mirroring.config.storage import place_of
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
@@ -43,10 +45,14 @@ from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, 
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
+    BoundFile,
+    as_bound,
+    bound_files,
     bound_so_far,
     is_rewritten,
     list_source_files,
     open_source,
+    side_by_side,
     versions_of,
 )
 
@@ -67,22 +73,29 @@ class ChangeFiles(MessageTransport):
         prefix: what the names of header columns begin with (T-02).
         tables: the mirrored tables.
         timeout_hours: how long a file may wait for its other half (T-42).
+        files: how the files were when they were bound; matters in object storage only.
     """
 
-    path: Path
+    path: Place
     suffix: str = TABLE_SUFFIX
     prefix: str = HEADER_PREFIX
     tables: tuple[str, ...] = ()
     timeout_hours: float = 24
+    files: Mapping[str, BoundFile] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mirror: Mirror) -> ChangeFiles:
-        """The folder that a mirror file names."""
+        """The folder that a mirror file names.
+
+        Raises:
+            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+        """
         source = mirror.source
         prefix = HEADER_PREFIX if source.header_prefix is None else source.header_prefix
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         suffix, timeout = source.table_suffix or TABLE_SUFFIX, source.fragment_timeout_hours
-        return cls(mirror.resolve(source.path), suffix, prefix, mirrored, timeout)
+        path = place_of(mirror, source.path, source.connection)
+        return cls(path, suffix, prefix, mirrored, timeout)
 
     @property
     def empty_range_is_damage(self) -> bool:
@@ -123,19 +136,26 @@ class ChangeFiles(MessageTransport):
             for told in form.announced([ChangeRow(path, 0, structure_of(load, load.table), ())]):
                 yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
+    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> ChangeFiles:
+        """As :meth:`MessageTransport.pinned`."""
+        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, seen()))
+
+    def _as_bound(self, bound: BoundRange) -> Place:
+        return as_bound(self.path, bound, self.files.get(bound.name), grows=False)
+
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
         """See :func:`read_file`."""
-        return read_file(self.path, bound, self.suffix, self.prefix, self.tables)
+        return read_file(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables)
 
     def blocks(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage] | None:
         """As :meth:`MessageTransport.blocks`; a ``change_seq`` is in one block."""
         if bound.end < _WORTH_BYTES:
             return None
-        return cut_file(self.prefix, read_batches(self.path, bound, self.suffix, self.prefix, self.tables))
+        return cut_file(self.prefix, read_batches(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables))
 
 
 def find_files(
-    root: Path,
+    root: Place,
     bound: Mapping[str, int],
     suffix: str = TABLE_SUFFIX,
     seen: Mapping[str, FileVersion] | None = None,
@@ -159,20 +179,23 @@ def find_files(
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
     """
-    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX))
+    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
     waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
     data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
     ranges: list[BoundRange] = []
-    for name, file in data.items():
-        start = bound_so_far(root, name, file.size, bound)
-        if file.size == start and not is_rewritten(root, file, start, seen):
-            continue
-        if stem(name) in described and _is_whole(root / described[stem(name)]):
-            ranges.append(BoundRange(name, 0, file.size))
+    fresh = [
+        file
+        for name, file in data.items()
+        if file.size != (start := bound_so_far(root, name, file.size, bound)) or is_rewritten(root, file, start, seen)
+    ]
+    ready = side_by_side(root, lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
+    for file, is_ready in zip(fresh, ready, strict=True):
+        if is_ready:
+            ranges.append(BoundRange(file.name, 0, file.size))
         else:
-            waiting.append(name)
+            waiting.append(file.name)
     never = [name for name in waiting if name not in bound]
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
@@ -184,7 +207,7 @@ def find_files(
 
 
 def read_file(
-    root: Path,
+    root: Place,
     bound: BoundRange,
     suffix: str = TABLE_SUFFIX,
     prefix: str = HEADER_PREFIX,
@@ -207,7 +230,7 @@ def read_file(
 
 
 def read_batches(
-    root: Path,
+    root: Place,
     bound: BoundRange,
     suffix: str = TABLE_SUFFIX,
     prefix: str = HEADER_PREFIX,
@@ -223,7 +246,7 @@ def read_batches(
             raise Refusal("FILE_UNKNOWN", f"the file's name ends in none of {', '.join(DATA_SUFFIXES)}")
         if not bound.end:
             raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
-        if path.is_file() and path.stat().st_size < bound.end:
+        if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:
             what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
             raise Refusal("FILE_DAMAGED", what)
         with open_source(_metadata_file(path)) as file:
@@ -271,17 +294,18 @@ def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[
         yield damage
 
 
-def _is_overdue(root: Path, name: str, described: Mapping[str, str], timeout_hours: float) -> bool:
+def _is_overdue(root: Place, name: str, described: Mapping[str, str], timeout_hours: float) -> bool:
     """Whether a data file waits too long for its metadata file, or, being empty, for what that announces."""
     if not name.lower().endswith(DATA_SUFFIXES):
         return False
     path = root / name
-    since = [path.stat()]
-    if not since[0].st_size:
+    found = path.stat()
+    since = [found.st_mtime]
+    if not found.st_size:
         if stem(name) not in described:
             return False  # nothing says that it should hold anything
-        since.append((root / described[stem(name)]).stat())
-    return time.time() - max(one.st_mtime for one in since) > timeout_hours * 3600
+        since.append((root / described[stem(name)]).stat().st_mtime)
+    return time.time() - max(since) > timeout_hours * 3600
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
@@ -293,12 +317,13 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
     return Structure(table, tuple(columns), binary_mask)
 
 
-def _metadata_file(path: Path) -> Path:
+def _metadata_file(path: Place) -> Place:
     """The metadata file beside a data file, whose suffix may be in any case of letters."""
     wanted = path.with_name(stem(path.name) + SUFFIX)
     if wanted.exists():
         return wanted
-    alike = (one for one in sorted(path.parent.glob("*")) if one.name.lower() == wanted.name.lower())
+    beside: list[Place] = [*path.parent.glob("*")]
+    alike = (one for one in sorted(beside, key=str) if one.name.lower() == wanted.name.lower())
     return next((one for one in alike if one.name[: -len(SUFFIX)] == stem(path.name)), wanted)
 
 
@@ -307,18 +332,18 @@ def _spelled(dfm: Dfm, column: str) -> str:
     return next((name for name in dfm.names if name.lower() == column.lower()), column)
 
 
-def change_folder(root: Path, name: str, suffix: str) -> str | None:
+def change_folder(root: Place, name: str, suffix: str) -> str | None:
     """The folder of the change table that a file lies in: its own, or the one around its partition (T-40)."""
     folders = [root.name, *PurePosixPath(name).parts[:-1]]
     return next((folder for folder in reversed(folders) if folder.lower().endswith(suffix.lower())), None)
 
 
-def table_of_folder(root: Path, name: str, suffix: str) -> str:
+def table_of_folder(root: Place, name: str, suffix: str) -> str:
     """The table that the folder of a change table is named for; empty outside of one."""
     return (change_folder(root, name, suffix) or suffix)[: -len(suffix)]
 
 
-def _check(dfm: Dfm, root: Path, name: str, suffix: str) -> None:
+def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
     """The metadata file must speak of this file and of the table whose folder this is."""
     check_file(dfm, PurePosixPath(name).name)
     folder = change_folder(root, name, suffix)
@@ -336,7 +361,7 @@ def _are_one(one: str, other: str) -> bool:
     return one.rpartition(".")[2] == other.rpartition(".")[2]
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(path: Place) -> bool:
     """Whether a metadata file has been written to its end: it is one JSON value then, good or bad."""
     try:
         json.loads(path.read_bytes())
@@ -345,7 +370,7 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _beginning(path: Path) -> bytes | None:
+def _beginning(path: Place) -> bytes | None:
     try:
         with path.open("rb") as file:
             return file.read(MAX_RAW)
@@ -353,7 +378,7 @@ def _beginning(path: Path) -> bytes | None:
         return None
 
 
-def _described_tables(root: Path, suffix: str) -> Iterator[FoundTable]:
+def _described_tables(root: Place, suffix: str) -> Iterator[FoundTable]:
     """Each folder of a change table with what its last metadata file says."""
     for folder, dfm in _last_metadata(root, suffix):
         folder_table = folder.name[: -len(suffix)]
@@ -363,10 +388,10 @@ def _described_tables(root: Path, suffix: str) -> Iterator[FoundTable]:
             yield FoundTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
 
 
-def _last_metadata(root: Path, suffix: str) -> Iterator[tuple[Path, Dfm | None]]:
+def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:
     """Each folder of a change table with its last metadata file; None where that cannot be read."""
     last: dict[str, str] = {}
-    for file in list_source_files(root, (SUFFIX,)).files:
+    for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         folder = change_folder(root, file.name, suffix)
         if folder is not None:
             last[folder] = file.name
@@ -378,10 +403,10 @@ def _last_metadata(root: Path, suffix: str) -> Iterator[tuple[Path, Dfm | None]]
             yield place, None
 
 
-def _full_loads(root: Path) -> dict[Path, tuple[str, Dfm]]:
+def _full_loads(root: Place) -> dict[Place, tuple[str, Dfm]]:
     """By their folder the full loads below a file target, each with its last metadata file (T-40)."""
-    found = {}
-    for file in list_source_files(root, (SUFFIX,)).files:
+    found = dict[Place, tuple[str, Dfm]]()
+    for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         path = root / file.name
         if path.name.upper().startswith(LOAD_FILE) and path.parent != root:
             with suppress(Refusal, OSError):

@@ -5,26 +5,28 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
-from spark_jobs.sources.contract.decoded import Damage, Refusal
+from spark_jobs.sources.contract.decoded import Damage, Refusal, SourceSchema
 from spark_jobs.sources.qlik.message.avro import data_schema
-from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message
+from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
 from spark_jobs.sources.qlik.message.headers import stated_table
 from spark_jobs.sources.qlik.message.reading import QlikMessageSettings, topic_of
 from spark_jobs.sources.qlik.message.structures import (
     Column,
     Structure,
     derived_structure,
+    known_structure,
     read_announcement,
     task_of,
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
+Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
 NO_MASKS = Note(
     "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
     "the task send beforeData, or say `keys_never_change: true` (K-70)",
@@ -32,10 +34,19 @@ NO_MASKS = Note(
 )
 
 
-def announced(messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings) -> Iterator[Announced]:
-    """As :meth:`Format.announced`; the newest structure of a table comes last."""
+def announced(
+    messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
+) -> Iterator[Announced]:
+    """As :meth:`Format.announced`; the newest structure of a table comes last.
+
+    Args:
+        messages: the sample.
+        settings: how messages are read.
+        registered: asks the schema registry for the structures of these ids.
+    """
     found: list[tuple[Structure, str]] = []
     by_id: dict[str, Structure] = {}
+    unknown, tables = set[str](), set[str]()
     for message in messages:
         if isinstance(message, Damage) or message.body is None:
             continue
@@ -46,6 +57,7 @@ def announced(messages: Iterable[RawMessage | Damage], settings: QlikMessageSett
                 structure = read_announcement(read.record, topic)
                 found.append((structure, task_of(read.record) or ""))
                 by_id[structure.schema_id] = structure
+                tables.add(structure.table)
                 continue
             record: Mapping[str, Any] | None = None
             known = by_id.get(read.schema_id or "")
@@ -56,15 +68,21 @@ def announced(messages: Iterable[RawMessage | Damage], settings: QlikMessageSett
                     found.append((known, ""))
                 if known is not None:
                     record = known.avro.read(read.datum)
+                elif registry_number(f":schema:{read.schema_id}") is not None:
+                    unknown.add(f":schema:{read.schema_id}")
             else:
                 record = read.record
             stated = None if record is None else stated_table(record)
-            name = stated or (None if known is None else known.table) or table_of_key(message.key or b"")
-            name = name or settings.topics.get(topic)
+            by_key = table_of_key(message.key or b"")
+            # The key may be a text of any other kind: it names a table only if somebody announced that (K-60).
+            heard = by_key if by_key in tables else None
+            name = stated or (None if known is None else known.table) or heard or settings.topics.get(topic)
         except Refusal:
             continue  # a dead letter says it once it is read
         if name is not None:
             yield _change(name, record or {})
+    structures = map(known_structure, registered(unknown) if unknown else ())
+    found += [(one, "") for one in structures if isinstance(one, Structure) and one.table]
     for structure, task in sorted(found, key=lambda one: one[0].age):
         yield _structure(structure, task)
 

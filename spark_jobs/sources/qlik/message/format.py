@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.connections import resolve
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Damage, IndependentMessages, MirroredTable, SourceSchema
@@ -14,6 +15,7 @@ from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message import announced
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
+from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
 
@@ -22,6 +24,7 @@ class QlikMessageFormat(Format):
     """Data and metadata messages, JSON and Avro."""
 
     settings: QlikMessageSettings = DEFAULT_SETTINGS
+    registry: str | None = None
 
     has_loads: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = False
@@ -38,7 +41,8 @@ class QlikMessageFormat(Format):
                 source.binary or "hex",
                 source.sequence_digits or SEQUENCE_DIGITS,
                 bool(source.unframed_avro),
-            )
+            ),
+            source.schema_registry,
         )
 
     @property
@@ -57,7 +61,10 @@ class QlikMessageFormat(Format):
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
-        return announced.announced(messages, self.settings)
+        return announced.announced(messages, self.settings, self._registered)
+
+    def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
+        return [] if self.registry is None else SchemaRegistry(resolve(self.registry)).schemas(identities)
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()

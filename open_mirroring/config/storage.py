@@ -1,0 +1,216 @@
+"""Connections to object storage, of the types that Airflow has for it, and the places that addresses name.
+
+``wasb`` and ``adls`` (Azure Blob Storage, ADLS Gen2): in ``extra`` one of ``connection_string``, ``sas_token``,
+``shared_access_key`` or ``account_key``; or *password* is the account key; or, with ``tenant_id``, *login* and
+*password* are the client id and secret of a service principal; or ``auth`` is ``workload_identity``,
+``managed_identity`` or ``cli``. The account is that of the address; for ``az://`` it is *host* (a name, or the
+account's URL) or, with a key or signature in ``wasb``, *login*.
+
+``aws``: *login* and *password* are the access key, with neither it is what the machine or pod is given; in ``extra``
+``region_name``, ``endpoint_url`` and ``aws_session_token``. ``open_mirroring_onelake``: as for the landing zone (S-02).
+
+Public source: Apache Airflow providers, *Azure Blob Storage connection*, *Azure Data Lake Storage Gen2 connection*,
+*Amazon Web Services connection*; Microsoft Learn, *Configure Azure Storage connection strings*.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from open_mirroring.config.connections import Connection, invalid, resolve
+from open_mirroring.config.models import Mirror
+from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
+from open_mirroring.config.onelake import onelake_connection
+from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
+from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, Endpoint, trusted_endpoint
+from open_mirroring.storage.address import StorageAddress, is_address, parse_address
+from open_mirroring.storage.logins import AzureLogin, Login, S3Login
+from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_store import StorageRoot
+
+AZURE, S3 = ("wasb", "adls"), "aws"
+
+_AZURE_OPTIONS = {
+    "connection_string",
+    "sas_token",
+    "shared_access_key",
+    "account_key",
+    "tenant_id",
+    "auth",
+    "managed_identity_client_id",
+    "account_url",
+}
+_S3_OPTIONS = {"region_name", "endpoint_url", "aws_session_token", "aws_access_key_id", "aws_secret_access_key"}
+_AZURE_HOSTS = re.compile(r"[a-z0-9]{3,24}\.(?:blob|dfs)\.core\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)")
+_S3_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)*amazonaws\.com(?:\.cn)?")
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_TENANT = re.compile(r"[A-Za-z0-9.-]+")
+
+
+def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
+    """The place that a setting of a mirror file names: a local path, or an address with the name of its connection.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+    """
+    return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
+
+
+def storage_place(text: str, connection: Connection) -> ObjectPath:
+    """The place in object storage that an address names.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+    """
+    address = parse_address(text)
+    login = _login(address, connection)
+    return ObjectPath(StorageRoot(address, login), address.path)
+
+
+def _login(address: StorageAddress, connection: Connection) -> Login:
+    name = connection.name
+    # A form saves the fields that were left empty, too.
+    extra = {option: value for option, value in connection.extra.items() if value not in (None, "")}
+    match address.service:
+        case "s3":
+            if connection.conn_type != S3:
+                raise invalid(name, "for an s3:// address its conn_type is aws")
+            return _s3(connection, _texts(name, extra, _S3_OPTIONS))
+        case "onelake":
+            onelake = onelake_connection(connection)
+            local = trusted_endpoint(onelake.dfs_endpoint, re.compile("$^"))
+            return AzureLogin(name, local.base if local else "", "onelake", "entra", entra=onelake.login)
+        case _:
+            if connection.conn_type == ONELAKE:
+                # One login to all of Azure: only the account has to be in the address.
+                if not address.host:
+                    raise invalid(
+                        name, "it names no storage account: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…"
+                    )
+                return AzureLogin(name, "", address.account, "entra", entra=onelake_connection(connection).login)
+            if connection.conn_type not in AZURE:
+                raise invalid(name, f"for Azure its conn_type is one of {', '.join((*AZURE, ONELAKE))}")
+            return _azure(address, connection, _texts(name, extra, _AZURE_OPTIONS))
+
+
+def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, str]) -> AzureLogin:
+    name = connection.name
+    parts = _connection_string(name, extra["connection_string"]) if "connection_string" in extra else {}
+    url = _account_url(name, parts.get("BlobEndpoint") or extra.get("account_url") or connection.host or "")
+    kind, secret, entra = _credential(connection, extra, parts)
+    account = _account(connection, parts, url, by_login=kind != "entra" and connection.conn_type == "wasb")
+    if not (address.account or account):
+        raise invalid(name, "az:// needs the account: its host names it, or the address as abfss://CONTAINER@ACCOUNT.…")
+    if address.account and account and address.account != account:
+        raise invalid(name, "it belongs to another storage account than the address names")
+    is_local = url is not None and not _AZURE_HOSTS.fullmatch(url.host)
+    if url is not None:
+        endpoint = url.base + url.path if is_local else url.base.replace(".dfs.", ".blob.", 1)
+    else:
+        endpoint = address.host or f"https://{account}.blob.core.windows.net"
+    return AzureLogin(name, endpoint, address.account or account, kind, secret, entra)
+
+
+def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping[str, str]) -> tuple[Any, str, Any]:
+    name = connection.name
+    key = parts.get("AccountKey") or extra.get("shared_access_key") or extra.get("account_key") or ""
+    sas = parts.get("SharedAccessSignature") or extra.get("sas_token") or ""
+    tenant, auth = extra.get("tenant_id", ""), extra.get("auth", "")
+    if tenant and not _TENANT.fullmatch(tenant):
+        raise invalid(name, "its tenant_id is no tenant's id or domain")
+    if auth and auth not in AUTHS:
+        raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
+    if key or sas:
+        if auth or tenant or (key and sas):
+            raise invalid(name, "it holds more than one of key, sas_token and login to Entra ID")
+    elif tenant and auth in ("", "service_principal"):
+        if not (connection.login and connection.password):
+            raise invalid(name, "with tenant_id it needs login (client id) and password (secret)")
+        return "entra", "", EntraLogin(name, AUTHS[0], tenant, connection.login, connection.password, PUBLIC_AUTHORITY)
+    elif auth and auth != "service_principal":
+        if connection.password:
+            raise invalid(name, f"{auth} has no password: it would only lie about")
+        client = extra.get("managed_identity_client_id") or connection.login or ""
+        chosen = next(one for one in AUTHS if one == auth)
+        return "entra", "", EntraLogin(name, chosen, tenant, client, "", PUBLIC_AUTHORITY)
+    else:
+        key = connection.password or ""
+    if key and not _is_base64(key):
+        raise invalid(name, "its account key is no account key: that is base64")
+    if not key and not sas:
+        way = "password (account key), sas_token, or tenant_id with login and password"
+        raise invalid(name, f"it holds no credential: {way}, or auth: workload_identity, managed_identity or cli")
+    if "://" in sas:
+        raise invalid(name, "its sas_token is an address: only what stands behind its '?' belongs there")
+    return ("sas", sas, None) if sas else ("key", key, None)
+
+
+def _account(connection: Connection, parts: Mapping[str, str], url: Endpoint | None, *, by_login: bool) -> str:
+    """The storage account that a connection names; empty where it names none."""
+    if "AccountName" in parts:
+        found = parts["AccountName"]
+    elif url is not None:
+        # An emulator has the account in the path.
+        found = url.path.strip("/") or url.host.partition(".")[0]
+    else:
+        found = connection.host or ((connection.login or "") if by_login else "")
+    if found and not _ACCOUNT.fullmatch(found):
+        raise invalid(connection.name, "its host or login is no name of a storage account")
+    return found
+
+
+def _account_url(name: str, text: str) -> Endpoint | None:
+    if not text or _ACCOUNT.fullmatch(text):
+        return None
+    found = trusted_endpoint(text if "://" in text else f"https://{text}", _AZURE_HOSTS)
+    if found is None:
+        raise invalid(
+            name,
+            "its host is neither an account's name nor https://ACCOUNT.blob.core.windows.net, a host that "
+            f"{TRUSTED_HOSTS} lists, or a loopback address",
+        )
+    return found
+
+
+def _connection_string(name: str, text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    if not all(equals for _, equals, _ in pairs):
+        raise invalid(name, "its connection_string is none of a storage account")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _s3(connection: Connection, extra: Mapping[str, str]) -> S3Login:
+    name = connection.name
+    key_id = connection.login or extra.get("aws_access_key_id", "")
+    secret = connection.password or extra.get("aws_secret_access_key", "")
+    if bool(key_id) != bool(secret):
+        raise invalid(name, "login (key id) and password (access key) go together")
+    endpoint = ""
+    if "endpoint_url" in extra:
+        found = trusted_endpoint(extra["endpoint_url"], _S3_HOSTS)
+        if found is None:
+            what = f"nor one that {TRUSTED_HOSTS} lists, nor a loopback address"
+            raise invalid(name, f"its endpoint_url is not https:// with a host of Amazon's, {what}")
+        endpoint = found.base + found.path
+    return S3Login(name, endpoint, extra.get("region_name", ""), key_id, secret, extra.get("aws_session_token", ""))
+
+
+def _texts(name: str, extra: Mapping[str, Any], known: set[str]) -> dict[str, str]:
+    # Forms of older releases save an option under a name with the type in it.
+    plain = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in extra.items()}
+    if not plain.keys() <= known:
+        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(known))}")
+    if not all(isinstance(value, str) for value in plain.values()):
+        raise invalid(name, "an option in its extra is no text")
+    return plain
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(b64decode(text, validate=True))
+    except binascii.Error:
+        return False

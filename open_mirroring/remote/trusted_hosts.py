@@ -1,0 +1,52 @@
+"""Which addresses a connection may send a login to.
+
+Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. A loopback
+address may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections:
+the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
+
+
+class Endpoint(NamedTuple):
+    """A trusted address: scheme, host and port, and the path behind them, without a slash at its end."""
+
+    base: str
+    host: str
+    path: str
+
+
+def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
+    """The address that a text is; None where it is none, or no login may be sent there.
+
+    Args:
+        text: scheme, host, and perhaps port and path.
+        hosts: the service's own hosts.
+    """
+    try:
+        address = urlsplit(text)
+        host, port = (address.hostname or "").lower(), address.port
+    except ValueError:
+        return None
+    local = _is_loopback(host) and address.scheme in ("http", "https")
+    listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
+    trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
+    if address.username is not None or address.query or address.fragment or not (local or trusted):
+        return None
+    at = f"[{host}]" if ":" in host else host
+    return Endpoint(f"{address.scheme}://{at}" + (f":{port}" if port else ""), host, address.path.rstrip("/"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

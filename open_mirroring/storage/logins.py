@@ -1,0 +1,103 @@
+"""Logins to object storage, and the credentials that a store asks for again and again while it is used.
+
+A login is a plain value that may travel to a worker in memory. Its text shows no secret. A token never travels: every
+process asks for its own, anew before it expires (S-04).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from open_mirroring.errors import MirroringError
+from open_mirroring.remote.entra import STORAGE_AUDIENCE, EntraLogin, TokenSource
+
+if TYPE_CHECKING:
+    from obstore.store import AzureCredential, S3Credential
+
+_ASK_AGAIN = timedelta(minutes=1)
+"""A token source keeps its token for as long as it holds, so asking it often costs nothing."""
+
+
+@dataclass(frozen=True)
+class AzureLogin:
+    """To a storage account or OneLake, by an account key, a shared access signature or Entra ID.
+
+    Args:
+        connection: its name, for messages to the operator.
+        endpoint: scheme, host and, at an emulator, path of the Blob endpoint; empty for the one of the address.
+        account: the storage account's name; empty for the one of the address.
+        kind: what *secret* is; with ``entra`` there is none, but *entra*.
+        secret: an account key, or a shared access signature.
+        entra: who signs in.
+    """
+
+    connection: str
+    endpoint: str
+    account: str
+    kind: Literal["key", "sas", "entra"]
+    secret: str = field(default="", repr=False)
+    entra: EntraLogin | None = None
+
+
+@dataclass(frozen=True)
+class S3Login:
+    """To S3, by an access key, or (*key_id* is empty) by what the machine or the pod is given.
+
+    Args:
+        connection: its name, for messages to the operator.
+        endpoint: scheme and host; empty for Amazon's own.
+        region: the bucket's; empty for the one of the environment.
+        key_id: the access key's id.
+        secret: the access key.
+        token: of a session.
+    """
+
+    connection: str
+    endpoint: str
+    region: str
+    key_id: str
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+
+Login = AzureLogin | S3Login
+
+
+class AzureCredentials:
+    """What a store asks for the credential of its next call; keeps an error that is our own, to raise it as itself."""
+
+    def __init__(self, login: AzureLogin) -> None:
+        self._login = login
+        self._tokens = None if login.entra is None else TokenSource(login.entra, STORAGE_AUDIENCE)
+        self.error: MirroringError | None = None
+
+    def __call__(self) -> AzureCredential:
+        """The credential as it is now."""
+        if self._tokens is None:
+            if self._login.kind == "sas":
+                return {"sas_token": self._login.secret.removeprefix("?"), "expires_at": None}
+            return {"access_key": self._login.secret, "expires_at": None}
+        try:
+            token = self._tokens.token()
+        except MirroringError as error:
+            self.error = error
+            raise
+        self.error = None
+        return {"token": token, "expires_at": datetime.now(UTC) + _ASK_AGAIN}
+
+
+def s3_credentials(login: S3Login) -> Callable[[], S3Credential]:
+    """What a store asks for its access key."""
+
+    def credential() -> S3Credential:
+        return {
+            "access_key_id": login.key_id,
+            "secret_access_key": login.secret,
+            "token": login.token or None,
+            "expires_at": None,
+        }
+
+    return credential

@@ -1,0 +1,150 @@
+"""The command ``doctor``: what this machine and the mirrors' surroundings lack, each with its way out. No JVM stays."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.spark_jars import jar_files, jars_folder
+from open_mirroring.operate.words import age, size
+from spark_jobs.cli.looking import mirrors_of, problems_of
+from spark_jobs.cli.reporting import json_text, shown
+
+_JAVA = 17
+_CLOCK_APART = timedelta(seconds=60)
+_FREE_BYTES = 1_000_000_000
+
+
+class Finding(NamedTuple):
+    """One examination: what was looked at, what was found, and the way out where that is not sound."""
+
+    what: str
+    found: str
+    way_out: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing has to be done."""
+        return not self.way_out
+
+
+def doctor(arguments: argparse.Namespace) -> Exit:
+    """Examine everything and tell all of it; 2 when something has to be done."""
+    found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
+    if arguments.json:
+        print(json_text([{**one._asdict(), "sound": one.is_sound} for one in found]))
+    else:
+        for one in found:
+            print(f"{'ok  ' if one.is_sound else 'FAIL'}  {one.what}: {shown(one.found)}")
+            if one.way_out:
+                print(f"      do: {shown(one.way_out)}")
+    wrong = sum(not one.is_sound for one in found)
+    if wrong:
+        print(f"{wrong} of {len(found)} need somebody", file=sys.stderr)
+    return Exit.USAGE if wrong else Exit.DONE
+
+
+def _machine() -> Iterator[Finding]:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    yield Finding("versions", f"open-mirroring {version('open-mirroring')}, Python {python}")
+    yield _java()
+    yield from _spark()
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    way_out = f"install Java {_JAVA} or newer (apt-get install openjdk-17-jre-headless), or let JAVA_HOME name one"
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("java", f"{program} cannot be run: {type(error).__name__}", way_out)
+    # `17.0.15`, `25`, `21-ea`, and of old `1.8.0_402`.
+    match = re.search(r'version "(\d+)([^"]*)"', said)
+    if match is None:
+        return Finding("java", f"{program} tells no version", way_out)
+    return Finding("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
+
+
+def _spark() -> Iterator[Finding]:
+    way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
+    found = {}
+    for name in ("pyspark", "pyspark-client", "delta-spark"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
+    yield Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
+    if "SPARK_HOME" not in os.environ:
+        jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
+        way_out = "" if jars else "fetch them: `open-mirroring jars`"
+        yield Finding("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
+
+
+def _mirror(mirror: Mirror) -> Iterator[Finding]:
+    problems = problems_of(mirror)
+    name = f"mirror {mirror.name}"
+    if not problems:
+        yield Finding(name, "file, connections, rights and source are as they have to be")
+    for problem in problems:
+        yield Finding(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.way_out)
+    yield from _ledger(mirror)
+    yield _space(mirror)
+
+
+def _ledger(mirror: Mirror) -> Iterator[Finding]:
+    what = f"ledger of {mirror.name}"
+    try:
+        ledger = ledger_to_look(mirror.ledger_url())
+        if ledger is None:
+            yield Finding(what, "nothing has run yet: the first run makes it")
+            return
+        yield Finding(what, f"it answers, and is of this version ({ledger.dialect.name})")
+        yield _clock(mirror, ledger)
+    except MirroringError as error:
+        yield Finding(what, f"{error.code}: {error.what}", error.way_out)
+    except SQLAlchemyError as error:
+        yield Finding(what, f"it does not answer: {type(error).__name__}", "look after the database")
+
+
+def _clock(mirror: Mirror, ledger: Engine) -> Finding:
+    """This machine's clock beside the database's, and beside what runs wrote before."""
+    what, now = f"clock beside the ledger of {mirror.name}", datetime.now(UTC)
+    newest = sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror.name)
+    with ledger.connect() as db:
+        ahead = [moment - now for moment in [db.scalar(newest)] if moment is not None]
+        if ledger.dialect.name == "postgresql":
+            ahead.append(abs(db.execute(sa.select(sa.func.clock_timestamp())).scalar_one() - datetime.now(UTC)))
+    apart = max(ahead, default=timedelta(0))
+    if apart <= _CLOCK_APART:
+        return Finding(what, "they agree")
+    way_out = "set the clock by the network (timedatectl set-ntp true): order rests on no clock, ages and alarms do"
+    return Finding(what, f"they are {age(apart)} apart", way_out)
+
+
+def _space(mirror: Mirror) -> Finding:
+    place = mirror.resolve(mirror.change_log)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    way_out = "" if free > _FREE_BYTES else "make room, or let `open-mirroring maintain` drop what is no longer needed"
+    return Finding(f"room for the change log of {mirror.name}", f"{size(free)} are free at {place}", way_out)

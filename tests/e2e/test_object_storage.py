@@ -1,0 +1,148 @@
+"""Sources in object storage, in real servers of it, end as the same files in a local folder do (S-03, S-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spark_jobs.initial_load import load
+from tests.e2e.test_crashes import EXTRACT, PUBLISH
+from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.object_storage import KINDS, Storage
+from tests.pipeline import Pipeline
+from tests.shop import Shop, judge
+from workload_generator.ces import CesOptions, render
+from workload_generator.delivery import Delivery
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
+from workload_generator.qlik_file_target import FileFormat, change_files
+from workload_generator.transports import capture_files, json_lines
+
+
+@pytest.fixture(params=KINDS)
+def storage(request: pytest.FixtureRequest, storage_servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    """A place in object storage, whose connection ``store`` is set."""
+    place = storage_servers.new(request.param)
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", place.connection)
+    return place
+
+
+def at(storage: Storage) -> dict[str, str]:
+    return {"path": storage.address, "connection": "store"}
+
+
+def test_capture_windows(storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, C-93: Capture files in date folders, the first run killed after it bound them."""
+    made = history(seed=5)
+    messages = render(made.changes, CesOptions(max_data_bytes=2_000), Delivery(partitions=3, duplicates=0.05, seed=5))
+    pipeline = Pipeline(tmp_path, spark, TABLES, source={"transport": "capture", "layout": None, **at(storage)})
+    files = list(capture_files(messages))
+    for tick in range(2):
+        for name, content in files[len(files) * tick // 2 : len(files) * (tick + 1) // 2]:
+            storage.deliver(name, content)
+        if not tick and storage.kind == "s3":
+            pipeline.killed("extract_changes", "extract.bound")
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+def test_lines_that_grow(storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, S-06: a file that is written anew with more lines behind the old ones goes on where it was read to."""
+    made = history(seed=8)
+    lines = json_lines(render(made.changes, CesOptions(max_data_bytes=2_000), Delivery(seed=8)), layout="wrapped")
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=at(storage))
+    ends = [at for at, byte in enumerate(lines) if byte == ord("\n")]
+    half = ends[len(ends) // 2] + 20  # in the middle of a line
+    storage.deliver("2026/lines.jsonl", lines[:half])
+    extracted, _ = pipeline.tick()
+    assert extracted.withheld == ["2026/lines.jsonl"]
+    # Bound, and longer before it is read.
+    storage.deliver("2026/lines.jsonl", lines[: ends[-2] + 1])
+    if storage.kind == "azure":
+        pipeline.killed("extract_changes", "extract.bound")
+    storage.deliver("2026/lines.jsonl", lines)
+    pipeline.tick()
+    pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+def test_files_of_a_qlik_file_target(storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, T-40 to T-42: a data file is read once its metadata file is whole."""
+    file_format: FileFormat = "csv" if storage.kind == "azure" else "parquet"
+    made = history(seed=40)
+    options = ChangeTableOptions(binary_mask=file_format == "parquet")
+    source = {"format": "qlik-change-table", "layout": None, **at(storage)}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    files = [*change_files(stored_changes(made.changes, options), options, file_format, rows_per_file=60)]
+    cut = len(files) // 2 | 1  # between a data file and its metadata file
+    for part in (files[:cut], files[cut:]):
+        for name, content in part:
+            storage.deliver(name, content)
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+def test_an_export_and_the_stream_behind_it(storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, G-08: first rows from an export beside the Capture files, the load killed half-way."""
+    file_format = "parquet" if storage.kind == "azure" else "csv"
+    shop = Shop(tmp_path, spark, file_format, rows=60, publish={"max_rows_per_file": 30})
+    pipeline = shop.pipeline
+    document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8"))
+    document["source"] |= at(storage.below("stream"))
+    for table in document["tables"]:
+        export = table["initial_load"]
+        export |= {"path": f"{storage.address}/export/{table['source']}", "connection": "store"}
+        export["stream_from"] = {"file": f"{storage.address}/export/export.json"}
+    pipeline.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    deliver(shop.export, storage.below("export"))
+    deliver(pipeline.source, storage.below("stream"))
+    if storage.kind == "azure":
+        pipeline.killed("initial_load", "publish.staged")
+    load(pipeline.mirror, pipeline.ledger, spark)
+    shop.go_on(10)
+    deliver(pipeline.source, storage.below("stream"))
+    pipeline.tick()
+    judge(pipeline, shop.state)
+
+
+def deliver(folder: Path, storage: Storage) -> None:
+    """Everything in a local folder."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            storage.deliver(path.relative_to(folder).as_posix(), path.read_bytes())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
+def test_the_next_tick_finishes_what_a_killed_one_began(fault: str, storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, S-06: whatever a run had read of object storage, bound or not."""
+    made = history(seed=3, transactions=24)
+    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=3))
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=at(storage), publish={"max_rows_per_file": 3})
+    half = len(messages) // 2
+    storage.deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
+    pipeline.tick()
+    storage.deliver("2.jsonl", json_lines(messages[half:], layout="wrapped"))
+    if fault in PUBLISH:
+        pipeline.extract()
+    pipeline.killed("extract_changes" if fault in EXTRACT else "publish_changes", fault)
+    pipeline.service.poll()
+    pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ticks", [1, 7])
+def test_capture_windows_in_one_run_and_in_seven(ticks: int, storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03: however runs cut them."""
+    made = history(seed=6)
+    messages = render(made.changes, CesOptions(max_data_bytes=2_000), Delivery(partitions=3, duplicates=0.05, seed=6))
+    pipeline = Pipeline(tmp_path, spark, TABLES, source={"transport": "capture", "layout": None, **at(storage)})
+    files = list(capture_files(messages))
+    for tick in range(ticks):
+        for name, content in files[len(files) * tick // ticks : len(files) * (tick + 1) // ticks]:
+            storage.deliver(name, content)
+        pipeline.tick()
+    assert_mirrored(pipeline, made)

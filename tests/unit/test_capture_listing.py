@@ -1,0 +1,81 @@
+"""Capture files in object storage: what was read long ago is not listed at every look, and nothing is missed (S-08)."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.sources.transports.capture_gaps import holes
+from spark_jobs.sources.transports.capture_listing import list_capture
+from spark_jobs.sources.transports.source_files import FileVersion, gone_unread
+from tests.object_storage import KINDS, Storage
+from tests.unit.test_capture_gaps import put
+
+TODAY = date(2026, 3, 1)
+
+
+@pytest.fixture(params=KINDS)
+def storage(request: pytest.FixtureRequest, storage_servers) -> Storage:
+    place: Storage = storage_servers.new(request.param)
+    return place
+
+
+def deliver(storage: Storage, folder: Path, partition: int, days_ago: int, numbers: range, minute: int = 0) -> str:
+    day = TODAY - timedelta(days=days_ago)
+    name = f"ns/hub/{partition}/{day:%Y/%m/%d}/03/{minute:02d}/00.avro"
+    storage.deliver(name, put(folder, name, numbers).read_bytes())
+    return name
+
+
+def listed(storage: Storage, bound: dict[str, int], today: date = TODAY) -> set[str]:
+    return {file.name for file in list_capture(storage.place(), bound, today).files}
+
+
+def test_a_listing_begins_a_day_before_what_was_bound(storage: Storage, tmp_path: Path) -> None:
+    """S-08: for each partition; new partitions whole."""
+    files = [deliver(storage, tmp_path, p, d, range(10 * (4 - d), 10 * (5 - d))) for p in (0, 1) for d in (4, 3, 2, 1)]
+    bound = {file.name: file.size for file in list_capture(storage.place(), {}).files}
+    assert sorted(bound) == sorted(files), "at first everything"
+    assert listed(storage, bound) == {*files}, "nothing of today is bound"
+    news = [deliver(storage, tmp_path, 0, 0, range(40, 50)), deliver(storage, tmp_path, 2, 7, range(5))]
+    recent = {name for name in files if "/2026/02/28/" in name}
+    today = deliver(storage, tmp_path, 1, 0, range(40, 50))
+    bound[today] = next(f.size for f in list_capture(storage.place(), bound, TODAY).files if f.name == today)
+    first_of_zero = {name for name in files if name.startswith("ns/hub/0/2026/02/27")}
+    assert listed(storage, bound) == {*news, *recent, *first_of_zero, today}
+    storage.deliver("ns/other.avro", b"x")
+    assert "ns/other.avro" in listed(storage, bound), "what is in no partition is found at every look"
+    old = deliver(storage, tmp_path, 1, 9, range(3))
+    assert old not in listed(storage, bound)
+    assert old in listed(storage, bound, TODAY + timedelta(days=1)), "the first look of another day lists everything"
+    found = list_capture(storage.place(), bound, TODAY)
+    seen = {name: FileVersion(f"{size + 1}:x", "") for name, size in bound.items()}
+    gone = {one.name for one in gone_unread(found, bound, seen)}
+    assert gone == set(), "what is not listed is not taken for gone"
+
+
+def test_a_hole_behind_empty_windows_is_seen(storage: Storage, tmp_path: Path) -> None:
+    """S-08, C-93: where only empty windows would be listed, the partition is listed whole."""
+    deliver(storage, tmp_path, 0, 9, range(10))
+    for days in (2, 1, 0):
+        deliver(storage, tmp_path, 0, days, range(0))
+    bound = {file.name: file.size for file in list_capture(storage.place(), {}).files}
+    assert len(listed(storage, bound)) == 2
+    late = deliver(storage, tmp_path, 0, 0, range(12, 15), minute=5)
+    found = list_capture(storage.place(), bound, TODAY)
+    assert len(found.files) == 5
+    (hole,) = holes(storage.place(), found.files, bound)
+    assert (hole.what, hole.files) == ("numbers 10 to 11", (late,))
+    deliver(storage, tmp_path, 0, 0, range(10, 12), minute=4)
+    assert holes(storage.place(), list_capture(storage.place(), bound, TODAY).files, bound) == []
+
+
+def test_another_layout_is_listed_whole(storage: Storage, tmp_path: Path) -> None:
+    """S-08: nothing is known of its order."""
+    content = put(tmp_path, "x.avro", range(3)).read_bytes()
+    for name in ("2026/02/01/0.avro", "2026/03/01/0.avro"):
+        storage.deliver(name, content)
+    bound = {file.name: file.size for file in list_capture(storage.place(), {}).files}
+    assert listed(storage, bound) == {*bound}
