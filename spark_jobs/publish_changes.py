@@ -22,7 +22,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.columns import note_columns, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
-from open_mirroring.ledger.reading import LedgerReader, TableState, next_changes
+from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
@@ -129,6 +129,12 @@ class _ChangesWork:
         }
         whole = self._mirror.consistency == "transaction"
         work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
+        states = {state.id: (state, work[source]) for source, state in ready.items() if source in work}
+        for t, limit in self._preparation.limits(states, whole_transactions=whole).items():
+            state, whole_work = states[t]
+            # What lies before the change of structure goes first; where nothing does, the table stops.
+            if before := changes_up_to(self._reader, state, whole_work, limit):
+                work[state.source] = before
         return {t: work[state.source] for t, state in tables.items() if state.source in work}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:

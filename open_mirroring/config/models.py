@@ -177,7 +177,9 @@ class Mirror(Section):
         "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
         "that has a complete position.",
     )
-    tables: tuple[Table, ...] = Field(min_length=1, description="The mirrored tables.")
+    tables: tuple[Table, ...] = Field(
+        min_length=1, description="The mirrored tables; `open-mirroring init` writes them as the source announces them."
+    )
     structures: tuple[GivenStructure, ...] = Field(
         default=(),
         description="For qlik-message: structures of tables, given by hand where no message or registry announces them "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -448,6 +449,18 @@ def next_changes(
         if there.arrived or there.released:
             found[state.source] = work
     return found
+
+
+def changes_up_to(reader: LedgerReader, state: TableState, work: Work, limit: str) -> Work | None:
+    """The part of a table's next work that lies up to a place over all stream incarnations; None where nothing does."""
+    ordinals = reader.epochs([state.id]).get(state.id, {})
+    start = published_position(reader, state, ordinals)
+    if limit <= start:
+        return None
+    part = replace(work, position_from=start, position_to=limit)
+    contents = reader.contents({state.source: state.row.published_batch}, work.batch_to).get(state.source, ())
+    there = unpublished(reader, state, part, contents, ordinals)
+    return part if there.arrived or there.released else None
 
 
 def published_position(reader: LedgerReader, state: TableState, ordinals: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from open_mirroring.config import ConfigError
 from open_mirroring.config.loading import parse_begun, parse_mirror
 from open_mirroring.errors import TerminalError
 
@@ -47,7 +48,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 
     Raises:
         TerminalError: ``SHAPE_UNKNOWN``: nothing can be added below ``tables:`` without touching what is there.
-        ConfigError: the tables cannot stand there.
+        ConfigError: the text was wrong before.
     """
     end = "\r\n" if "\r\n" in text else "\n"
     node = _tables_node(text)
@@ -59,7 +60,11 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
     before, behind = "".join(existing[:at]), "".join(existing[at:])
     joint = end if before and not before.endswith("\n") else ""
     new = before + joint + "".join(f"{line}{end}" for line in added) + behind
-    old, mirror = parse_begun(text, file), parse_mirror(new, file)
+    old = parse_begun(text, file)
+    try:
+        mirror = parse_mirror(new, file)
+    except ConfigError as error:
+        raise _unknown_shape(file, "its last lines would be read otherwise") from error
     kept = {name: value for name, value in mirror.model_dump().items() if name != "tables"}
     if mirror.tables[: len(old.tables)] != old.tables or kept != old.model_dump(exclude={"tables"}):
         raise _unknown_shape(file, "what stands behind its tables would mean something else")

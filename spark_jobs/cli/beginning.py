@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,15 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.config.models import BegunMirror
 from open_mirroring.config.names import split_source_name
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.foreign_tables import foreign_tables
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from spark_jobs.beginning.announcements import SAMPLE, ToldTable, announcements
 from spark_jobs.beginning.comparing import Compared, compare
 from spark_jobs.beginning.entries import Entry, FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables, write_file
+from spark_jobs.cli.looking import never_run
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +41,9 @@ def init(arguments: argparse.Namespace) -> Exit:
         raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
     told = announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session)
-    found = _new(mirror, text, list(told.values()), _first_rows(arguments))
+    chosen = [one for one in told.values() if _is_chosen(one.name, arguments.only, arguments.exclude)]
+    found = _new(mirror, text, chosen, _first_rows(arguments))
+    _warn_of_ignored(found, _ignored_before(mirror) if mirror.tables else {})
     if secret := [one for one in found if one.looks_secret]:
         log.warning("%d tables are left out: a name in each looks like a secret; write them by hand", len(secret))
     found = [one for one in found if not one.looks_secret]
@@ -88,6 +96,29 @@ def _begun(arguments: argparse.Namespace) -> str:
         way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
         raise UsageError("SOURCE_UNTOLD", "--source is no list of settings", way_out=way_out)
     return begun_text(arguments.file.stem, source)
+
+
+def _is_chosen(name: str, only: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether a table is wanted, by patterns of ``schema.table`` in which * stands for anything."""
+    return any(fnmatchcase(name, one) for one in only or "*") and not any(fnmatchcase(name, one) for one in exclude)
+
+
+def _ignored_before(mirror: Mirror) -> dict[str, int]:
+    """How many messages of each table the mirror has read and ignored, as far as its ledger can be asked."""
+    try:
+        if never_run(mirror):
+            return {}
+        return {one.name: one.messages for one in foreign_tables(open_ledger(mirror.ledger_url()), mirror.name)}
+    except MirroringError as error:
+        log.warning("the ledger was not asked which tables were ignored so far: %s", error)
+        return {}
+
+
+def _warn_of_ignored(found: Sequence[Entry], ignored: Mapping[str, int]) -> None:
+    for one in found:
+        if one.name in ignored and "initial_load" not in one.settings:
+            what = f"{ignored[one.name]} messages of it were read and ignored already: give it an initial load"
+            one.remarks.append(f"Warning: {what} (CHANGES_IGNORED).")
 
 
 def _first_rows(arguments: argparse.Namespace) -> FirstRows:

@@ -280,6 +280,9 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     about = "the source of a FILE that is not there yet: 'format: sqlserver-ces, transport: files, path: FOLDER'"
     command.add_argument("--source", metavar="SETTINGS", help=about)
     command.add_argument("--add", action="store_true", help="add the tables that FILE does not have yet")
+    about = "only tables whose schema.table is like this, * standing for anything; may be said more than once"
+    command.add_argument("--only", action="append", default=[], metavar="PATTERN", help=about)
+    command.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="none that are like this")
     command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
     command.add_argument("--sample", type=_positive, metavar="N", help="look at about N messages (default 100000)")
     about = "the source database: keys and types from its catalog, first rows over JDBC"

@@ -98,11 +98,14 @@ class PlannedRows(NamedTuple):
 
 
 class PlanStop(Exception):
-    """The table cannot be published as it is: a stable code and what was found."""
+    """The table cannot be published as it is: a stable code and what was found.
 
-    def __init__(self, code: str, what: str) -> None:
+    *at* is the place from which on that is so; None where no place divides what can be published from what cannot.
+    """
+
+    def __init__(self, code: str, what: str, at: str | None = None) -> None:
         super().__init__(code, what)
-        self.code, self.what = code, what
+        self.code, self.what, self.at = code, what, at
 
 
 def identity_of(line: Mapping[str, Any]) -> Identity:

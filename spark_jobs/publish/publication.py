@@ -18,7 +18,7 @@ from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger.reading import LedgerReader, TableState, Unpublished, unpublished
-from open_mirroring.protocols.publishing import Intent
+from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
@@ -82,7 +82,8 @@ class Preparation:
             new = unpublished(self._reader, state, intent.work, logged, ordinals)
             declared = self._declared[state.source]
             found, said = lists.get(state.id, []), decided.get(state.id, [])
-            columns = TableColumns(state, declared, found, ordinals, said, renames=self._renames)
+            end = intent.work.position_to
+            columns = TableColumns(state, declared, found, ordinals, said, renames=self._renames, up_to=end)
             try:
                 schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
                 gone = columns.history.gone
@@ -100,6 +101,29 @@ class Preparation:
                 gone={column: one.since for column, one in gone.items()},
             )
         return prepared
+
+    def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
+        """Where the work of tables has to stop for their columns, as the place up to which it may go, by table id.
+
+        What comes before a change of structure that stops a table is published first.
+        """
+        lists, decided = self._reader.column_lists(tables), self._reader.column_decisions(tables)
+        epochs = self._reader.epochs(tables)
+        found: dict[str, str] = {}
+        for id_, (state, work) in tables.items():
+            declared, ordinals = self._declared[state.source], epochs.get(id_, {})
+            said, end = decided.get(id_, []), work.position_to
+            columns = TableColumns(
+                state, declared, lists.get(id_, []), ordinals, said, renames=self._renames, up_to=end
+            )
+            try:
+                columns.schema(reload_on_add=self._requires_reload(declared))
+            except PlanStop as stop:
+                if stop.at is not None:
+                    # Without its half, or as its transaction alone, a place sorts below all that is in it.
+                    parts = stop.at.split(":")[: 2 if whole_transactions else 3]
+                    found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
+        return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
         """The schema that a table would have whose rows come from the log alone.

@@ -6,7 +6,7 @@ The ledger's column lists say it all; no row is read. What became of a column is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -39,6 +39,7 @@ class TableColumns:
         epochs: the ordinal of every stream incarnation.
         decided: what operators said of its columns.
         renames: whether the source can rename a column while its changes are read.
+        up_to: only what stands up to this place is looked at; None: all.
     """
 
     def __init__(
@@ -50,9 +51,12 @@ class TableColumns:
         decided: Sequence[ColumnDecision] = (),
         *,
         renames: bool,
+        up_to: str | None = None,
     ) -> None:
-        self._state, self._declared, self._lists = state, declared, lists
+        self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._decided, self._renames = epochs, decided, renames
+        # What only loaded rows have stands below every change.
+        self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
         self._wanted = None if declared.columns is None else {*declared.columns}
         self._loaded = [name for name, *_ in (state.load_plan or {}).get("columns", ())]
 
@@ -85,7 +89,7 @@ class TableColumns:
         return found
 
     def _seen(self, one: ColumnList) -> Seen | None:
-        """Where rows of changes with this list stand; None where only loaded rows have it."""
+        """Where rows of changes with this list stand, as far as they are looked at; None where there are none."""
         beyond = max(self._epochs.values(), default=-1) + 1
         places = []
         for epoch, seen in one.seen.items():
@@ -97,6 +101,8 @@ class TableColumns:
         if not one.seen:
             first = position_order(0, one.first_pos)
             places.append(Seen(first, first, *((first, first) if one.whole else ())))
+        if self._up_to is not None:
+            places = [_clipped(place, self._up_to) for place in places if place.first <= self._up_to]
         if not places:
             return None
         first, last = min(seen.first for seen in places), max(seen.last for seen in places)
@@ -119,22 +125,24 @@ class TableColumns:
         schema, types = state.columns, dict[str, str]()
         if self._wanted is not None:
             _refuse_left_out(schema, self._wanted | {*state.keys})
+        at: str | None = None
         try:
             for found in self._lists:
+                at = self._first(found)
                 columns = [c for c in landing_columns(found.cols) if self._wanted is None or c.name in self._wanted]
                 schema = schema.extended(columns)
                 types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
         except TerminalError as error:
-            raise PlanStop(error.code, error.what) from error
+            raise PlanStop(error.code, error.what, at) from error
         if declared.complete_rows:
             _refuse_unknown_columns(self._lists)
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
         self._refuse_never_streamed()
-        _refuse_doubtful(self.history, self._decided)
+        self._refuse_doubtful()
         if reload_on_add:
             published = {column.name for column in state.columns.columns}
-            _refuse_added({name: at for name, at in self.appeared.items() if name not in published})
+            self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
         if state.text is not None:
             return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
@@ -184,12 +192,57 @@ class TableColumns:
         """Stop where the load brought a column that no change carries: changed rows would lose its value (C-77)."""
         never = {name for name in self._loaded if self._wanted is None or name in self._wanted}
         never -= {*self.history.gone, *(name for one in self._placed for name in one.types)}
-        if never and any(one.seen.whole_last for one in self._placed):
+        proofs = [one.seen.whole_first for one in self._placed if one.seen.whole_first]
+        if never and proofs:
             raise PlanStop(
                 "COLUMN_NOT_STREAMED",
                 f"the initial load brought {sorted(never)[:5]}, and no change carries them: changed rows would lose "
                 "them",
+                min(proofs),
             )
+
+    def _refuse_doubtful(self) -> None:
+        """Stop at a column that was renamed, or may have been, and at one that came back (G-60)."""
+        for column, found in self.history.gone.items():
+            said = [one for one in self._decided if one.column == column and one.up_to > found.after]
+            if said and said[-1].renamed_to is not None:
+                raise PlanStop(
+                    "COLUMN_RENAMED",
+                    f"{column!r} is {said[-1].renamed_to!r} from position {place_text(found.since)} on: the values of "
+                    "rows that did not change since stand under the old name",
+                    self._begin([said[-1].renamed_to], found.since),
+                )
+            if found.renamed_to:
+                raise PlanStop(
+                    "RENAME_POSSIBLE",
+                    f"from position {place_text(found.since)} on, rows lack {column!r} and have "
+                    f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
+                    self._begin(found.renamed_to, found.since),
+                )
+        for column, back in self.history.back.items():
+            raise PlanStop(
+                "COLUMN_BACK",
+                f"{column!r} is there again from position {place_text(back.since)} on, after rows lacked it up to "
+                f"{place_text(back.gone_at)}: rows that did not change since have values of the column that was "
+                "dropped",
+                f"{back.gone_at}~",  # which of the rows behind it have the column is not known
+            )
+
+    def _refuse_added(self, added: Mapping[str, str]) -> None:
+        if added:
+            column, position = next(iter(added.items()))
+            more = f", and {len(added) - 1} more" if len(added) > 1 else ""
+            what = f"the column {column!r} is there from position {position} on{more}"
+            raise PlanStop("COLUMN_ADDED", what, self._begin(added) if self._placed else None)
+
+    def _first(self, one: ColumnList) -> str | None:
+        seen = self._seen(one)
+        return None if seen is None else seen.first
+
+    def _begin(self, columns: Iterable[str], *places: str) -> str:
+        """The first place of a row with one of the columns, or of *places*."""
+        wanted = {*columns}
+        return min([*places, *(one.seen.first for one in self._placed if wanted & one.types.keys())])
 
 
 def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
@@ -203,37 +256,6 @@ def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
     """Stop at updates of a table where no row proved the full list of columns: all of them may lack one (G-04)."""
     if lists and not any(found.whole for found in lists):
         raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
-
-
-def _refuse_doubtful(history: ColumnHistory, decided: Collection[ColumnDecision]) -> None:
-    """Stop at a column that was renamed, or may have been, and at one that came back (G-60)."""
-    for column, found in history.gone.items():
-        renamed = [one.renamed_to for one in decided if one.column == column and one.up_to > found.after]
-        if renamed and renamed[-1] is not None:
-            raise PlanStop(
-                "COLUMN_RENAMED",
-                f"{column!r} is {renamed[-1]!r} from position {place_text(found.since)} on: the values of rows that "
-                "did not change since stand under the old name",
-            )
-        if found.renamed_to:
-            raise PlanStop(
-                "RENAME_POSSIBLE",
-                f"from position {place_text(found.since)} on, rows lack {column!r} and have "
-                f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
-            )
-    for column, back in history.back.items():
-        raise PlanStop(
-            "COLUMN_BACK",
-            f"{column!r} is there again from position {place_text(back.since)} on, after rows lacked it up to "
-            f"{place_text(back.gone_at)}: rows that did not change since have values of the column that was dropped",
-        )
-
-
-def _refuse_added(added: Mapping[str, str]) -> None:
-    if added:
-        column, position = next(iter(added.items()))
-        more = f", and {len(added) - 1} more" if len(added) > 1 else ""
-        raise PlanStop("COLUMN_ADDED", f"the column {column!r} is there from position {position} on{more}")
 
 
 def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
@@ -255,3 +277,12 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
     return declared
+
+
+def _clipped(place: Seen, up_to: str) -> Seen:
+    """A place that begins at *up_to* or before, as far as that; of what reaches beyond it the begin is known."""
+    last = place.last if place.last <= up_to else place.first
+    if not place.whole_first or place.whole_first > up_to:
+        return Seen(place.first, last)
+    whole_last = place.whole_last if place.whole_last <= up_to else place.whole_first
+    return Seen(place.first, last, place.whole_first, whole_last)

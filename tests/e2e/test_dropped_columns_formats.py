@@ -261,6 +261,24 @@ def test_a_rename_is_asked_for_where_the_source_can_rename_f88_c74(
     assert told.tick(Change("INS", 6, 20, RENAMED)) == Exit.DONE, "it is asked once"
 
 
+@pytest.mark.parametrize("kind", [ChangeTableFiles, QlikMessages, Debezium])
+def test_what_comes_before_the_question_is_published_and_the_rest_after_the_answer_g61(
+    kind: type[Source], tmp_path: Path, spark: Any
+) -> None:
+    """G-61, I1: all in the first run; nothing is lost or published twice."""
+    told = kind(tmp_path, spark)
+    told.files = 1
+    told.send([Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")])
+    assert told.tick(*FIRST, Change("UPD", 1, 9, FULL, "Kim")) == Exit.TABLES_STOPPED
+    assert told.stop == "RENAME_POSSIBLE"
+    assert told.rows == expected((1, "Kim", "1.50"), (2, "Ada", "1.50"), (3, "Ada", "1.50"))
+    assert told.decide("--dropped", "price") == Exit.DONE
+    assert told.tick(Change("UPD", 3, 8, FULL, "Late")) == Exit.DONE
+    old, new = expected((1, "Kim", "1.50"), (3, "Late", "1.50"), cost=None), [(2, "Eve", None), (4, "Ada", None)]
+    assert told.rows == in_order([*old, *expected(*new, cost="2.50")], ["id"])
+    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE
+
+
 def test_a_drop_and_an_addition_in_two_steps_are_no_rename_f88(tmp_path: Path, spark: Any) -> None:
     told = ChangeTableFiles(tmp_path, spark)
     told.tick(*FIRST)

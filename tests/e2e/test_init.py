@@ -20,8 +20,13 @@ from demo.shop import TOPIC, Shop
 from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
 from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
+from open_mirroring.config.connections import resolve
+from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
+from spark_jobs.sources.kafka.place import place_of
+from spark_jobs.sources.kafka.reader import read_range
+from spark_jobs.sources.kafka.transport import KafkaTopics
 from tests.ces_messages import event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import in_order
@@ -150,14 +155,24 @@ def test_change_tables_in_a_database_are_found_by_their_suffix_and_headers(
 def test_the_catalog_tells_what_the_stream_does_not(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G-50, C-77: keys, tables without changes as comments, and columns whose type cannot be loaded are left out."""
+    """G-50, C-77: keys, tables without changes as comments, and columns whose type cannot be loaded are left out.
+
+    The login may read, and no more: `information_schema` would not show it a key.
+    """
     postgres.execute("DROP SCHEMA IF EXISTS sales CASCADE", "CREATE SCHEMA sales")
     postgres.execute(
         'CREATE TABLE sales.orders (b int, "a b" int, note varchar(9), place point, PRIMARY KEY ("a b", b))',
         "CREATE TABLE sales.quiet (id int PRIMARY KEY)",
+        "CREATE TABLE sales.hidden (id int PRIMARY KEY)",
+    )
+    reader = postgres._replace(user=f"reader_{uuid4().hex[:8]}", password=uuid4().hex)
+    postgres.execute(
+        f"CREATE ROLE {reader.user} LOGIN PASSWORD '{reader.password}'",
+        f"GRANT USAGE ON SCHEMA sales TO {reader.user}",
+        f"GRANT SELECT ON sales.orders, sales.quiet TO {reader.user}",
     )
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP", connection_of(postgres))
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", connection_of(reader))
     topic = f"sales-{uuid4().hex[:8]}"
     kafka.create_topic(topic, 2)
     told = event("INS", {"b": "1", "a b": "2"}, cols=[("b", "int"), ("a b", "int")], schema="sales")
@@ -168,8 +183,21 @@ def test_the_catalog_tells_what_the_stream_does_not(
     (table,) = load_mirror(file).tables
     assert (table.source, table.key, table.columns) == ("sales.orders", ("a b", "b"), ("b", "a b", "note"))
     assert table.initial_load is not None and table.initial_load.format == "jdbc"
-    assert "  # - source: sales.quiet" in file.read_text()
+    assert "  # - source: sales.quiet" in file.read_text() and "hidden" not in file.read_text()
     assert main(["init", str(file), "--add", "--unseen", "--database", "shop"]) == Exit.DONE
     assert [table.source for table in load_mirror(file).tables if table.source_name.schema == "sales"][1:] == [
         "sales.quiet"
     ]
+
+
+def test_of_a_long_topic_each_partition_is_looked_at_twice(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-50: its beginning and its end, however many ranges a run would cut it into."""
+    topic = f"long-{uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    kafka.publish(topic, [(number % 2, None, b"%d" % number) for number in range(400)])
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
+    place = place_of(resolve("broker"), (topic,))._replace(messages_per_range=10)
+    read = list[BoundRange]()
+    monkeypatch.setattr(KafkaTopics, "read", lambda self, bound: read.append(bound) or read_range(self.place, bound))
+    numbers = sorted(int(message.body or b"") for message in KafkaTopics(place).sample(40))
+    assert numbers == [*range(20), *range(380, 400)] and len(read) == 4

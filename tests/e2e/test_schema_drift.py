@@ -57,3 +57,23 @@ def test_what_the_target_cannot_follow_stops_the_table_before_it(
     (stop,) = dict(published.stopped).values()
     assert "SCHEMA_CHANGED" in str(stop) and what in str(stop)
     assert [row["id"] for row in pipeline.mirrored("dbo", "orders")] == [1]
+
+
+def test_what_comes_before_a_change_of_structure_is_published_in_the_same_run(tmp_path: Path, spark) -> None:
+    """G-61: the stop is at the position; late rows and those of another key go with what comes before it."""
+    pipeline = Pipeline(tmp_path, spark, [ORDERS], source={"layout": "bare"})
+    wide = (*COLS[:2], ("price", "decimal(18,2)"))
+    told = [event("INS", {**FIRST, "id": str(n)}, commit=n) for n in (1, 2, 9)]
+    told += [
+        event("INS", {**FIRST, "id": "7"}, cols=wide, commit=7),
+        event("UPD", {**FIRST, "name": "Eve"}, FIRST, commit=8),
+    ]
+    told += [event("UPD", {**FIRST, "id": "2", "name": "Bo"}, {**FIRST, "id": "2"}, commit=5)]
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
+    _, published = pipeline.tick()
+    assert "SCHEMA_CHANGED" in published.stopped["dbo.orders"]
+    assert [(row["id"], row["name"]) for row in in_order(pipeline.mirrored("dbo", "orders"), ["id"])] == [
+        (1, "Ada"), (2, "Bo")
+    ]  # fmt: skip
+    assert pipeline.tick()[1].files == {}, "nothing is published twice"
+    assert "SCHEMA_CHANGED" in pipeline.publish().stopped["dbo.orders"]

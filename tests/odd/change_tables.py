@@ -466,6 +466,18 @@ def key_swap(t: ChangeTable) -> None:
 
 
 @case()
+def key_swap_alike(t: ChangeTable) -> None:
+    """Rows that are equal but for their keys."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.ins(id=2, name="Ada", price="1.00")
+    one, two = t.raw[1,], t.raw[2,]
+    place = t.next()
+    t.stored("B", one, [], *place), t.stored("U", two, ["id"], *place)
+    place = t.next(same=True)
+    t.stored("B", two, [], *place), t.stored("U", one, ["id"], *place)
+
+
+@case()
 def before_alone(t: ChangeTable) -> None:
     """A before image whose update never comes."""
     t.ins(id=1, name="Ada", price="1.00")

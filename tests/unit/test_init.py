@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ import yaml
 from open_mirroring.config import load_mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.beginning.announcements import ToldTable
 from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
-from spark_jobs.beginning.mirror_text import begun_text, with_tables
+from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.ces.format import CesFormat
@@ -133,14 +136,27 @@ def test_names_with_periods_brackets_and_line_ends_are_spelled_or_told(home: Pat
     assert "- source: dbo.evil" not in {line.strip() for line in file.read_text().splitlines()}
 
 
+def with_a_gap(message: bytes) -> bytes:
+    """The event with its columns behind the first one place further."""
+    whole = json.loads(message)
+    data = json.loads(whole["data"])
+    for column in data["eventsource"]["cols"][1:]:
+        column["index"] += 1
+    return json.dumps({**whole, "data": json.dumps(data)}).encode()
+
+
 def test_warnings_tell_how_the_stream_is_set_up(home: Path) -> None:
-    """G-50, C-44, C-71, C-12, K-70: old values off, changed columns only, two databases, no masks."""
-    key = {"id": "7"}
+    """G-50, C-44, C-71, C-12: old values off, changed columns only, two databases."""
+    key, row, two = {"id": "7"}, {"id": "7", "b": "2", "c": "3"}, [("id", "int"), ("b", "int")]
     deliver(
         home,
         event(pkkey=key),
         event("UPD", {"id": "7", "name": "B", "price": "1"}, pkkey=key, tbl="blind"),
         event("UPD", {"id": "7", "price": "2"}, {"id": "7", "price": "1"}, pkkey=key, tbl="partial"),
+        with_a_gap(event("UPD", {"id": "7", "b": "2"}, {"id": "7", "b": "1"}, pkkey=key, cols=two, tbl="changed")),
+        # A column that was dropped leaves a gap, too; another update proves that all columns are sent.
+        with_a_gap(event("UPD", {"id": "7", "b": "2"}, {"id": "7", "b": "1"}, pkkey=key, cols=two, tbl="dropped")),
+        with_a_gap(event("UPD", row, {**row, "b": "1"}, pkkey=key, cols=[*two, ("c", "int")], tbl="dropped")),
         event("UPD", {"id": "7", "name": "B", "price": "1"}, {"id": "7", "name": "A", "price": "1"}, pkkey=key),
         event(pkkey=key, db="other"),
     )
@@ -149,6 +165,7 @@ def test_warnings_tell_how_the_stream_is_set_up(home: Path) -> None:
     above = {name: file.read_text().split(f"- source: {name}")[0].split("key: [")[-1] for name in blocks}
     assert "@include_old_values = 0" in above["dbo.blind"] and "@include_all_columns" not in above["dbo.blind"]
     assert "@include_all_columns = 0" in above["dbo.partial"] and "old_values" not in above["dbo.partial"]
+    assert "@include_all_columns = 0" in above["dbo.changed"] and "@include" not in above["dbo.dropped"]
     assert "other and shop" in above["dbo.orders"] and "@include" not in above["dbo.orders"]
 
 
@@ -240,6 +257,28 @@ def test_added_tables_leave_every_other_byte_as_it_was(home: Path, head: str, be
     assert begun(home, "--add").read_bytes().decode() == after
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "tables:\n- source: dbo.a\n  target: dbo/a\n  key: [id]\n  # mine\n|# of the next\nschedule: 0 * * * *\n",
+        "tables:\n  - source: dbo.a\n# here\n    target: dbo/a\n    key:\n      - id\n    # mine\n|\n  # of the next\n",
+        "tables:\n  - {source: dbo.a,\n     target: dbo/a,\n     key: [id]}   # c\n|\n\n",
+        "tables:\n  - &t\n    source: dbo.a\n    target: dbo/a\n    key: &k [id]\n  - <<: *t\n    key: *k\n"
+        "    target: dbo/b\n    source: dbo.b\n|schedule: 0 * * * *\n",
+        "tables:\n  - target: dbo/a\n    key: [id]\n    source: |-\n      dbo.a\n|schedule: 0 * * * *\n".replace(
+            "|-", ">-"
+        ),
+        'tables:\n  - key: [id]\n    source: dbo.a\n    target: "dbo/\\\n      a"\n|# end',
+    ],
+)
+def test_tables_are_added_behind_the_last_one_and_its_comments(tables: str) -> None:
+    """G-50: the place is where | stands."""
+    before, _, behind = tables.partition("|")
+    text = FILE + before + behind
+    line = f"{indent_of(text)}- {{source: dbo.z, target: dbo/z, key: []}}"
+    assert with_tables(text, [line], Path("mirrors/shop.yaml")) == f"{FILE}{before}{line}\n{behind}"
+
+
 @pytest.mark.parametrize("tables", ["", "tables:\n", "tables: []\n", "tables: # none yet\n"])
 def test_a_file_without_tables_gets_them(home: Path, tables: str) -> None:
     """G-50: whatever stands for none."""
@@ -259,6 +298,8 @@ def test_a_file_without_tables_gets_them(home: Path, tables: str) -> None:
     [
         FILE + "tables: [{source: dbo.a, target: dbo/a, key: [id]}]\n",
         FILE + TABLES + "...\n",
+        FILE + "tables:\n  - {source: dbo.a, target: dbo/a, key: &k [id]}\n  - source: dbo.b\n    target: dbo/b\n"
+        "    key:\n      *k\n",
         "{" + ", ".join(FILE.splitlines()) + ", tables: [{source: dbo.a, target: dbo/a, key: [id]}]}\n",
     ],
 )
@@ -302,8 +343,18 @@ def test_a_file_that_has_tables_is_added_to_only_when_told(home: Path, capsys: p
 
 def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
     """G-50, G-08: types for CSV, the export's own manifest or a position for where the stream goes on."""
-    deliver(home, event(pkkey={"id": "7"}), event(pkkey={"id": "7"}, tbl="none"), event(tbl="keyless"))
+    key = {"id": "7"}
+    deliver(
+        home,
+        event(pkkey=key),
+        event(pkkey=key, tbl="none"),
+        event(tbl="keyless"),
+        event(pkkey=key, schema=str(home), tbl="led"),
+        event(pkkey=key, schema="..", tbl="/led"),
+    )
     (home / "export").mkdir()
+    for outside in (Path(f"{home}.led.csv"), home / "led.csv"):
+        outside.write_text("id,name,price\n")
     (home / "export" / "dbo.orders.csv").write_text("id,name,price\n")
     given = ["--export", str(home / "export"), "--export-format", "csv"]
     text = begun(home, *given, "--stream-from", "0x0000002C000007300011", "--print").name
@@ -316,7 +367,7 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
         "stream_from": {"file": "export/export.json"},
         "types": {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"},
     }
-    assert loads["dbo.none"] is None and loads["dbo.keyless"] is None
+    assert [source for source, load in loads.items() if load is not None] == ["dbo.orders"] and len(loads) > 2
     assert "there is no export 'dbo.none.csv'" in comments(file)
 
 
@@ -339,3 +390,25 @@ def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> No
     ready = {"format": "qlik-full-load", "path": "s3://bucket/qlik/dbo.a", "stream_from": "beginning"}
     (entry,) = entries(mirror, [ToldTable("dbo", "a", key=("id",), load=ready)], FirstRows())
     assert entry.waits == "" and entry.settings["initial_load"] == {**ready, "connection": "store"}
+
+
+def test_tables_are_chosen_by_patterns(home: Path) -> None:
+    """G-50: as the source spells them."""
+    names = (("sales", "orders"), ("sales", "tmp_a"), ("sales", "x"), ("hr", "people"), ("Sales", "odd"))
+    deliver(home, *(event(pkkey={"id": "7"}, schema=schema, tbl=name) for schema, name in names))
+    file = begun(home, "--only", "sales.*", "--only", "hr.people", "--exclude", "*.tmp_*")
+    assert [table.source for table in load_mirror(file).tables] == ["hr.people", "sales.orders", "sales.x"]
+
+
+def test_a_table_whose_changes_were_ignored_so_far_says_so(home: Path) -> None:
+    """G-24, G-50: without a load its rows in them would be missing."""
+    deliver(home, event(pkkey={"id": "7"}))
+    file = begun(home)
+    mirror = load_mirror(file)
+    ledger = open_ledger(mirror.ledger_url())
+    with ledger.begin() as db:
+        record_foreign(db, mirror.name, 1, datetime(2026, 1, 5, tzinfo=UTC), {"dbo.later": 3})
+    deliver(home, event(pkkey={"id": "7"}, tbl="later"), event(pkkey={"id": "7"}, tbl="new"))
+    begun(home, "--add")
+    assert comments(file).count("CHANGES_IGNORED") == 1
+    assert "Warning: 3 messages of it were read and ignored already" in comments(file)

@@ -142,3 +142,33 @@ def test_only_numbers_and_dates_have_ranges() -> None:
         None,
         None,
     ]
+
+
+def test_the_catalog_query_of_sql_server_gives_each_column_once_with_its_place_in_the_key() -> None:
+    """G-50: run by SQLite on tables of these names, for no SQL Server is here to answer it."""
+    with sqlite3.connect(":memory:") as db:
+        db.row_factory = sqlite3.Row
+        db.execute("ATTACH ':memory:' AS INFORMATION_SCHEMA")
+        of_table, of_key = "TABLE_SCHEMA, TABLE_NAME", "CONSTRAINT_SCHEMA, CONSTRAINT_NAME"
+        types = "DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION"
+        db.execute(f"CREATE TABLE INFORMATION_SCHEMA.TABLES ({of_table}, TABLE_TYPE)")
+        db.execute(f"CREATE TABLE INFORMATION_SCHEMA.COLUMNS ({of_table}, COLUMN_NAME, {types}, ORDINAL_POSITION)")
+        db.execute(f"CREATE TABLE INFORMATION_SCHEMA.TABLE_CONSTRAINTS ({of_key}, {of_table}, CONSTRAINT_TYPE)")
+        used = f"{of_key}, {of_table}, COLUMN_NAME, ORDINAL_POSITION"
+        db.execute(f"CREATE TABLE INFORMATION_SCHEMA.KEY_COLUMN_USAGE ({used})")
+        for name, kind in (("orders", "BASE TABLE"), ("seen", "VIEW"), ("log", "BASE TABLE")):
+            db.execute("INSERT INTO INFORMATION_SCHEMA.TABLES VALUES ('dbo', ?, ?)", (name, kind))
+            for place, column in enumerate(("a", "b", "c"), 1):
+                values = ("dbo", name, column, "decimal", None, 18, 4, None, place)
+                db.execute("INSERT INTO INFORMATION_SCHEMA.COLUMNS VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        for name, kind, columns in (("pk", "PRIMARY KEY", "cb"), ("uq", "UNIQUE", "ab"), ("fk", "FOREIGN KEY", "b")):
+            values = ("dbo", name, "dbo", "orders", kind)
+            db.execute("INSERT INTO INFORMATION_SCHEMA.TABLE_CONSTRAINTS VALUES (?, ?, ?, ?, ?)", values)
+            for place, column in enumerate(columns, 1):
+                values = ("dbo", name, "dbo", "orders", column, place)
+                db.execute("INSERT INTO INFORMATION_SCHEMA.KEY_COLUMN_USAGE VALUES (?, ?, ?, ?, ?, ?)", values)
+        lines = [dict(line) for line in db.execute(SqlServer().catalog_query())]
+    found = sorted((line["schema"], line["table"], line["place"], line["name"], line["key_place"]) for line in lines)
+    orders = [("dbo", "orders", 1, "a", None), ("dbo", "orders", 2, "b", 2), ("dbo", "orders", 3, "c", 1)]
+    assert found == [*(("dbo", "log", place, name, None) for place, name in enumerate("abc", 1)), *orders]
+    assert {SqlServer().sql_type(line) for line in lines} == {"decimal(18,4)"}

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import pickle
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from obstore.store import LocalStore, MemoryStore
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -172,6 +179,7 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
     assert read("a.jsonl") == [b'{"a":1}', b'{"a":2}'], "only what was bound"
     again = source.find(None, bound, seen)
     assert again.ranges == [BoundRange("a.jsonl", bound["a.jsonl"], 24)]
+    packed = storage.place("b.json.gz").read_bytes()
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":9}\n{"a":3}\n')
     storage.deliver("b.json.gz", gzip.compress(b'{"b":2}\n'))
     for name in ("a.jsonl", "b.json.gz"):
@@ -179,11 +187,14 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
             read(name)
     with pytest.raises(TerminalError, match=r"SOURCE_REWRITTEN: 'a\.jsonl'"):
         source.find(None, bound, seen)
+    storage.deliver("b.json.gz", packed)
+    assert read("b.json.gz") == [b'{"b":1}'], "put back, it is another object, with what was bound"
+    storage.deliver("b.json.gz", gzip.compress(b'{"b":2}\n'))
     (place := storage.place("a.jsonl")).store.delete(place.key)
     with pytest.raises(TerminalError, match="SOURCE_FILE_MISSING"):
         read("a.jsonl")
-    (packed,) = source.find(None, bound, seen).ranges
-    assert packed.name == "b.json.gz", "one that is read as a whole is read again"
+    (again_whole,) = source.find(None, bound, seen).ranges
+    assert again_whole.name == "b.json.gz", "one that is read as a whole is read again"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,3 +246,55 @@ def test_a_path_may_name_one_object(kind: str, storage_servers) -> None:
     source = MessageFiles("files", storage.place("events.txt"), "bare")
     (found,) = source.find(None, {}, {}).ranges
     assert [message.body for message in source.read(found)] == [b'{"a":1}']
+
+
+def test_a_signature_and_a_connection_string_open_the_storage(storage_servers) -> None:
+    """S-02: a shared access signature reads and lists, and may not write."""
+    storage: Storage = storage_servers.new("azure")
+    storage.deliver("a", b"content")
+    given = json.loads(storage.connection)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    rights = ContainerSasPermissions(read=True, list=True)
+    sas = generate_container_sas(
+        given["login"], "changes", account_key=given["password"], permission=rights, expiry=until
+    )
+    text = f"BlobEndpoint={given['host']};AccountName={given['login']};"
+    for extra in (
+        {"sas_token": sas},
+        {"connection_string": f"{text}SharedAccessSignature={sas}"},
+        {"connection_string": f"{text}AccountKey={given['password']}"},
+    ):
+        place = storage.place("a", password=None, extra=extra)
+        assert place.read_bytes() == b"content" and [one.name for one in place.store.objects("")] != []
+        if "AccountKey" not in str(extra):
+            error = refusal(lambda p: p.store.create(f"{p.key}2", b""), place, TerminalError)
+            assert error.code == "STORAGE_DENIED" and "sig=" not in str(error)
+
+
+def test_a_token_is_asked_for_anew_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-04: each request carries the token that holds then."""
+    tokens, sent = iter(["first", "second", "third"]), list[str]()
+    monkeypatch.setattr("open_mirroring.remote.entra.TokenSource.token", lambda self: next(tokens))
+
+    class Service(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.headers["Authorization"])
+            self.send_response(200)
+            for name, value in (("Content-Length", "1"), ("ETag", '"1"'), ("Last-Modified", formatdate(usegmt=True))):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(b"x")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        login = EntraLogin("store", "managed_identity")
+        azure = AzureLogin("store", f"http://127.0.0.1:{server.server_port}", "account", "entra", entra=login)
+        place = ObjectPath(StorageRoot(parse_address("az://changes/x"), azure), "x")
+        assert place.read_bytes() == b"x"
+        time.sleep(0.2)  # asked for less often it is not
+        assert place.read_bytes() == b"x"
+        server.shutdown()
+    assert sent == ["Bearer first", "Bearer second"]

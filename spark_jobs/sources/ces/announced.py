@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
-from spark_jobs.sources.ces.envelope import Data, Event, is_complete, read_data
+from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
 from spark_jobs.sources.ces.rows import ColumnList
 from spark_jobs.sources.ces.unreadable import table_in_data
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
@@ -30,7 +30,8 @@ _LISTS_KEPT = 10_000
 def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
     """As :meth:`Format.announced`; of a split event only the first piece tells its table, and no more."""
     decoder = CesDecoder({}, settings)
-    lists: dict[bytes, tuple[ColumnList, bool]] = {}
+    lists: dict[bytes, ColumnList] = {}
+    partial, whole = set[Announced](), set[Announced]()
     for message in messages:
         if isinstance(message, Damage):
             continue
@@ -42,45 +43,47 @@ def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) ->
                     yield Announced(told.schema, told.tbl, sender=told.db or "")
                 continue
             data = read_data(event.data)
-            if settings.database not in (None, data.eventsource.db):
+            source = data.eventsource
+            if settings.database not in (None, source.db):
                 continue
-            raw = bytes(data.eventsource.cols)
+            raw = bytes(source.cols)
             if raw not in lists:
                 if len(lists) >= _LISTS_KEPT:
                     lists.clear()
-                columns = ColumnList(raw, (), None, settings.binary)
-                lists[raw] = columns, _has_gaps(columns)
-            yield _of(event, data, *lists[raw])
+                lists[raw] = ColumnList(raw, (), None, settings.binary)
+            columns = lists[raw]
+            is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
         except Refusal:
             continue  # a dead letter says it once it is read
+        table = Announced(source.schema, source.tbl)
+        if is_partial is not None:
+            (partial if is_partial else whole).add(table)
+        yield table._replace(
+            columns=tuple(AnnouncedColumn(name, sql_type) for name, sql_type in columns.types.items()),
+            key=tuple(part.columnname for part in source.pkkey or ()),
+            notes=notes,
+            changes_rows=event.operation != "INS",
+            sender=source.db,
+        )
+    for table in partial - whole:
+        yield table._replace(notes=(SOME_COLUMNS,))
 
 
-def _has_gaps(columns: ColumnList) -> bool:
-    """Whether the places of the columns leave some out, as lists of changed columns do (C-44)."""
-    places = sorted(place for _, _, place in json.loads(columns.text))
-    return places != list(range(places[0], places[0] + len(places)))
+def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, ...]]:
+    """Whether an update leaves columns out (None: nothing tells), and what it shows of the stream.
 
-
-def _of(event: Event, data: Data, columns: ColumnList, has_gaps: bool) -> Announced:
-    source = data.eventsource
-    key = tuple(part.columnname for part in source.pkkey or ())
-    return Announced(
-        source.schema,
-        source.tbl,
-        tuple(AnnouncedColumn(name, sql_type) for name, sql_type in columns.types.items()),
-        key,
-        _notes(data, columns, has_gaps) if event.operation == "UPD" else (),
-        event.operation != "INS",
-        source.db,
-    )
-
-
-def _notes(data: Data, columns: ColumnList, has_gaps: bool) -> tuple[Note, ...]:
-    """How an update shows that the stream was set up: without old values, or with changed columns only."""
+    A column beside the key that is as it was proves that all are sent (C-44). Else one that is missing in the row, or a
+    gap in the places of the columns, tells that some are not; a column that was dropped leaves a gap, too.
+    """
     images = data.eventrow or data.eventdata
     if images is None or images.current is None:
-        return ()
+        return None, ()
     current = columns.read(images.current)[0]
     old = {} if images.old is None else columns.read(images.old)[0]
+    key = {part.columnname for part in data.eventsource.pkkey or ()}
+    if any(value is not None and name not in key and current.get(name) == value for name, value in old.items()):
+        return False, ()
     untold = [name for name in columns.absent_from(current) if old.get(name, "") is not None]
-    return (*([] if old else [NO_OLD_VALUES]), *([SOME_COLUMNS] if untold or has_gaps else []))
+    places = sorted(place for _, _, place in json.loads(columns.text))
+    has_gap = places != list(range(places[0], places[0] + len(places)))
+    return True if untold or has_gap else None, () if old else (NO_OLD_VALUES,)

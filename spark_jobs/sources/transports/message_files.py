@@ -124,7 +124,7 @@ class MessageFiles(MessageTransport):
 
     def as_bound(self, bound: BoundRange) -> Place:
         """The folder, from which a file is read as it was bound."""
-        return as_bound(self.folder, bound, self.files.get(bound.name), grows=self.grows(bound.name))
+        return as_bound(self.folder, bound, self.files.get(bound.name), at_once=self.grows(bound.name))
 
 
 def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
@@ -167,7 +167,7 @@ def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[st
     for found, is_half in side_by_side(source.folder, partial(_complete_lines, source.folder), ahead):
         ranges += found
         half += is_half
-    versions = versions_of(source.folder, listed.files, bound, ranges, seen, source.grows)
+    versions = versions_of(source.folder, listed.files, bound, ranges, seen)
     ranges += gone_unread(listed, bound, seen)
     ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
     return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)

@@ -21,6 +21,8 @@ Looked = TypeVar("Looked")
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
 _LOOKED_AT = 2**16
+_SMALL = 2**20
+"""A file of so many bytes is fetched by one request."""
 _AT_ONCE = 16
 """So many requests about single objects are made side by side."""
 
@@ -176,9 +178,7 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
     known = (seen or {}).get(file.name)
-    if known is None or known.version == file.version:
-        return False
-    return not known.digest or known.digest != _digest(root / file.name, start)
+    return known is not None and known.version != file.version and known.digest != _digest(root / file.name, start)
 
 
 def versions_of(
@@ -187,12 +187,8 @@ def versions_of(
     bound: Mapping[str, int],
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
-    grows: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, FileVersion]:
     """What is to be remembered of files that are bound, or will be with *ranges*; nothing where *seen* is None.
-
-    In object storage the version alone tells an object from every other one: only of a file that *grows* the digest
-    tells besides that what was read of it stands there still.
 
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
@@ -202,12 +198,7 @@ def versions_of(
     new = {one.name: one.end for one in ranges}
     ends = {**bound, **new}
     changed = [f for f in files if f.name in new or (f.name in bound and seen.get(f.name, ("",))[0] != f.version)]
-
-    def digest(file: SourceFile) -> str:
-        is_told = isinstance(root, ObjectPath) and not grows(file.name)
-        return "" if is_told else _digest(root / file.name, ends[file.name])
-
-    digests = side_by_side(root, digest, changed)
+    digests = side_by_side(root, lambda f: _digest(root / f.name, ends[f.name]), changed)
     return {f.name: FileVersion(f.version, found) for f, found in zip(changed, digests, strict=True)}
 
 
@@ -253,16 +244,16 @@ def bound_files(bound: Mapping[str, int], seen: Mapping[str, FileVersion]) -> di
     return {name: BoundFile(bound[name], version) for name, version in seen.items() if name in bound}
 
 
-def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, grows: bool) -> Place:
+def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
     """The folder, from which a bound file is read as it was bound, or not at all (S-06).
 
-    A file that *grows* may be another object by now, if what was bound of it stands there still.
+    It may be another object by now if what was bound of it stands there still: lines were appended, or it was put back.
 
     Args:
         folder: where the names of files start; of a local one the file is read as it is.
         bound: the range that is to be read.
         file: how it was when it was bound; None where nobody knows.
-        grows: whether lines may have been appended to it.
+        at_once: whether the whole range is fetched, before any of it is read.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``, ``SOURCE_FILE_MISSING``; what the storage raises.
@@ -272,13 +263,13 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, grows:
     version = file.seen
     path = folder / bound.name
     try:
-        held = path.look(bound.start, bound.end) if grows else path.look()
+        held = path.look(bound.start, bound.end) if at_once or bound.end <= _SMALL else path.look()
     except FileNotFoundError as error:
         raise _missing(path) from error
     now = folder.holding(held)
-    if held.stat.version != version.version and not (
-        grows and version.digest == _digest_held(path, held, file.bound_to)
-    ):
+    # A service that lists objects without their ETags leaves the size.
+    is_same = version.version in (held.stat.version, f"{held.stat.size}:")
+    if not is_same and version.digest != _digest_held(path, held, file.bound_to):
         raise TerminalError(
             "SOURCE_REWRITTEN",
             f"{bound.name!r} was bound with {size_of(version)} bytes, and another object stands there now "

@@ -141,7 +141,7 @@ class ChangeFiles(MessageTransport):
         return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, seen()))
 
     def _as_bound(self, bound: BoundRange) -> Place:
-        return as_bound(self.path, bound, self.files.get(bound.name), grows=False)
+        return as_bound(self.path, bound, self.files.get(bound.name))
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
         """See :func:`read_file`."""
