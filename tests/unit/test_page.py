@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -17,12 +18,14 @@ from starlette.testclient import TestClient
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declare_tables
+from spark_jobs.cli.command_line import main
 from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.hand_published import CUSTOMERS, ORDERS
 from tests.page_mirror import HOSTILE, PAYMENTS, PageMirror, form_of
@@ -307,6 +310,29 @@ def test_the_token_door_opens_to_the_token_only(made: PageMirror) -> None:
     assert client.get("/mirrors/shop").status_code == 200
     cookie = next(cookie for cookie in client.cookies.jar if cookie.name == "open_mirroring_token")
     assert cookie.has_nonstandard_attr("HttpOnly")
+
+
+def test_the_command_serves_this_machine_alone_unless_a_token_is_set(
+    made: PageMirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr("uvicorn.run", lambda app, **settings: served.append((app, settings)))
+    monkeypatch.delenv("OPEN_MIRRORING_UI_TOKEN", raising=False)
+
+    def ui(*arguments: str) -> int:
+        return main(["ui", str(made.file), *arguments])
+
+    assert ui() == Exit.DONE and served[-1][1]["host"] == "127.0.0.1" and not served[-1][1]["access_log"]
+    assert TestClient(served[-1][0], base_url="http://localhost").get("/mirrors/shop").status_code == 200
+    for host in ("0.0.0.0", "::", "mirrors.example", "192.168.0.7"):
+        assert ui("--host", host) == Exit.USAGE and "TOKEN_MISSING" in capsys.readouterr().err
+    monkeypatch.setenv("OPEN_MIRRORING_UI_TOKEN", "short")
+    assert ui() == Exit.USAGE and len(served) == 1
+    monkeypatch.setenv("OPEN_MIRRORING_UI_TOKEN", TOKEN)
+    assert ui("--host", "0.0.0.0") == Exit.DONE and TOKEN not in capsys.readouterr().out
+    client = TestClient(served[-1][0], base_url="http://mirrors.example")
+    assert client.get("/").status_code == 401
+    assert main(["ui", str(made.folder / "none")]) == Exit.USAGE
 
 
 @dataclass(frozen=True)
