@@ -15,7 +15,6 @@ from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message import announced
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
-from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
 
@@ -64,7 +63,12 @@ class QlikMessageFormat(Format):
         return announced.announced(messages, self.settings, self._registered)
 
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
-        return [] if self.registry is None else SchemaRegistry(resolve(self.registry)).schemas(identities)
+        if self.registry is None:
+            return []
+        # Its client takes as long to load as a look at a source that has nothing new.
+        from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+
+        return SchemaRegistry(resolve(self.registry)).schemas(identities)
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
