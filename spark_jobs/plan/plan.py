@@ -56,7 +56,7 @@ def plan_table(
     new: pa.Table,
     read_history: ReadHistory,
     read_any: Read | None = None,
-    read_older: ReadHistory | None = None,
+    read_older: Read | None = None,
 ) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
@@ -69,7 +69,7 @@ def plan_table(
         read_history: given keys, their changes in *history_files*.
         read_any: given a condition, the changes of all files, whatever their key bucket, that fulfil it; for rows that
             changed their keys.
-        read_older: given keys, their published changes in all other files of the log.
+        read_older: given a condition, the published changes of all other files of the log that fulfil it.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),

@@ -125,11 +125,10 @@ class _History:
         """The changes that fulfil a condition, new ones included, whatever their key bucket."""
         return read_history(self._all, self._plan.source, condition)
 
-    def older(self, keys: Sequence[str]) -> pa.Table:
-        """The published changes of some keys in all other files of the log, which mostly need not be known."""
+    def older(self, condition: pc.Expression) -> pa.Table:
+        """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
         others = sorted({*log_files(self._root)} - {*self._all})
-        published = pc.field("batch") <= self._plan.batch_from
-        return read_history(others, self._plan.source, published & pc.field("key").isin(keys))
+        return read_history(others, self._plan.source, condition & (pc.field("batch") <= self._plan.batch_from))
 
     def __call__(self, keys: Sequence[str]) -> pa.Table:
         if self._plan.keys:

@@ -744,6 +744,14 @@ def header_line_missing(t: ChangeTable) -> None:
 
 
 @case()
+def header_line_missing_value_is_a_name(t: ChangeTable) -> None:
+    """No header line, and a text of the first row is the name of a column."""
+    t.ins(id=1, name="price", price="1.00")
+    t.ins(id=2, name="Bob", price="1.00")
+    t.shape.content = lambda c: c[c.index(b"\n") + 1 :]
+
+
+@case()
 def other_delimiter(t: ChangeTable) -> None:
     t.ins(id=1, name="Ada", price="1.00")
     t.shape.content = lambda c: c.replace(b",", b";")

@@ -64,6 +64,7 @@ ORDINARY = """
     ct_key_change_before_in_next_file ct_key_change_before_follows_in_next_file ct_key_swap ct_timestamp_epoch
     ct_doubled ct_late ct_delete_only_key ct_key_text_blank ct_key_datetime ct_key_decimal ct_dfm_in_capitals
     ct_folder_without_schema ct_folder_of_partition ct_bom_crlf ct_header_line_missing ct_other_delimiter
+    ct_header_line_missing_value_is_a_name
     ct_packed_two_members ct_delivered_twice_two_names ct_file_earlier_than_read_ones ct_ending_csv_in_capitals
     ct_column_with_header_prefix ct_mask_deselected ct_zz_heartbeat ct_file_grows ct_file_replaced l_sound
     l_column_never_streamed_delete_only l_key_blank_and_case l_key_datetime_nanoseconds l_type_nanoseconds
