@@ -130,7 +130,8 @@ class _ChangesWork:
         whole = self._mirror.consistency == "transaction"
         work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
         states = {state.id: (state, work[source]) for source, state in ready.items() if source in work}
-        for t, limit in self._preparation.limits(states, whole_transactions=whole).items():
+        limits = self._preparation.limits(states, whole_transactions=whole) if states else {}
+        for t, limit in limits.items():
             state, whole_work = states[t]
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):

@@ -37,7 +37,8 @@ class Logged(NamedTuple):
     *after* is the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
     *before* is the before image, where the source sent one. *handle* is the caller's own reference to the logged row.
     *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
-    changes. *left* is the key that the row had before, if this change gave it another key and rows are completed.
+    changes. *left* is the key that the row had before, if this change gave it another key and it matters: where rows
+    are completed, or a row leaves the new key in the same transaction.
     *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
     has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
     """
@@ -100,7 +101,7 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 
 
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether a row took a key at which another row still stands; only known where rows are completed.
+    """Whether a row took a key at which another row still stands, as far as the log has that row.
 
     No key ever has two rows, so the other row leaves the key in the same statement. The next DELETE half of that key
     therefore belongs to the other row, even if its before image has only the key. *changes* are newest first and end

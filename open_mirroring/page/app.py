@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -93,6 +94,10 @@ class _Page:
     def ledger(self, mirror: Mirror) -> Engine | None:
         """The ledger to read it only; None when nothing has run yet."""
         url = self.around.ledger_url(mirror)
+        known = self._ledgers.get(url)
+        # To open a file of SQLite that was removed since would make an empty one.
+        if known is not None and known.dialect.name == "sqlite" and not Path(known.url.database or "").is_file():
+            del self._ledgers[url]
         if url not in self._ledgers:
             found = ledger_to_look(url)
             if found is None:

@@ -18,5 +18,12 @@ class OpenMirroringPlugin(AirflowPlugin):
     ]
     # Without a route of Airflow's own it opens as a whole page: no other page may show it in a frame.
     external_views: list[Any] = [  # noqa: RUF012
-        {"name": "Mirrors", "href": f"{root_path()}{PREFIX}/", "destination": "nav", "nav_top_level": True}
+        {
+            "name": "Mirrors",
+            "href": f"{root_path()}{PREFIX}/",
+            "icon": f"{root_path()}{PREFIX}/static/icon.svg",
+            "destination": "nav",
+            # At the top level Airflow 3.3 makes a button of it that leads nowhere.
+            "category": "browse",
+        }
     ]

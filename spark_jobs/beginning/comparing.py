@@ -43,10 +43,9 @@ def compare(mirror: Mirror, told: Mapping[tuple[str, str], ToldTable]) -> Compar
     compared = Compared([], [])
 
     def note(path: SettingPath, found: _Found) -> None:
-        problem = Problem(
-            found.code, mirror.file, mirror.line_of(path), path_text(path), found.what, found.way_out
-        )  # fmt: skip
-        (compared.mistakes if found.stops else compared.warnings).append(problem)
+        where = mirror.file, mirror.line_of(path), path_text(path)
+        of_its_kind = compared.mistakes if found.stops else compared.warnings
+        of_its_kind.append(Problem(found.code, *where, found.what, found.way_out))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in told.items()}
     for index, table in enumerate(mirror.tables):

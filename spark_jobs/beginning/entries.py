@@ -157,11 +157,12 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstR
 
 
 def _export(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> dict[str, Any]:
-    """The export of a table, as `prove --export` finds it; empty where there is none."""
+    """The export of a table, as `prove --export` finds it; empty where there is none, or its name would lead away."""
     assert first.export is not None
-    folder = first.export.absolute() / entry.settings["source"]
+    name = entry.settings["source"]
+    folder = first.export.absolute() / name
     path = folder if folder.is_dir() else folder.with_name(f"{folder.name}.{first.export_format}")
-    if not path.exists():
+    if folder.parent != first.export.absolute() or not path.exists():
         entry.remarks.append(f"Warning: there is no export {path.name!r}: rows from before the stream are missing.")
         return {}
     load: dict[str, Any] = {"format": first.export_format, "path": str(path)}

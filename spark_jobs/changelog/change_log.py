@@ -176,6 +176,14 @@ def newest_in_log(root: Path, mirror: str) -> int:
         ) from error
 
 
+def log_files(root: Path) -> list[str]:
+    """Absolute paths of all files of a log; none where there is no log."""
+    if not DeltaTable.is_deltatable(str(root)):
+        return []
+    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
+    return [str(root.joinpath(*uri.split("/")[-2:])) for uri in DeltaTable(str(root)).file_uris()]
+
+
 def paths_of(root: Path, files: Sequence[str]) -> list[str]:
     """Absolute paths of log files, for a reader inside a worker."""
     return [str(root / file) for file in files]

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import duckdb
-from deltalake import DeltaTable
 
 from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import LedgerReader
+from spark_jobs.changelog.change_log import log_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
 
 _FILES_AT_ONCE = 256
@@ -100,7 +100,7 @@ def write_raw(file: Path, log_root: Path, letters: Iterable[DeadLetter]) -> int:
 def _unreadable(log_root: Path, wanted: int) -> list[DeadLetter]:
     found: list[DeadLetter] = []
     # Names begin with the batch, so the newest come first and most of a long log stays shut.
-    files = sorted(_log_files(log_root), key=lambda file: Path(file).name, reverse=True)
+    files = sorted(log_files(log_root), key=lambda file: Path(file).name, reverse=True)
     query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
                FROM read_parquet($files) WHERE kind = $kind"""
     with duckdb.connect() as db:
@@ -134,7 +134,7 @@ def _untyped(reader: LedgerReader) -> list[DeadLetter]:
 
 
 def _contents(log_root: Path, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
-    files = [file for file in _log_files(log_root) if Path(file).name.startswith(f"{batch:012d}-")]
+    files = [file for file in log_files(log_root) if Path(file).name.startswith(f"{batch:012d}-")]
     query = """SELECT DISTINCT kind, origin, place, tbl, raw, "row", before FROM read_parquet($files)
                WHERE batch = $batch AND kind IN ($change, $rejected) AND origin IN (SELECT unnest($origins))"""
     parameters = {
@@ -159,10 +159,3 @@ def _contents(log_root: Path, batch: int, letters: Sequence[DeadLetter]) -> list
 
 
 _KINDS = {"unreadable": REJECTED, "untyped": CHANGE}
-
-
-def _log_files(log_root: Path) -> list[str]:
-    if not DeltaTable.is_deltatable(str(log_root)):
-        return []
-    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
-    return [str(log_root.joinpath(*uri.split("/")[-2:])) for uri in DeltaTable(str(log_root)).file_uris()]

@@ -8,17 +8,18 @@ put into one order and written by one task, because the files of a publication f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Logged
+from open_mirroring.changes.logged_change import Left, Logged
 from open_mirroring.changes.plan_rule import key_history
 from open_mirroring.landing_zone.schema import file_schema
 from spark_jobs.changelog.schema import KEY_LEFT
+from spark_jobs.plan.moved_rows import KeyChangePlace
 from spark_jobs.plan.table_plan import (
     Identity,
     PlannedRows,
@@ -34,11 +35,14 @@ from spark_jobs.plan.table_plan import (
     refuse_late,
     rejection,
 )
+from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import Cut, published, take
 from spark_jobs.sources.sql_server.typed_rows import type_rows
 
 
-def plan_history(plan: TablePlan, late_up_to: str, new: pa.Table, read_history: ReadHistory) -> PlannedRows:
+def plan_history(
+    plan: TablePlan, late_up_to: str, new: pa.Table, read_history: ReadHistory, taken: TakenKeys | None = None
+) -> PlannedRows:
     """Every new change of one table in order, typed; *late_up_to* is the plan's.
 
     Raises:
@@ -58,9 +62,10 @@ def plan_history(plan: TablePlan, late_up_to: str, new: pa.Table, read_history: 
     known = of_keys(changes, doubtful)
     if doubtful:
         known = pa.concat_tables([known, published(cut, eligible(plan, read_history(sorted(doubtful))))])
+    known, left = (known, {}) if taken is None else taken.learn(known)
     rejected: dict[Identity, dict[str, Any]] = {}
     while True:
-        decided, counted = _decided(plan, cut, late_up_to, known, {*plan.rejected, *rejected})
+        decided, counted = _decided(plan, cut, late_up_to, known, {*plan.rejected, *rejected}, left)
         chosen = pa.concat_tables([certain, decided])
         chosen = chosen.take(pc.sort_indices(chosen, [("order", "ascending"), ("key", "ascending")]))
         if not plan.columns:
@@ -92,13 +97,18 @@ def _doubtful(changes: pa.Table, published_position: str) -> set[str]:
 
 
 def _decided(
-    plan: TablePlan, cut: Cut, late_up_to: str, known: pa.Table, rejected: set[Identity]
+    plan: TablePlan,
+    cut: Cut,
+    late_up_to: str,
+    known: pa.Table,
+    rejected: set[Identity],
+    left: Mapping[KeyChangePlace, Left],
 ) -> tuple[pa.Table, Counter[str]]:
     """The changes that the definition publishes of the keys of *known*, and what became of the others."""
     by_key: dict[str, list[Logged]] = {}
     untypable: dict[str, set[LogPosition]] = {}
     for at, line in enumerate(known.to_pylist()):
-        change = logged_change(line, at, plan)
+        change = logged_change(line, at, plan, left)
         by_key.setdefault(line["key"], []).append(change)
         if identity_of(line) in rejected:
             untypable.setdefault(line["key"], set()).add(change.position)

@@ -44,13 +44,20 @@ from spark_jobs.plan.table_plan import (
     refuse_two_loads,
     rejection,
 )
+from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import published, take
 from spark_jobs.sources.sql_server.typed_rows import Failure, type_rows
 
 __all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
 
 
-def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory, read_any: Read | None = None) -> PlannedRows:
+def plan_table(
+    plan: TablePlan,
+    new: pa.Table,
+    read_history: ReadHistory,
+    read_any: Read | None = None,
+    read_older: Read | None = None,
+) -> PlannedRows:
     """Apply the plan rule to the new changes of one table and type what it publishes.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
@@ -61,15 +68,17 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory, read_a
         new: the table's changes in the new batches; where transactions are held back, those that waited too.
         read_history: given keys, their changes in *history_files*.
         read_any: given a condition, the changes of all files, whatever their key bucket, that fulfil it; for rows that
-            carry only what changed and may have changed their keys.
+            changed their keys.
+        read_older: given a condition, the published changes of all other files of the log that fulfil it.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
             ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05), ``CHANGE_LATE`` where every change is published in
             its order.
     """
+    taken = TakenKeys(plan, read_any, read_older) if read_any is not None and read_older is not None else None
     if plan.late_up_to is not None:
-        return plan_history(plan, plan.late_up_to, new, read_history)
+        return plan_history(plan, plan.late_up_to, new, read_history, taken)
     floor = "" if plan.highest is None else plan.highest.order
     changes = eligible(plan, new)
     refuse_late(plan, changes)
@@ -89,6 +98,8 @@ def plan_table(plan: TablePlan, new: pa.Table, read_history: ReadHistory, read_a
             result.moved = MovedRows(lambda condition: in_set(plan, read_any(condition)), plan.types)
             renewed = result.moved.destinations(late_keys(plan, read_any, floor), plan.buckets)
             uncertain |= renewed
+    else:
+        result.taken = taken
     twice = loaded_twice(plan, changes, read_history)
     certain = certain_keys(changes, floor, uncertain | twice)
     winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
@@ -119,6 +130,7 @@ class _Result:
         self._bounds: list[str] = []
         self.counts: Counter[str] = Counter(changes=logged)
         self.moved: MovedRows | None = None
+        self.taken: TakenKeys | None = None
 
     def take(self, winners: pa.Table) -> list[int]:
         """Type and keep winners; the indexes of those that could not be typed."""
@@ -146,8 +158,10 @@ class _Result:
         by_handle: list[Logged] = []
         by_key: dict[str, list[Logged]] = {key: [] for key in keys}
         untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
-        lines = chosen.to_pylist()
         left: Mapping[KeyChangePlace, Left] = {}
+        if self.taken is not None:
+            chosen, left = self.taken.learn(chosen)
+        lines = chosen.to_pylist()
         if self.moved is not None:
             self.moved.learn(lines)
             left = left_keys(self.moved, self._plan)

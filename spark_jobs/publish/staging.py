@@ -26,6 +26,7 @@ from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
+from spark_jobs.changelog.change_log import log_files
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
@@ -79,8 +80,8 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
     attempt = uuid4().hex
     store = open_store(zone)
     plans = [plan for plan, _ in task.tables]
-    log_files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    by_table = read_changes(log_files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
+    new_files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
+    by_table = read_changes(new_files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (
@@ -97,7 +98,7 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
                 elif pc.all(is_new).as_py() is False:
                     new = new.filter(is_new)
                 history = _History(task.log_root, plan)
-                planned = plan_table(plan, new, history, history.any)
+                planned = plan_table(plan, new, history, history.any, history.older)
             except PlanStop as stop:
                 staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
                 creations.append([])
@@ -117,12 +118,17 @@ class _History:
 
     def __init__(self, log_root: Path, plan: TablePlan) -> None:
         self._files = [str(log_root / file) for file in plan.history_files]
-        self._plan = plan
+        self._root, self._plan = log_root, plan
         self._all = sorted({str(log_root / file) for file in (*plan.history_files, *plan.new_files)})
 
     def any(self, condition: pc.Expression) -> pa.Table:
         """The changes that fulfil a condition, new ones included, whatever their key bucket."""
         return read_history(self._all, self._plan.source, condition)
+
+    def older(self, condition: pc.Expression) -> pa.Table:
+        """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
+        others = sorted({*log_files(self._root)} - {*self._all})
+        return read_history(others, self._plan.source, condition & (pc.field("batch") <= self._plan.batch_from))
 
     def __call__(self, keys: Sequence[str]) -> pa.Table:
         if self._plan.keys:

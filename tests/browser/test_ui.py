@@ -82,6 +82,13 @@ def test_the_runs_of_the_mirror_are_green_on_airflows_pages(pages: Pages, tmp_pa
             page.goto(f"{pages.address}/dags/shop__replicate/runs")
             expect(page.get_by_text("success", exact=False).nth(2)).to_be_visible()
             expect(page.locator("table").get_by_text("failed", exact=False)).to_have_count(0)
+            page.get_by_role("button", name="Browse").click()
+            with page.context.expect_page() as opened:
+                page.locator('a[href$="/open_mirroring/"]').click()
+            mirrors = opened.value
+            mirrors.get_by_role("link", name="shop").click()
+            expect(mirrors.locator(".headline")).to_contain_text("mirrored")
+            expect(mirrors.get_by_role("link", name="Runs")).to_have_attribute("href", "/dags/shop__replicate")
         finally:
             page.screenshot(path=tmp_path / "page.png")
             browser.close()

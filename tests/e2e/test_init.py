@@ -20,8 +20,13 @@ from demo.shop import TOPIC, Shop
 from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
 from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
+from open_mirroring.config.connections import resolve
+from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
+from spark_jobs.sources.kafka.place import place_of
+from spark_jobs.sources.kafka.reader import read_range
+from spark_jobs.sources.kafka.transport import KafkaTopics
 from tests.ces_messages import event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import in_order
@@ -183,3 +188,16 @@ def test_the_catalog_tells_what_the_stream_does_not(
     assert [table.source for table in load_mirror(file).tables if table.source_name.schema == "sales"][1:] == [
         "sales.quiet"
     ]
+
+
+def test_of_a_long_topic_each_partition_is_looked_at_twice(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-50: its beginning and its end, however many ranges a run would cut it into."""
+    topic = f"long-{uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    kafka.publish(topic, [(number % 2, None, b"%d" % number) for number in range(400)])
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
+    place = place_of(resolve("broker"), (topic,))._replace(messages_per_range=10)
+    read = list[BoundRange]()
+    monkeypatch.setattr(KafkaTopics, "read", lambda self, bound: read.append(bound) or read_range(self.place, bound))
+    numbers = sorted(int(message.body or b"") for message in KafkaTopics(place).sample(40))
+    assert numbers == [*range(20), *range(380, 400)] and len(read) == 4

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import TerminalError
 from spark_jobs.initial_load import load
+from spark_jobs.prove import Asked, prove
 from tests.e2e.test_crashes import EXTRACT, PUBLISH
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.object_storage import KINDS, Storage
@@ -89,13 +93,13 @@ def test_files_of_a_qlik_file_target(storage: Storage, tmp_path: Path, spark) ->
     assert_mirrored(pipeline, made)
 
 
-def test_an_export_and_the_stream_behind_it(storage: Storage, tmp_path: Path, spark) -> None:
-    """S-03, G-08: first rows from an export beside the Capture files, the load killed half-way."""
-    file_format = "parquet" if storage.kind == "azure" else "csv"
-    shop = Shop(tmp_path, spark, file_format, rows=60, publish={"max_rows_per_file": 30})
+def shop_in(storage: Storage, folder: Path, spark: Any, file_format: str) -> Shop:
+    """A shop whose export and stream are in object storage, not loaded yet."""
+    shop = Shop(folder, spark, file_format, rows=60, publish={"max_rows_per_file": 30})
     pipeline = shop.pipeline
     document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8"))
     document["source"] |= at(storage.below("stream"))
+    document["landing_zone"]["tables"] = "tables"
     for table in document["tables"]:
         export = table["initial_load"]
         export |= {"path": f"{storage.address}/export/{table['source']}", "connection": "store"}
@@ -103,13 +107,35 @@ def test_an_export_and_the_stream_behind_it(storage: Storage, tmp_path: Path, sp
     pipeline.file.write_text(yaml.safe_dump(document), encoding="utf-8")
     deliver(shop.export, storage.below("export"))
     deliver(pipeline.source, storage.below("stream"))
-    if storage.kind == "azure":
-        pipeline.killed("initial_load", "publish.staged")
+    return shop
+
+
+def test_an_export_and_the_stream_behind_it(storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, G-08: first rows from an export beside the Capture files."""
+    shop = shop_in(storage, tmp_path, spark, "parquet" if storage.kind == "azure" else "csv")
+    pipeline = shop.pipeline
     load(pipeline.mirror, pipeline.ledger, spark)
     shop.go_on(10)
     deliver(pipeline.source, storage.below("stream"))
     pipeline.tick()
     judge(pipeline, shop.state)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+def test_an_export_proves_what_it_loaded(file_format: str, storage: Storage, tmp_path: Path, spark) -> None:
+    """S-03, G-43: a proof reads an export where a load does, which was killed half-way."""
+    pipeline = shop_in(storage, tmp_path, spark, file_format).pipeline
+    pipeline.killed("initial_load", "publish.staged")
+    load(pipeline.mirror, pipeline.ledger, spark)
+    pipeline.tick()
+    tables = {table.source: table.initial_load for table in pipeline.mirror.tables}
+    exports = {
+        source: ProofExport(format=given.format, path=given.path, connection=given.connection, types=given.types)
+        for source, given in tables.items()
+    }
+    proved = prove(pipeline.mirror, pipeline.ledger, spark, None, Asked(exports, settle_seconds=0)).tables
+    assert {source: one["verdict"] for source, one in proved.items()} == dict.fromkeys(tables, "EQUAL"), proved
 
 
 def deliver(folder: Path, storage: Storage) -> None:
@@ -145,7 +171,8 @@ def test_capture_windows_in_one_run_and_in_seven(ticks: int, storage: Storage, t
     made = history(seed=6)
     messages = render(made.changes, CesOptions(max_data_bytes=2_000), Delivery(partitions=3, duplicates=0.05, seed=6))
     pipeline = Pipeline(tmp_path, spark, TABLES, source={"transport": "capture", "layout": None, **at(storage)})
-    files = list(capture_files(messages))
+    files = list(capture_files(messages, window=timedelta(seconds=1)))
+    assert len(files) > 7
     for tick in range(ticks):
         for name, content in files[len(files) * tick // ticks : len(files) * (tick + 1) // ticks]:
             storage.deliver(name, content)

@@ -589,6 +589,54 @@ def k_chain_from_below(t: Ces) -> None:
         t.event("UPD", rows[number], new, same=number > 1)
 
 
+@case({"a": "int", "b": "int"}, ("a", "b"))
+def k_swapped_alike(t: Ces) -> None:
+    """Two rows that are equal but for their keys, as in a table that links two others, swap them in one statement."""
+    t.ins(a="1", b="1")
+    t.ins(a="1", b="2")
+    t.step()
+    one, two = t.raw[1, 1], t.raw[1, 2]
+    for _ in range(2):  # who stood there before came in the same way
+        t.event("UPD", one, two)
+        t.event("UPD", two, one, same=True)
+        t.step()
+
+
+@case({"a": "int", "b": "int"}, ("a", "b"))
+def k_swapped_alike_late(t: Ces) -> None:
+    """The same, and the event that comes first is the last to arrive."""
+    t.ins(a="1", b="1")
+    t.ins(a="1", b="2")
+    t.step()
+    one, two = t.raw[1, 1], t.raw[1, 2]
+    first = t.pull(t.event("UPD", one, two))
+    t.event("UPD", two, one, same=True)
+    t.step()
+    t.send(first)
+
+
+@case({"a": "int", "b": "int"}, ("a", "b"))
+def k_moved_alike_and_back(t: Ces) -> None:
+    """One row moves to a free key and back in one transaction: the same events but for the insert."""
+    t.ins(a="1", b="1")
+    one = t.raw[1, 1]
+    t.event("UPD", one, one | {"b": "2"})
+    t.event("UPD", one | {"b": "2"}, one, same=True)
+
+
+@case()
+def k_chain_alike_from_below(t: Ces) -> None:
+    """1→2, 2→3, 3→4 of rows that are equal but for their keys."""
+    for number in (1, 2, 3):
+        t.ins(id=str(number), name="n")
+    t.step()
+    rows = {number: t.drop(number) for number in (1, 2, 3)}
+    for number in (1, 2, 3):
+        new = rows[number] | {"id": str(number + 1)}
+        t.put(new)
+        t.event("UPD", rows[number], new, same=number > 1)
+
+
 @case()
 def k_taken_by_another(t: Ces) -> None:
     """A row leaves its key, and an insert takes it, in one transaction; the insert's event comes first."""

@@ -466,6 +466,18 @@ def key_swap(t: ChangeTable) -> None:
 
 
 @case()
+def key_swap_alike(t: ChangeTable) -> None:
+    """Rows that are equal but for their keys."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.ins(id=2, name="Ada", price="1.00")
+    one, two = t.raw[1,], t.raw[2,]
+    place = t.next()
+    t.stored("B", one, [], *place), t.stored("U", two, ["id"], *place)
+    place = t.next(same=True)
+    t.stored("B", two, [], *place), t.stored("U", one, ["id"], *place)
+
+
+@case()
 def before_alone(t: ChangeTable) -> None:
     """A before image whose update never comes."""
     t.ins(id=1, name="Ada", price="1.00")
@@ -727,6 +739,14 @@ def latin1(t: ChangeTable) -> None:
 def header_line_missing(t: ChangeTable) -> None:
     """The task writes no header line (a setting)."""
     t.ins(id=1, name="Ada", price="1.00")
+    t.ins(id=2, name="Bob", price="1.00")
+    t.shape.content = lambda c: c[c.index(b"\n") + 1 :]
+
+
+@case()
+def header_line_missing_value_is_a_name(t: ChangeTable) -> None:
+    """No header line, and a text of the first row is the name of a column."""
+    t.ins(id=1, name="price", price="1.00")
     t.ins(id=2, name="Bob", price="1.00")
     t.shape.content = lambda c: c[c.index(b"\n") + 1 :]
 

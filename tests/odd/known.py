@@ -39,7 +39,9 @@ ORDINARY = """
     r_partial_completed r_delete_by_pkkey r_delete_old_lacks_key r_delete_and_again_in_one_transaction
     r_insert_and_delete_in_one_transaction r_delete_before_insert r_out_of_order_over_files r_doubled
     r_doubled_other_spelling r_one_place_two_rows r_same_id_two_events k_pkkey_in_other_order k_swapped k_moved_and_back
-    k_moved_and_back_in_one_transaction_late k_chain_in_one_transaction k_chain_from_below k_text_case_changed
+    k_moved_and_back_in_one_transaction_late k_chain_in_one_transaction k_chain_from_below k_swapped_alike
+    k_swapped_alike_late k_moved_alike_and_back k_chain_alike_from_below q_key_swap_alike ct_key_swap_alike
+    k_text_case_changed
     k_text_blank_added k_text_normal_form_changed k_decimal_spellings k_guid_case k_binary_spellings
     k_float_minus_zero k_datetime_spellings k_offset_same_instant k_time_spellings k_empty_text c_reordered
     n_other_schema n_database_in_other_case m_content_type_null m_content_type_left_out m_content_type_charset
@@ -62,6 +64,7 @@ ORDINARY = """
     ct_key_change_before_in_next_file ct_key_change_before_follows_in_next_file ct_key_swap ct_timestamp_epoch
     ct_doubled ct_late ct_delete_only_key ct_key_text_blank ct_key_datetime ct_key_decimal ct_dfm_in_capitals
     ct_folder_without_schema ct_folder_of_partition ct_bom_crlf ct_header_line_missing ct_other_delimiter
+    ct_header_line_missing_value_is_a_name
     ct_packed_two_members ct_delivered_twice_two_names ct_file_earlier_than_read_ones ct_ending_csv_in_capitals
     ct_column_with_header_prefix ct_mask_deselected ct_zz_heartbeat ct_file_grows ct_file_replaced l_sound
     l_column_never_streamed_delete_only l_key_blank_and_case l_key_datetime_nanoseconds l_type_nanoseconds

@@ -435,6 +435,16 @@ def key_change(t: Messages) -> None:
 
 
 @case()
+def key_swap_alike(t: Messages) -> None:
+    """Rows that are equal but for their keys, in one statement."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.ins(id=2, name="Ada", price="1.00")
+    moved = t.upd(1, id=2)
+    t.upd(2, id=1, same=True)
+    t.put(moved.members["data"])
+
+
+@case()
 def key_change_before_null(t: Messages) -> None:
     """changeMask tells that the key changed; the old one stands nowhere."""
     t.ins(id=1, name="Ada", price="1.00")

@@ -61,7 +61,9 @@ def test_a_hole_behind_empty_windows_is_seen(storage: Storage, tmp_path: Path) -
     deliver(storage, tmp_path, 0, 9, range(10))
     for days in (2, 1, 0):
         deliver(storage, tmp_path, 0, days, range(0))
-    bound = {file.name: file.size for file in list_capture(storage.place(), {}).files}
+    storage.deliver(f"ns/hub/0/{TODAY:%Y/%m/%d}/foreign.txt", b"bound as a dead letter, and no Capture file")
+    everything = list_capture(storage.place(), {})
+    bound = {file.name: file.size for file in [*everything.files, *everything.unknown]}
     assert len(listed(storage, bound)) == 2
     late = deliver(storage, tmp_path, 0, 0, range(12, 15), minute=5)
     found = list_capture(storage.place(), bound, TODAY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -186,6 +187,14 @@ def test_the_brokers_jars_are_pinned_and_apart_from_sparks() -> None:
     assert {f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in direct} <= names
     assert len(names) == len(pinned) == len(text_of("jars/broker/SHA256SUMS").splitlines())
     assert not names & set(jars_wanted())
+
+
+def test_azurite_and_all_that_it_brings_is_pinned_by_sums_and_by_no_address() -> None:
+    wanted = json.loads(text_of("tests/azurite/package.json"))["dependencies"]
+    packages = json.loads(text_of("tests/azurite/package-lock.json"))["packages"]
+    assert packages.pop("")["dependencies"] == wanted
+    assert packages["node_modules/azurite"]["version"] == wanted["azurite"]
+    assert [name for name, one in packages.items() if "integrity" not in one or "resolved" in one] == []
 
 
 def jars_folder(folder: Path) -> Path:

@@ -343,8 +343,18 @@ def test_a_file_that_has_tables_is_added_to_only_when_told(home: Path, capsys: p
 
 def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
     """G-50, G-08: types for CSV, the export's own manifest or a position for where the stream goes on."""
-    deliver(home, event(pkkey={"id": "7"}), event(pkkey={"id": "7"}, tbl="none"), event(tbl="keyless"))
+    key = {"id": "7"}
+    deliver(
+        home,
+        event(pkkey=key),
+        event(pkkey=key, tbl="none"),
+        event(tbl="keyless"),
+        event(pkkey=key, schema=str(home), tbl="led"),
+        event(pkkey=key, schema="..", tbl="/led"),
+    )
     (home / "export").mkdir()
+    for outside in (Path(f"{home}.led.csv"), home / "led.csv"):
+        outside.write_text("id,name,price\n")
     (home / "export" / "dbo.orders.csv").write_text("id,name,price\n")
     given = ["--export", str(home / "export"), "--export-format", "csv"]
     text = begun(home, *given, "--stream-from", "0x0000002C000007300011", "--print").name
@@ -357,7 +367,7 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
         "stream_from": {"file": "export/export.json"},
         "types": {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"},
     }
-    assert loads["dbo.none"] is None and loads["dbo.keyless"] is None
+    assert [source for source, load in loads.items() if load is not None] == ["dbo.orders"] and len(loads) > 2
     assert "there is no export 'dbo.none.csv'" in comments(file)
 
 

@@ -119,6 +119,14 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("ledger.db*"))
 
 
+def test_a_ledger_that_is_removed_while_the_page_runs_is_not_made_anew(made: PageMirror, client: TestClient) -> None:
+    assert "Nothing has run yet" not in client.get("/").text
+    made.ledger.dispose()
+    for file in made.folder.glob("ledger.db*"):
+        file.unlink()
+    assert "Nothing has run yet" in client.get("/").text and not list(made.folder.glob("ledger.db*"))
+
+
 def test_a_wrong_mirror_file_is_told_and_hinders_no_other_one(made: PageMirror, client: TestClient) -> None:
     (made.file.parent / "wrong.yaml").write_text("mirror: <b>\n\ttables: 1\n", encoding="utf-8")
     page = client.get("/").text

@@ -4,8 +4,12 @@ for (const button of document.querySelectorAll(".copier")) {
   if (!navigator.clipboard) continue;
   button.hidden = false;
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(button.dataset.text);
-    button.textContent = "Copied";
+    try {
+      await navigator.clipboard.writeText(button.dataset.text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select it";
+    }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });
 }

@@ -93,9 +93,12 @@ class KafkaTopics(MessageTransport):
 
     def sample(self, most: int) -> Iterator[RawMessage]:
         """As :meth:`MessageTransport.sample`: of each partition the first messages and the newest."""
-        ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
-        share = max(most // max(2 * len(ranges), 1), 1)
-        for one in ranges:
+        whole = dict[str, BoundRange]()
+        for one in (one for one in self.unlimited().find(None, {}).ranges if one.start < one.end):
+            known = whole.setdefault(one.name, one)
+            whole[one.name] = one._replace(start=min(known.start, one.start), end=max(known.end, one.end))
+        share = max(most // max(2 * len(whole), 1), 1)
+        for one in whole.values():
             head = min(one.start + share, one.end)
             yield from self.read(one._replace(end=head))
             yield from self.read(one._replace(start=max(head, one.end - share)))

@@ -106,8 +106,9 @@ def _since(root: ObjectPath, partition: str, start: str, bound: Mapping[str, int
     if not start:
         return source_files(root, root.store.objects(folder)), ""
     files = source_files(root, _from_day(root, folder, tuple(start[len(partition) + 1 :].split("/"))))
-    known = [file for file in sorted(files, reverse=True) if bound.get(file.name) == file.size]
-    if len(known) == len(files) or any(has_numbers(root, file) for file in known):
+    captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
+    known = [file for file in captured if bound.get(file.name) == file.size]
+    if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
         return files, start
     # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
     return source_files(root, root.store.objects(folder)), ""

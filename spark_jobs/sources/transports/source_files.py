@@ -21,6 +21,8 @@ Looked = TypeVar("Looked")
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
 _LOOKED_AT = 2**16
+_SMALL = 2**20
+"""A file of so many bytes is fetched by one request."""
 _AT_ONCE = 16
 """So many requests about single objects are made side by side."""
 
@@ -261,7 +263,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     version = file.seen
     path = folder / bound.name
     try:
-        held = path.look(bound.start, bound.end) if at_once else path.look()
+        held = path.look(bound.start, bound.end) if at_once or bound.end <= _SMALL else path.look()
     except FileNotFoundError as error:
         raise _missing(path) from error
     now = folder.holding(held)

@@ -1,0 +1,62 @@
+"""Tells a key that a row took while another row stood there from a key that a row took and left again (G-03).
+
+Both show the same events if the two rows are equal but for their keys: rows of a table that links two others, for one.
+What the key held before the transaction tells them apart, in files of the log that a plan mostly need not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.logged_change import Left
+from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
+from spark_jobs.plan.moved_rows import KeyChangePlace, Read, place_of
+from spark_jobs.plan.table_plan import TablePlan, eligible, of_keys
+from spark_jobs.plan.transaction_cut import published
+
+
+class TakenKeys:
+    """What the log tells of keys that were taken and left in one transaction, beyond the files of a plan."""
+
+    def __init__(self, plan: TablePlan, read_any: Read, read_older: Read) -> None:
+        self._plan, self._read_any, self._read_older = plan, read_any, read_older
+
+    def learn(self, known: pa.Table) -> tuple[pa.Table, Mapping[KeyChangePlace, Left]]:
+        """The changes with the older ones of such keys, and by which of them a row came from another key."""
+        moved = self._moved(known, self._read_any)
+        taken = {line["key"] for line in _taken_and_left(known) if place_of(line) in moved} if moved else set()
+        if not taken:
+            return known, moved
+        older = eligible(self._plan, self._read_older(pc.field("key").isin(sorted(taken))))
+        known = pa.concat_tables([known, older if self._plan.cut is None else published(self._plan.cut, older)])
+        # The row that stood there before may have come in the same way.
+        return known, {**self._moved(known, self._read_any), **self._moved(known, self._read_older)}
+
+    def _moved(self, known: pa.Table, read: Read) -> Mapping[KeyChangePlace, Left]:
+        places = {place_of(line) for line in _taken_and_left(known)}
+        if not places:
+            return {}
+        halves = read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
+        epochs = self._plan.epochs
+        return {
+            place_of(half): Left(LogPosition.parse(epochs[half["epoch"]], half["pos"]), None, ())
+            for half in halves.to_pylist()
+            if place_of(half) in places
+        }
+
+
+def _taken_and_left(known: pa.Table) -> list[dict[str, Any]]:
+    """The updates of keys that a row left in the same transaction."""
+    left = set(known["key"].filter(pc.equal(known["op"], KEY_LEFT)).to_pylist())
+    lines = of_keys(known, left).to_pylist() if left else []
+    leaving = {_of_transaction(line) for line in lines if line["op"] == KEY_LEFT}
+    return [line for line in lines if line["op"] == UPDATE and _of_transaction(line) in leaving]
+
+
+def _of_transaction(line: Mapping[str, Any]) -> tuple[str, str, str]:
+    return line["key"], line["epoch"], line["pos"].partition(":")[0]
