@@ -123,10 +123,12 @@ types: $(VENV)/.installed ## write docs/types.md, the table of all types, from t
 	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
 
 .PHONY: commands
-commands: $(VENV)/.installed ## write docs/reference/commands.md, the page of commands, from the parser
+commands: $(VENV)/.installed ## write docs/reference/, the pages of commands and settings, from parser and schema
 	@mkdir -p build
 	$(RUN) -m spark_jobs.cli.command_book > build/commands.md.new
 	mv build/commands.md.new docs/reference/commands.md
+	$(RUN) -m spark_jobs.cli.settings_book > build/settings.md.new
+	mv build/settings.md.new docs/reference/settings.md
 
 # The site has an environment of its own: no test and no job needs it.
 .PHONY: docs

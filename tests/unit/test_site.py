@@ -12,6 +12,7 @@ import yaml
 
 from open_mirroring.config import load_mirror
 from spark_jobs.cli.command_book import command_book
+from spark_jobs.cli.settings_book import settings_book
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -39,6 +40,10 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_the_committed_page_of_commands_is_the_parsers_own() -> None:
     assert (DOCS / "reference" / "commands.md").read_text(encoding="utf-8") == command_book(), "run `make commands`"
+
+
+def test_the_committed_page_of_settings_is_the_schemas_own() -> None:
+    assert (DOCS / "reference" / "settings.md").read_text(encoding="utf-8") == settings_book(), "run `make commands`"
 
 
 def shown_settings() -> Iterator[tuple[Path, str]]:
