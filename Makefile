@@ -122,6 +122,25 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
 	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
 
+.PHONY: commands
+commands: $(VENV)/.installed ## write docs/reference/, the pages of commands and settings, from parser and schema
+	@mkdir -p build
+	$(RUN) -m spark_jobs.cli.command_book > build/commands.md.new
+	mv build/commands.md.new docs/reference/commands.md
+	$(RUN) -m spark_jobs.cli.settings_book > build/settings.md.new
+	mv build/settings.md.new docs/reference/settings.md
+
+# The site has an environment of its own: no test and no job needs it.
+.PHONY: docs
+docs: build/docs-environment/.installed ## build the site of documents into build/site, strictly
+	build/docs-environment/bin/mkdocs build --strict --quiet
+
+build/docs-environment/.installed: docs/requirements.txt
+	@.ci/prerequisites "$(PYTHON)" lint
+	@mkdir -p build && $(PYTHON) -m venv build/docs-environment
+	@build/docs-environment/bin/pip install --quiet -r docs/requirements.txt
+	@touch $@
+
 .PHONY: wheel
 wheel: $(VENV)/.installed uv ## build/dist/*.whl, built by the locked setuptools
 	@rm -rf build/lib build/bdist.* # what an earlier build left would be packed, too

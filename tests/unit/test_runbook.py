@@ -18,8 +18,8 @@ from open_mirroring.protocols import table_stops, verdicts
 from spark_jobs.cli.command_line import INTERRUPTED, _parser
 
 ROOT = Path(__file__).resolve().parents[2]
-README, RUNBOOK, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "runbook.md", ROOT / "docs" / "architecture.md"
-DOCUMENTS = (README, RUNBOOK, ARCHITECTURE)
+README, RUNBOOK = ROOT / "README.md", ROOT / "docs" / "runbook.md"
+DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\b")
 # What raises, refuses or reports a code to an operator: its name, and the place of the code among the arguments.
 RAISING = {"TerminalError": 0, "TransientError": 0, "UsageError": 0, "missing": 2, "stop_table": 2, "PlanStop": 0} | {
