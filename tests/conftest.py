@@ -86,8 +86,10 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def storage_servers() -> Iterator[StorageServers]:
     """Azurite and an S3 server of this test run's own."""
-    from tests.object_storage import running_servers
+    from tests.object_storage import AZURITE, running_servers
 
+    if not AZURITE.is_file():
+        pytest.skip("needs Azurite: `make azurite` fetches it from the npm registry")
     with running_servers() as servers:
         yield servers
 
