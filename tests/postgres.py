@@ -58,6 +58,7 @@ def running_postgres() -> Iterator[PostgresServer]:
         nobody = pwd.getpwnam("nobody")
         user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        binaries = _within_reach(binaries, folder, user)
     password, data = secrets.token_hex(16), folder / "data"
     secret = folder / "password"
     secret.write_text(password)
@@ -85,6 +86,16 @@ def running_postgres() -> Iterator[PostgresServer]:
     finally:
         guard.communicate(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _within_reach(binaries: Path, folder: Path, user: dict[str, Any]) -> Path:
+    """The programs where *user* may run them: copied into *folder* where the checkout lies in a home of root's own."""
+    try:
+        subprocess.run([str(binaries / "initdb"), "--version"], check=True, capture_output=True, cwd=folder, **user)
+    except (PermissionError, subprocess.CalledProcessError):
+        shutil.copytree(binaries.parent, folder / "programs")
+        return folder / "programs" / binaries.name
+    return binaries
 
 
 # The server ends with the test run, however that ends: a pipe closes even when its writer is killed.
