@@ -93,8 +93,11 @@ def _within_reach(binaries: Path, folder: Path, user: dict[str, Any]) -> Path:
     try:
         subprocess.run([str(binaries / "initdb"), "--version"], check=True, capture_output=True, cwd=folder, **user)
     except (PermissionError, subprocess.CalledProcessError):
-        shutil.copytree(binaries.parent, folder / "programs")
-        return folder / "programs" / binaries.name
+        installed, package = binaries.parent, binaries.parents[1]
+        # The programs look for the wheel's libraries beside the package.
+        libraries = package.with_name(f"{package.name}.libs")
+        shutil.copytree(libraries, folder / "programs" / libraries.name)
+        return shutil.copytree(installed, folder / "programs" / package.name / installed.name) / binaries.name
     return binaries
 
 

