@@ -13,6 +13,7 @@ from open_mirroring.operate.words import age, size, verdict_words
 from open_mirroring.protocols.proving import Kind
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import columns, counts_text, ignored_text, shown
+from spark_jobs.sources.contract.decoded import Notices
 
 _MB = 1_000_000
 WIDTH = 100
@@ -39,6 +40,9 @@ def short_status_text(status: MirrorStatus, *, coloured: bool = False) -> str:
         lines.append(f"not inspected: {shown(status.inspection_failed)}")
     if status.ignored:
         lines.append(f"ignored: {ignored_text(status.ignored)}")
+    noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
+    if noticed:
+        lines.append(f"read, and worth a look: {counts_text(noticed)} in the last {status.recent_batches} batches")
     lines += ["", _narrow_table(status, coloured)]
     for table in status.tables:
         lines += _remarks(table, status.taken_at, with_stop=False)
