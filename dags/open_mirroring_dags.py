@@ -5,11 +5,9 @@ A mirror file with mistakes has no DAGs; ``open_mirroring_import_errors.py`` sho
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from open_mirroring_airflow import mirror_dags
+from open_mirroring_airflow.mirror_folder import mirrors_folder
 
-globals().update(
-    mirror_dags(os.environ.get("OPEN_MIRRORING_MIRRORS") or Path(__file__).absolute().parents[1] / "mirrors")
-)
+globals().update(mirror_dags(mirrors_folder(Path(__file__).parent)))

@@ -6,9 +6,9 @@ mirror's mistake must not stop the others.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from open_mirroring_airflow import mirror_errors
+from open_mirroring_airflow.mirror_folder import mirrors_folder
 
-mirror_errors(os.environ.get("OPEN_MIRRORING_MIRRORS") or Path(__file__).absolute().parents[1] / "mirrors")
+mirror_errors(mirrors_folder(Path(__file__).parent))

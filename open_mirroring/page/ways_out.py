@@ -95,9 +95,7 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
     if line.code == RESET_OPEN:
         commands.append(reset)
     if line.letters:
-        effect = "decodes open dead letters again, by today's decoder and settings"
-        more = f"--table {shlex.quote(line.source)}"
-        commands.append(Command(f"{_command(mirror, 'replay-dead-letters')} {more}", effect))
+        commands.append(_replay(mirror, f"--table {shlex.quote(line.source)}"))
     if line.code in _TICK_HELPS:
         commands.append(_tick(mirror))
     if line.verdict is not Verdict.PASS:
@@ -114,8 +112,7 @@ def of_mirror(mirror: Mirror, found: MirrorOverview) -> WaysOut:
         buttons.append(Button(RESUME_EXTRACTION, "Resume reading", effect))
     for loss in found.losses:
         if loss.code == table_losses.DEAD_LETTERS_HOMELESS:
-            effect = "decodes open dead letters again, by today's decoder and settings"
-            commands.append(Command(f"{_command(mirror, 'replay-dead-letters')} --code CODE", effect))
+            commands.append(_replay(mirror, "--code CODE"))
         elif loss.code in _TICK_HELPS:
             commands.append(_tick(mirror))
     if found.verdict is not Verdict.PASS:
@@ -134,6 +131,11 @@ def _look() -> Button:
 
 def _tick(mirror: Mirror) -> Command:
     return Command(_command(mirror, "tick"), "reads what is new, publishes what may be published, and looks")
+
+
+def _replay(mirror: Mirror, chosen: str) -> Command:
+    effect = "decodes open dead letters again, by today's decoder and settings"
+    return Command(_command(mirror, "replay-dead-letters", more=chosen), effect)
 
 
 def _command(mirror: Mirror, name: str, line: TableLine | None = None, more: str = "") -> str:

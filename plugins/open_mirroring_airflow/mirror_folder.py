@@ -20,6 +20,11 @@ class MirrorFolder(NamedTuple):
     error: TerminalError | None
 
 
+def mirrors_folder(dags_folder: Path) -> Path:
+    """The folder that :data:`MIRRORS` names, else ``mirrors`` beside the DAGs' folder, as in a checkout."""
+    return Path(os.environ.get(MIRRORS) or dags_folder.absolute().parent / "mirrors")
+
+
 def read_mirror_folder(folder: str | Path | None) -> MirrorFolder:
     """Read the mirror files for a DAG file, of *folder* or, if there is none, of the one that :data:`MIRRORS` names.
 

@@ -5,7 +5,6 @@ Nothing of it is loaded before the first request, for every process of Airflow i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 from airflow.configuration import conf
 
-from open_mirroring_airflow.mirror_folder import MIRRORS
+from open_mirroring_airflow.mirror_folder import mirrors_folder
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -85,7 +84,7 @@ class LazyPage:
         from open_mirroring.page import Link, MirrorShelf, Surroundings, build_app
         from open_mirroring_airflow.connections import landing_zone, ledger_url
 
-        folder = Path(os.environ.get(MIRRORS) or Path(conf.get("core", "dags_folder")).absolute().parent / "mirrors")
+        folder = mirrors_folder(Path(conf.get("core", "dags_folder")))
         around = Surroundings(
             MirrorShelf([folder]), AirflowDoor(), ledger_url, landing_zone, _links, Link("Airflow", f"{root_path()}/")
         )
