@@ -18,7 +18,7 @@ COPY --chown=50000:0 jars jars
 RUN jars/fetch python \
     && ln -s "$(python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("pyspark").origin))')" spark
 COPY --chown=50000:0 . .
-RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --editable .
+RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --editable . --editable testing
 
 ENV OPEN_MIRRORING_HOME=/opt/open-mirroring \
     SPARK_HOME=/opt/open-mirroring/spark \

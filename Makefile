@@ -14,7 +14,7 @@ ARGS ?=
 MAKEFLAGS += --no-print-directory
 
 # Which folders hold code; a folder that does not exist is none.
-CODE := $(wildcard benchmarks dags demo fabric_emulator open_mirroring plugins spark_jobs tests workload_generator)
+CODE := $(wildcard benchmarks dags demo open_mirroring plugins spark_jobs testing tests)
 
 ##@ Run
 
@@ -147,14 +147,14 @@ build/docs-environment/.installed: docs/requirements.txt
 	@touch $@
 
 .PHONY: wheel
-wheel: $(VENV)/.installed uv ## build/dist/*.whl, built by the locked setuptools
-	@rm -rf build/lib build/bdist.* # what an earlier build left would be packed, too
-	$(UV) build --quiet --wheel --no-build-isolation --python $(RUN) --out-dir build/dist
+wheel: $(VENV)/.installed uv ## build/dist/*.whl, the product and what it is tested with, built by the locked setuptools
+	@rm -rf build/lib build/bdist.* testing/build # what an earlier build left would be packed, too
+	$(UV) build --quiet --wheel --all-packages --no-build-isolation --python $(RUN) --out-dir build/dist
 
 .PHONY: lock
 lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
 	$(UV) lock --upgrade
-	$(UV) export --format requirements-txt --all-groups --no-emit-project --no-emit-index-url --no-header \
+	$(UV) export --format requirements-txt --all-groups --no-emit-workspace --no-emit-index-url --no-header \
 		--no-annotate --output-file requirements.lock >/dev/null
 
 .PHONY: jars-pin
@@ -176,14 +176,14 @@ setup: prerequisites $(VENV)/.installed jars ## environment and jars; quick when
 prerequisites: ## look for Python and Java, and say how to get what is missing
 	@.ci/prerequisites "$(PYTHON)"
 
-# The environment is exactly the lock, with the project itself as an editable installation on top of it.
-$(VENV)/.installed: requirements.lock pyproject.toml
+# The environment is exactly the lock, with the project's two distributions as editable installations on top of it.
+$(VENV)/.installed: requirements.lock pyproject.toml testing/pyproject.toml
 	@.ci/prerequisites "$(PYTHON)" lint
 	@$(MAKE) uv
 	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 1.2 GB)"
 	@test -x $(RUN) || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
 	@$(UV) pip sync --quiet --compile-bytecode --python $(RUN) --require-hashes requirements.lock
-	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable .
+	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable . --editable testing
 	@touch $@
 
 .PHONY: jars

@@ -80,7 +80,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     foreign = ("AIRFLOW", "OPEN_MIRRORING_", "_AIRFLOW", "PYSPARK_", "SPARK_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
     # The plugins, too: Airflow would add them last, behind those of a checkout that is installed.
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "plugins", ROOT / "testing")))
     own = {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     # What talks to 127.0.0.1 must not be sent to a proxy.
     direct = ",".join(filter(None, (kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1", "localhost")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
+
+# What a test starts as a program finds the testing distribution where the test itself does (`pythonpath`).
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "testing"), os.environ.get("PYTHONPATH"))))
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
 MARK_OF_FIXTURE = {

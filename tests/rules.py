@@ -24,7 +24,7 @@ EXAMPLES = TESTS / "unit" / "test_rules.py"
 """Names ids that are of no rule."""
 CITING = (
     *("README.md", "CHANGELOG.md", "docs", "mirrors", "dags", "plugins", "open_mirroring", "spark_jobs"),
-    *("fabric_emulator", "workload_generator", "benchmarks", "demo", "tests"),
+    *("testing", "benchmarks", "demo", "tests"),
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -24,28 +24,34 @@ from workload_generator.delivery import Delivery
 from workload_generator.transports import json_lines
 
 OURS = ["open_mirroring", "spark_jobs", "open_mirroring_airflow"]
-PARTS = ["open_mirroring", "spark_jobs", "plugins", "fabric_emulator", "workload_generator", "jars", "docs"]
+TESTING = ["fabric_emulator", "workload_generator"]
+PARTS = ["open_mirroring", "spark_jobs", "plugins", "jars", "docs"]
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what the wheel holds, and nothing of the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+def _install(folder: Path, root: Path, parts: list[str]) -> Path:
+    """A folder that holds what the wheel of these parts of a folder holds, and nothing of the checkout."""
     tree = folder / "tree"
-    for part in PARTS:
-        shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=shutil.ignore_patterns("*.jar", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
+    for part in parts:
+        shutil.copytree(root / part, tree / part, symlinks=True, ignore=shutil.ignore_patterns("*.jar", "__pycache__"))
+    for file in root.glob("*"):
+        if file.name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(file, tree)
     build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", build, folder], cwd=tree, check=True, capture_output=True, timeout=120)
     shutil.rmtree(tree)
     (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as file:
-        file.extractall(folder / "site")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "site")
     return folder / "site"
 
 
-def _run(site: Path, folder: Path, *command: str | Path) -> str:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the product."""
+    return _install(tmp_path_factory.mktemp("wheel"), ROOT, PARTS)
+
+
+def _run(site: Path | str, folder: Path, *command: str | Path) -> str:
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith(("OPEN_MIRRORING", "AIRFLOW"))
     }
@@ -86,6 +92,19 @@ def test_two_lines_in_a_dag_folder_make_the_dags(installed: Path, tmp_path: Path
     assert "{} test__correct_table test__initial_load" in _run(installed, tmp_path, "-c", look)
 
 
+def test_the_wheel_holds_nothing_to_test_with(installed: Path, tmp_path: Path) -> None:
+    """The emulator and the generator are a wheel of their own, which the product's wheel runs."""
+    assert {folder.name for folder in installed.iterdir() if folder.suffix != ".dist-info"} == {*OURS}
+    site = _install(tmp_path / "testing", ROOT / "testing", TESTING)
+    assert {folder.name for folder in site.iterdir() if folder.suffix != ".dist-info"} == {*TESTING}
+    both = f"{installed}{os.pathsep}{site}"
+    (tmp_path / "zone").mkdir()
+    folders = ("--landing-zone", tmp_path / "zone", "--tables", tmp_path / "tables")
+    _run(both, tmp_path, "-m", "fabric_emulator.command_line", "apply", *folders)
+    where = _run(both, tmp_path, "-c", "import fabric_emulator; print(fabric_emulator.__file__)")
+    assert where.strip() == str(site / "fabric_emulator" / "__init__.py")
+
+
 def test_the_pins_of_the_jars_are_in_the_wheel(installed: Path) -> None:
     """`open-mirroring jars` fetches by them; no jar itself is packed."""
     pins = {file.name for file in (installed / "spark_jobs" / "runtime" / "jars").iterdir()}
@@ -93,20 +112,25 @@ def test_the_pins_of_the_jars_are_in_the_wheel(installed: Path) -> None:
     assert not list(installed.rglob("*.jar"))
 
 
-def test_every_package_that_is_imported_is_declared() -> None:
+@pytest.mark.parametrize(
+    ("root", "parts", "own"),
+    [(ROOT, ["open_mirroring", "spark_jobs", "plugins"], OURS), (ROOT / "testing", TESTING, [*TESTING])],
+    ids=["product", "testing"],
+)
+def test_every_package_that_is_imported_is_declared(root: Path, parts: list[str], own: list[str]) -> None:
     """A package that only comes with another one is gone when that one no longer needs it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    texts = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    texts = [*project["dependencies"], *chain.from_iterable(project.get("optional-dependencies", {}).values())]
     declared = {re.split(r"[\[<>=! ]", text)[0].lower() for text in texts}
     of = packages_distributions()
     missing = {}
-    for part in ("open_mirroring", "spark_jobs", "plugins"):
-        for file in (ROOT / part).rglob("*.py"):
+    for part in parts:
+        for file in (root / part).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and not node.level:
                     names = [node.module or ""]
-                for name in {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, *OURS}:
-                    if not declared & {one.lower().replace("_", "-") for one in of.get(name, [name])}:
+                for name in {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, *own}:
+                    if not declared & {one.lower().replace("_", "-") for one in of.get(name, [name.replace("_", "-")])}:
                         missing[name] = file.name
     assert not missing

@@ -14,18 +14,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PRODUCT = {"open_mirroring", "open_mirroring_airflow", "spark_jobs", "fabric_emulator"}
+PRODUCT = {"open_mirroring", "open_mirroring_airflow", "spark_jobs"}
 SPARK = {"pyspark", "delta"}
+# The distribution of testing/, and what only a checkout has.
+TESTING = {"fabric_emulator", "workload_generator", "demo", "benchmarks", "tests"}
 
 # Imports point down only: room -> top-level packages that it must not import, at any depth of the code.
 WALLS: dict[str, set[str]] = {
-    "open_mirroring": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, "workload_generator", "demo", "benchmarks"},
-    "spark_jobs": {"airflow", "open_mirroring_airflow", "fabric_emulator", "workload_generator", "demo", "benchmarks"},
-    "plugins": {*SPARK, "deltalake", "spark_jobs", "fabric_emulator", "workload_generator", "demo", "benchmarks"},
-    "dags": {*SPARK, "deltalake", "spark_jobs", "fabric_emulator", "workload_generator", "demo", "benchmarks"},
-    "fabric_emulator": {"airflow", *SPARK, *PRODUCT - {"open_mirroring", "fabric_emulator"}, "workload_generator"},
-    "workload_generator": {"airflow", *SPARK, *PRODUCT, "demo"},
-    "demo/judge.py": {"airflow", *SPARK, *PRODUCT, "workload_generator"},
+    "open_mirroring": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, *TESTING},
+    "spark_jobs": {"airflow", "open_mirroring_airflow", *TESTING},
+    "plugins": {*SPARK, "deltalake", "spark_jobs", *TESTING},
+    "dags": {*SPARK, "deltalake", "spark_jobs", *TESTING},
+    "testing/fabric_emulator": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, *TESTING - {"fabric_emulator"}},
+    "testing/workload_generator": {"airflow", *SPARK, *PRODUCT, *TESTING - {"workload_generator"}},
+    "demo/judge.py": {"airflow", *SPARK, *PRODUCT, *TESTING},
 }
 
 # The emulator reads the layout that it stands in for, and nothing that decides how the product writes it.
@@ -154,7 +156,7 @@ def test_no_room_outgrows_itself() -> None:
 def test_the_emulator_knows_of_the_product_only_the_layout() -> None:
     breaches = {
         path.name: sorted(found)
-        for path in _modules("fabric_emulator")
+        for path in _modules("testing/fabric_emulator")
         if (
             found := {
                 name
