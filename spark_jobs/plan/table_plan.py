@@ -6,8 +6,10 @@ Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,14 +18,17 @@ import pyarrow.compute as pc
 
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
-from open_mirroring.changes.logged_change import Left, Logged, first_of_each
+from open_mirroring.changes.logged_change import Left, Logged, Meaning, first_of_each
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
-from spark_jobs.plan.value_meaning import meaning_of
+from spark_jobs.sources.sql_server.times import time_text
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure
+from spark_jobs.sources.sql_server.types import converter
 
 ReadHistory = Callable[[Sequence[str]], pa.Table]
 """Given keys, reads their changes in a plan's *history_files*."""
@@ -316,3 +321,31 @@ def arrived(plan: TablePlan, changes: pa.Table) -> int:
 def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
     """The changes of these keys."""
     return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
+
+
+_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
+
+
+@lru_cache(maxsize=4096)
+def meaning_of(cols: str) -> Meaning:
+    """The values of rows with this list of columns; a text that its type cannot read stands for itself (G-06)."""
+    types = types_of(cols)
+
+    def meaning(name: str, text: str) -> Hashable:
+        try:
+            return _value(types[name], text)
+        except (KeyError, TerminalError, ValueError):
+            return text
+
+    return meaning
+
+
+def _value(sql_type: str, text: str) -> Hashable:
+    """Equal for two spellings of one value, with all digits that the source keeps."""
+    parsed = read_type(sql_type)
+    value: Hashable = converter(sql_type)(text)
+    if parsed.name in TIMESTAMPS:
+        # The target has no seventh digit of a second; a row that differs in it is another one all the same.
+        seventh = _SEVENTH_DIGIT.search(text)
+        return value, "0" if seventh is None else seventh[1]
+    return time_text(text, parsed.second_digits) if parsed.name == "time" else value

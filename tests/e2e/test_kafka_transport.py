@@ -24,8 +24,8 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.kafka.place import KafkaPlace, place_of
-from spark_jobs.sources.kafka.ranges import expecting, find_ranges
 from spark_jobs.sources.kafka.reader import read_range
+from spark_jobs.sources.kafka.transport import expecting, find_ranges
 from spark_jobs.sources.transports import json_lines
 from tests.kafka_broker import KafkaBroker, write_certificate
 

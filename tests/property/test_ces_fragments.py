@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.fragments import Joined, join
+from spark_jobs.sources.ces.decoder import Joined, join
 from spark_jobs.sources.contract.decoded import Waiting
 from tests.ces_messages import decode, decoder, event, split
 

@@ -11,8 +11,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.kafka.place import place_of
-from spark_jobs.sources.kafka.ranges import expecting, find_ranges
 from spark_jobs.sources.kafka.reader import read_range
+from spark_jobs.sources.kafka.transport import expecting, find_ranges
 from tests.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.sources.transports.capture_gaps import holes
-from spark_jobs.sources.transports.capture_listing import list_capture
+from spark_jobs.sources.transports.capture_gaps import holes, list_capture
 from spark_jobs.sources.transports.source_files import FileVersion, gone_unread
 from tests.object_storage import KINDS, Storage
 from tests.unit.test_capture_gaps import put

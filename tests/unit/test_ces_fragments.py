@@ -11,9 +11,8 @@ import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import Dispositions
+from spark_jobs.sources.ces.decoder import Dispositions, Joined, incomplete, join
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.ces.fragments import Joined, incomplete, join
 from spark_jobs.sources.contract.decoded import Decoded, Notices, Refused, Waiting
 from tests.ces_messages import (
     GUID,

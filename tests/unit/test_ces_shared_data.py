@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, MirroredTable
-from spark_jobs.sources.ces.fragments import Joined, join
+from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, Joined, MirroredTable, join
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.sql_server.types import parse_value
 from spark_jobs.sources.transports.capture import read_capture
-from spark_jobs.sources.transports.capture_listing import list_capture
+from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.json_lines import list_files, ranges, read_lines
 
 OFFICES = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})

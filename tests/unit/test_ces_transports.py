@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture import read_capture
-from spark_jobs.sources.transports.capture_listing import list_capture
+from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
 from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
 

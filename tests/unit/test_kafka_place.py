@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from open_mirroring.config.connections import Connection
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.kafka.place import OPTIONS, KafkaPlace, place_of
-from spark_jobs.sources.kafka.ranges import _cut, _shares
+from spark_jobs.sources.kafka.transport import _cut, _shares
 
 SECRET = "c2VjcmV0LWtleQ=="
 STRING = f"Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey={SECRET}"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone import durable_files, local_store
+from open_mirroring.landing_zone import local_store
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, RenameOutcome
 
@@ -102,7 +102,7 @@ def test_a_crash_while_writing_leaves_nothing_under_the_name(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable_files.shutil, "copyfileobj", full)
+        patched.setattr(local_store.shutil, "copyfileobj", full)
         with pytest.raises(TransientError, match=r"DISK_FULL: .*Way out: free space"):
             store.create("t/_incarnation.json", b"{}")
     assert list(store.list("t")) == []
@@ -209,11 +209,11 @@ def test_a_filesystem_without_the_rename_is_refused(store: LocalStore, monkeypat
 
     class Libc:
         def renameat2(self, *_: object) -> int:
-            durable_files.ctypes.set_errno(errno.EINVAL)
+            local_store.ctypes.set_errno(errno.EINVAL)
             return -1
 
     for libc in (Libc(), object()):
-        monkeypatch.setattr(durable_files, "_LIBC", libc)
+        monkeypatch.setattr(local_store, "_LIBC", libc)
         with pytest.raises(TerminalError, match=r"STORE_UNFIT: .*local Linux filesystem with renameat2"):
             store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert (store.stat(STAGED), store.stat(FINAL)) == (staged, None)

@@ -29,7 +29,7 @@ from spark_jobs.sources.qlik.change_table import files
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles, find_files, read_file
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
-from spark_jobs.sources.qlik.csv_quotes import QuoteProof
+from spark_jobs.sources.qlik.data_files import QuoteProof
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 

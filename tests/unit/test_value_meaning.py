@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_jobs.plan.value_meaning import meaning_of
+from spark_jobs.plan.table_plan import meaning_of
 
 
 def means(sql_type: str, text: str) -> object:

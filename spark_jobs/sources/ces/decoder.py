@@ -1,7 +1,9 @@
 """Decodes change events: messages in, rows of the change log out.
 
-This decoder defines the format: whatever is faster must give the same. It is a pure function of each message. It knows
-no clock, no order of arrival and no other message, so repetitions and other batches give the same rows.
+This decoder defines the format: whatever is faster must give the same. Each message is decoded by itself: no clock, no
+order of arrival and no other message changes its rows, so repetitions and other batches give the same ones. Only the
+pieces of a split event are joined (C-50 to C-56), once all of them are there. They lie in any partition, file and
+batch, in any order and more than once; :func:`join` looks at a set of pieces and nothing else.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August
 2026); where it is silent, the rule ids name the reading taken.
@@ -10,8 +12,10 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming* (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
@@ -22,10 +26,13 @@ from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
     Dispositions,
+    IndependentMessages,
     MirroredTable,
     Notices,
     Refusal,
+    Refused,
     Sender,
+    Waiting,
     damaged_row,
     shown,
 )
@@ -54,8 +61,8 @@ class CesSettings(NamedTuple):
 DEFAULT_SETTINGS = CesSettings()
 
 
-class CesDecoder:
-    """Decodes CES messages of every generation, JSON and Avro.
+class CesDecoder(IndependentMessages):
+    """Decodes CES messages of every generation, JSON and Avro, and joins those that the source has split.
 
     Args:
         tables: the mirrored tables by their name at the source, ``schema.table``, spelled as the source spells it.
@@ -98,6 +105,26 @@ class CesDecoder:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
         return Decoded(rows, counts, notices, foreign=foreign, senders=self.unchosen(senders))
+
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+        """As :meth:`Decoder.join`."""
+        outcome = join(pieces, self)
+        if not isinstance(outcome, Joined):
+            return outcome
+        count = len(pieces)
+        rejected = any(row.kind == REJECTED for row in outcome.rows)
+        counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
+        foreign = {outcome.foreign: count} if outcome.foreign else {}
+        senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
+        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
+
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
+        """As :meth:`Decoder.again`."""
+        return RawMessage(origin, place, body)
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """As :meth:`Decoder.incomplete`."""
+        return incomplete(pieces, reason, self)
 
     def unchosen(self, senders: Collection[Sender]) -> Collection[Sender]:
         """The tables and their databases, unless the mirror file chose one (C-12)."""
@@ -240,3 +267,140 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
         pieces=event.split.total,
         raw=message.body,
     )
+
+
+class Joined(NamedTuple):
+    """All pieces were there: what the event became, at the coordinates of its last piece.
+
+    Without rows its table, *foreign*, is not mirrored. A dead letter holds the joined payload as ``raw`` and names its
+    pieces by ``fragment_of``.
+    """
+
+    rows: list[LogRow]
+    notices: Notices
+    foreign: str = ""
+    sender: str = ""
+
+
+class _Piece(NamedTuple):
+    row: LogRow
+    event: Event
+
+
+def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Refused:
+    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them."""
+    try:
+        by_index = _by_index(pieces, decoder)
+        run, is_proven = _run(by_index)
+    except Refusal as refusal:
+        return _refused(pieces, refusal, decoder)
+    if isinstance(run, str):
+        return Waiting(run)
+    size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
+    if size > limit:
+        reason = f"{size} bytes in {len(run)} pieces exceed {limit}"
+        return _refused(pieces, Refusal("TOO_LARGE", reason), decoder)
+    last = run[-1]
+    try:
+        data = _concatenated(run)
+    except UnicodeError as error:
+        if not is_proven:
+            return Waiting("piece 0")
+        return _refused(pieces, Refusal("DATA_MALFORMED", f"half a character is missing: {error}"), decoder)
+    if not is_proven and not is_complete(data):
+        return Waiting("piece 0")
+    whole = msgspec.structs.replace(last.event, data=data, split=UNSPLIT)
+    raw = data.encode() if isinstance(data, str) else data
+    outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
+    if outcome.rows and outcome.rows[0].kind == REJECTED:
+        return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
+    return Joined(list(outcome.rows), outcome.notices, outcome.foreign, outcome.sender)
+
+
+def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
+    """The dead letter of an event whose other pieces did not come in time; *reason* says what was waited for.
+
+    None, where its first piece tells that its table is not mirrored (C-95).
+    """
+    outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
+    return [outcome.row] if isinstance(outcome, Refused) else outcome.rows
+
+
+def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Refused | Joined:
+    """The dead letter of pieces that never will be one event, of the table that one of them tells (C-95)."""
+    told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
+    outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
+    return Refused(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
+
+
+def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
+    """The table that a piece tells; the first one does."""
+    try:
+        return table_in_data(decoder.read(piece.raw).data)
+    except Refusal:
+        return None
+
+
+def _by_index(pieces: Sequence[LogRow], decoder: CesDecoder) -> dict[int, _Piece]:
+    """One piece for each index; of repeated ones the first by coordinates."""
+    found: dict[int, _Piece] = {}
+    for row in sorted(pieces, key=lambda row: (row.origin, row.place)):
+        piece = _Piece(row, decoder.read(row.raw))
+        known = found.setdefault(piece.event.split.piece, piece)
+        if known.event != piece.event:
+            raise Refusal(
+                "FRAGMENT_CONFLICT",
+                f"piece {piece.event.split.piece} came with two contents, from {known.row.origin} "
+                f"{known.row.place} and {row.origin} {row.place}",
+            )
+    heads = {(piece.event.logical_id, piece.event.operation, type(piece.event.data)) for piece in found.values()}
+    if len(heads) > 1:
+        raise Refusal("FRAGMENT_CONFLICT", "the pieces differ in logicalid, operation or encoding")
+    return found
+
+
+def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
+    """The pieces in order, or what is missing; and whether it is certain that the run begins at its first piece."""
+    totals = {piece.event.split.total for piece in by_index.values()}
+    last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
+    if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
+        raise Refusal("FRAGMENT_CONFLICT", f"the pieces {sorted(by_index)} disagree about which is the last")
+    total = totals.pop()
+    if total is not None:
+        if 0 in by_index and total in by_index:
+            raise Refusal("FRAGMENT_CONFLICT", f"pieces 0 and {total} of {total}")
+        base = 1 if total in by_index else 0
+        end, is_proven = base + total - 1, True
+        if total not in by_index and 0 not in by_index:
+            return "the first or the last piece", False
+    else:
+        if not last:
+            return "the last piece", False
+        base, is_proven = (0, True) if 0 in by_index else (1, False)
+        end = last[0]
+    missing = [index for index in range(base, end + 1) if index not in by_index]
+    if missing:
+        return f"piece {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""), False
+    return [by_index[index] for index in range(base, end + 1)], is_proven
+
+
+def _concatenated(run: list[_Piece]) -> str | bytes:
+    """The pieces as one; halves of a character that a cut parted are one again (C-54).
+
+    Raises:
+        UnicodeError: a half has no other one.
+    """
+    parts = [piece.event.data for piece in run]
+    if isinstance(parts[0], bytes):
+        return b"".join(part for part in parts if isinstance(part, bytes))
+    text = "".join(part for part in parts if isinstance(part, str))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
+    """One row for the whole group, at the coordinates of its first piece; the others are in the log as they came."""
+    first = min(pieces, key=lambda row: (row.origin, row.place))
+    # fmt: off
+    return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,
+                  fragment_of=first.fragment_of, code=refusal.code, reason=refusal.reason, raw=first.raw)
+    # fmt: on

@@ -1,26 +1,28 @@
-"""Change event streaming as a format: its decoders, and how pieces of a split event are joined."""
+"""Change event streaming as a format, and what its events tell of their tables: names, columns, primary key, set-up.
+
+Public source: Microsoft Learn, *JSON Message format - change event streaming*; *sys.sp_create_event_stream_group*.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from open_mirroring.config import Mirror
-from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces import announced, fragments
+from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.ces.changes import ColumnList
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
+from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
 from spark_jobs.sources.ces.fast_path import FastCes
-from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.ces.unreadable import table_in_data
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import (
     Damage,
-    Decoded,
-    Dispositions,
-    IndependentMessages,
     MirroredTable,
-    Refused,
+    Refusal,
     SourceSchema,
-    Waiting,
 )
 from spark_jobs.sources.contract.source import Format
 
@@ -41,38 +43,87 @@ class CesFormat(Format):
         settings = CesSettings(database=source.database, binary=source.binary or "hex")
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 
-    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> JoiningCesDecoder:
+    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> CesDecoder:
         """As :meth:`Format.decoder`."""
-        return JoiningCesDecoder(tables, self.settings)
+        return CesDecoder(tables, self.settings)
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
-        return announced.announced(messages, self.settings)
+        return announced(messages, self.settings)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         """As :meth:`Format.fast_decoder`."""
         return FastCes(CesDecoder(tables, self.settings))
 
 
-class JoiningCesDecoder(IndependentMessages, CesDecoder):
-    """Decodes change events, and joins those that the source has split."""
+NO_OLD_VALUES = Note(
+    "updates come without old values (@include_old_values = 0): an update that changes the key stops the table (C-73)"
+)
+SOME_COLUMNS = Note(
+    "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
+    "1 at the source, or `complete_rows: true` here (G-04)",
+    ("complete_rows", "full_rows"),
+)
+_LISTS_KEPT = 10_000
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
-        """As :meth:`Decoder.join`."""
-        outcome = fragments.join(pieces, self)
-        if not isinstance(outcome, fragments.Joined):
-            return outcome
-        count = len(pieces)
-        rejected = any(row.kind == REJECTED for row in outcome.rows)
-        counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
-        foreign = {outcome.foreign: count} if outcome.foreign else {}
-        senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
 
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        """As :meth:`Decoder.again`."""
-        return RawMessage(origin, place, body)
+def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
+    """As :meth:`Format.announced`; of a split event only the first piece tells its table, and no more."""
+    decoder = CesDecoder({}, settings)
+    lists: dict[bytes, ColumnList] = {}
+    partial, whole = set[Announced](), set[Announced]()
+    for message in messages:
+        if isinstance(message, Damage):
+            continue
+        try:
+            event = decoder.read(message.body)
+            if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
+                told = table_in_data(event.data)
+                if told is not None and settings.database in (None, told.db):
+                    yield Announced(told.schema, told.tbl, sender=told.db or "")
+                continue
+            data = read_data(event.data)
+            source = data.eventsource
+            if settings.database not in (None, source.db):
+                continue
+            raw = bytes(source.cols)
+            if raw not in lists:
+                if len(lists) >= _LISTS_KEPT:
+                    lists.clear()
+                lists[raw] = ColumnList(raw, (), None, settings.binary)
+            columns = lists[raw]
+            is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
+        except Refusal:
+            continue  # a dead letter says it once it is read
+        table = Announced(source.schema, source.tbl)
+        if is_partial is not None:
+            (partial if is_partial else whole).add(table)
+        yield table._replace(
+            columns=tuple(AnnouncedColumn(name, sql_type) for name, sql_type in columns.types.items()),
+            key=tuple(part.columnname for part in source.pkkey or ()),
+            notes=notes,
+            changes_rows=event.operation != "INS",
+            sender=source.db,
+        )
+    for table in partial - whole:
+        yield table._replace(notes=(SOME_COLUMNS,))
 
-    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """As :meth:`Decoder.incomplete`."""
-        return fragments.incomplete(pieces, reason, self)
+
+def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, ...]]:
+    """Whether an update leaves columns out (None: nothing tells), and what it shows of the stream.
+
+    A column beside the key that is as it was proves that all are sent (C-44). Else one that is missing in the row, or a
+    gap in the places of the columns, tells that some are not; a column that was dropped leaves a gap, too.
+    """
+    images = data.eventrow or data.eventdata
+    if images is None or images.current is None:
+        return None, ()
+    current = columns.read(images.current)[0]
+    old = {} if images.old is None else columns.read(images.old)[0]
+    key = {part.columnname for part in data.eventsource.pkkey or ()}
+    if any(value is not None and name not in key and current.get(name) == value for name, value in old.items()):
+        return False, ()
+    untold = [name for name in columns.absent_from(current) if old.get(name, "") is not None]
+    places = sorted(place for _, _, place in json.loads(columns.text))
+    has_gap = places != list(range(places[0], places[0] + len(places)))
+    return True if untold or has_gap else None, () if old else (NO_OLD_VALUES,)

@@ -43,7 +43,7 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
     proves that the topic still has it: a topic made anew while it was read is told, not read as if it were the old one.
 
     Args:
-        place: the topics, as :func:`~spark_jobs.sources.kafka.ranges.expecting` completed it.
+        place: the topics, as :func:`~spark_jobs.sources.kafka.transport.expecting` completed it.
         bound: one range of ``topic/partition``; a topic's identity ``topic#id`` holds no messages.
 
     Raises:

@@ -1,9 +1,13 @@
-"""Holes in captured streams: the sequence numbers of a partition follow each other from file to file (C-93).
+"""Which Capture files there are, and holes among them: the sequence numbers of a partition follow each other (C-93).
 
 Event Hubs numbers the events of a partition without a gap, and Capture writes all of them, each partition below a
-folder of its own, a file for each window. So a file that does not begin where the one before it ended shows that one
-between them is missing: late, not copied, or deleted. Files behind a hole are held back; so those that were bound
-follow each other, and only new files and their neighbours have to be looked into.
+folder of its own, a file for each window, one after the other. So a file that does not begin where the one before it
+ended shows that one between them is missing: late, not copied, or deleted. Files behind a hole are held back; so those
+that were bound follow each other, and only new files and their neighbours have to be looked into.
+
+In object storage not every day that was read long ago is listed (S-08), for what is new stands behind what was bound.
+What came into an older folder all the same (a copy that was late, a file written anew) is found by the first look of
+each day, which lists everything.
 
 Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*.
 """
@@ -13,16 +17,26 @@ from __future__ import annotations
 import io
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import fastavro
 
-from open_mirroring.storage.object_path import Place
-from spark_jobs.sources.transports.capture import UNREADABLE
-from spark_jobs.sources.transports.source_files import SourceFile, open_source, side_by_side
+from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_store import ObjectStat
+from spark_jobs.sources.transports.capture import SUFFIXES, UNREADABLE
+from spark_jobs.sources.transports.source_files import (
+    Listing,
+    SourceFile,
+    list_source_files,
+    open_source,
+    side_by_side,
+    sorted_out,
+    source_files,
+)
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
@@ -199,3 +213,110 @@ def _read_long(file: IO[bytes]) -> int:
         if byte[0] < 0x80:
             return (value >> 1) ^ -(value & 1)
         shift += 7
+
+
+_SINCE = timedelta(days=1)
+"""So long before the newest window that was bound a listing begins."""
+
+
+def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
+    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
+
+    Args:
+        root: the source's folder.
+        bound: up to which size each was bound, from the ledger.
+        today: the day in UTC; None for this one.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
+    """
+    starts = _starts(bound, today or datetime.now(UTC).date()) if isinstance(root, ObjectPath) else {}
+    if not starts or not isinstance(root, ObjectPath):
+        return list_source_files(root, SUFFIXES, was_read=bool(bound))
+    found: list[SourceFile] = []
+    begun = dict[str, str]()
+    others, partitions = _walked(root, starts)
+    found += source_files(root, others)
+    listed = side_by_side(root, lambda p: _since(root, p, starts.get(p, ""), bound), partitions)
+    for partition, (files, start) in zip(partitions, listed, strict=True):
+        found += files
+        begun[partition] = start
+    return sorted_out(found, SUFFIXES)._replace(begun=begun)
+
+
+def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
+    """By partition the folder of the day with which a listing begins; empty where everything has to be listed."""
+    newest: dict[str, str] = {}
+    for name in bound:
+        partition = partition_of(name)
+        if partition == name and name.casefold().endswith(SUFFIXES):
+            return {}  # another layout, of which no order is known
+        if partition != name:
+            newest[partition] = max(newest.get(partition, ""), name)
+    windows = {partition: _day(partition, name) for partition, name in newest.items()}
+    if None in windows.values() or max(windows.values(), default=None, key=lambda day: day or date.min) != today:
+        return {}
+    days = {partition: day - _SINCE for partition, day in windows.items() if day is not None}
+    return {partition: f"{partition}/{day:%Y/%m/%d}" for partition, day in days.items()}
+
+
+def _day(partition: str, name: str) -> date | None:
+    try:
+        return datetime.strptime(name[len(partition) + 1 :][:10], "%Y/%m/%d").date()
+    except ValueError:
+        return None
+
+
+def _walked(root: ObjectPath, starts: Mapping[str, str]) -> tuple[list[ObjectStat], list[str]]:
+    """The objects that are in no partition's folder, and the folders of partitions, by their names below *root*."""
+    others: list[ObjectStat] = []
+    partitions: list[str] = []
+    ahead = [root.key]
+    while ahead:
+        key = ahead.pop()
+        folders, objects = root.store.folders(key)
+        if key != root.key and any(_is_year(folder) for folder in folders):
+            partitions.append(root.relative(key))
+            continue
+        others += objects
+        for folder in folders:
+            if root.relative(folder) in starts:
+                partitions.append(root.relative(folder))
+            else:
+                ahead.append(folder)
+    return others, partitions
+
+
+def _is_year(folder: str) -> bool:
+    name = folder.rpartition("/")[2]
+    return len(name) == 4 and name.isascii() and name.isdigit()
+
+
+def _since(root: ObjectPath, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
+    """The files of a partition behind a name, and that name; all of them where those are no anchor for what is new."""
+    folder = (root / partition).key
+    if not start:
+        return source_files(root, root.store.objects(folder)), ""
+    files = source_files(root, _from_day(root, folder, tuple(start[len(partition) + 1 :].split("/"))))
+    captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
+    known = [file for file in captured if bound.get(file.name) == file.size]
+    if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
+        return files, start
+    # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
+    return source_files(root, root.store.objects(folder)), ""
+
+
+def _from_day(root: ObjectPath, folder: str, day: tuple[str, ...]) -> Iterator[ObjectStat]:
+    """The objects below a folder in date folders from a day on, given by the names of year, month and day.
+
+    By folders, not behind a name: that is not how every service lists.
+    """
+    if not day:
+        yield from root.store.objects(folder)
+        return
+    folders, objects = root.store.folders(folder)
+    yield from objects
+    for one in folders:
+        name = one.rpartition("/")[2]
+        if name >= day[0]:
+            yield from _from_day(root, one, day[1:] if name == day[0] else ())

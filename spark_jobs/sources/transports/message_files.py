@@ -23,7 +23,7 @@ from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport
 from spark_jobs.sources.transports import capture, capture_gaps, json_lines, line_blocks
 from spark_jobs.sources.transports.capture import Damage
-from spark_jobs.sources.transports.capture_listing import list_capture
+from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     BoundFile,

@@ -12,7 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,9 +25,9 @@ from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
+from spark_jobs.sources.qlik.message.headers import Headers, read_headers
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
 from spark_jobs.sources.qlik.message.reading import QlikMessageSettings, topic_of
-from spark_jobs.sources.qlik.message.records import Spot, record_rows
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
@@ -146,3 +148,67 @@ def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
     message = block.each[number]
     key = message.key if isinstance(message, RawMessage) else None
     return key is None or table_of_key(key) in (None, followed.structure.table)
+
+
+_encode_lines = msgspec.json.Encoder().encode_lines
+
+
+class Spot(NamedTuple):
+    """Where the record of a message stands in a block: the message's number and place, the record's start and end."""
+
+    number: int
+    place: int
+    start: int
+    end: int
+
+
+def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
+    """The rows of those messages that are proven to be plain changes.
+
+    Args:
+        followed: the structure of all of them, of a mirrored table.
+        content: where their records stand.
+        spots: which records.
+    """
+    schema = followed.writer
+    if schema is None:
+        return []
+    sure: list[tuple[Spot, Headers]] = []
+    images: list[dict[str, Any]] = []
+    records = schema.records(content, [(spot.start, spot.end) for spot in spots])
+    for spot, record in zip(spots, records, strict=True):
+        if record is None:
+            continue
+        data, before = record["data"], record.get("beforeData")
+        image, other = (before, None) if data is None else (data, before)
+        if image is None or not _same_key(image, other, followed.key):
+            continue
+        try:
+            headers = read_headers(record, followed.sequence_digits)
+        except Refusal:
+            continue
+        if other is not None and any(image[name] != other[name] for name in followed.unchanged(headers)):
+            continue
+        is_sure = followed.is_sure(headers, has_data=data is not None, has_before=before is not None)
+        if is_sure and (other is None or schema.has_texts(other)):
+            sure.append((spot, headers))
+            images.append(image)
+    try:
+        schema.spell(images)
+    except ValueError:
+        return []  # the exact decoder says which value it is
+    rows = []
+    for (spot, headers), image, line in zip(sure, images, _encode_lines(images).splitlines(), strict=True):
+        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line)
+        if row is not None:
+            rows.append(row)
+    return rows
+
+
+def _same_key(image: Mapping[str, Any], other: Mapping[str, Any] | None, key: Sequence[str]) -> bool:
+    """Whether an image has a key, and another one, if there is one, has the same."""
+    for name in key:
+        value = image[name]
+        if value is None or (other is not None and other[name] != value):
+            return False
+    return True
