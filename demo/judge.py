@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sqlite3
 import struct
@@ -28,6 +27,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.lib import ArrowException
@@ -108,7 +108,8 @@ def _judge_table(table: str, columns: Sequence[Column], rows: Sequence[Sequence[
         verdict.differ("the mirrored table is missing")
         return verdict
     try:
-        arrow = delta.to_pyarrow_table()
+        # scan() and not to_pyarrow_table(), whose threads have been seen to abort a process at its end.
+        arrow = pa.table(delta.scan())
     except (DeltaError, ArrowException, OSError) as error:
         verdict.differ(f"the mirrored table cannot be read: {error}")
         return verdict
@@ -307,7 +308,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    # The Delta reader's threads have been seen to abort a process that ends in the usual way, after correct work.
-    sys.stdout.flush()
-    os._exit(code)
+    sys.exit(main())

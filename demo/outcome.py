@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from demo.failures import DemoFailed
@@ -78,12 +79,9 @@ def lags(place: DemoFolder, tables: Iterable[str], last_delivery: float) -> dict
 
 def read_changes(place: DemoFolder) -> list[Logged]:
     """Every change in the change log."""
-    log = DeltaTable(str(place.change_log)).to_pyarrow_table(columns=["kind", "tbl", "batch", "epoch", "pos", "key"])
-    return [
-        Logged(row["tbl"], row["batch"], row["epoch"], row["pos"], row["key"])
-        for row in log.to_pylist()
-        if row["kind"] == "change"
-    ]
+    columns = ["tbl", "batch", "epoch", "pos", "key"]
+    log = pa.table(DeltaTable(str(place.change_log)).scan(columns, "kind = 'change'"))
+    return [Logged(*(row[name] for name in columns)) for row in log.to_pylist()]
 
 
 def late_across_batches(changes: Iterable[Logged]) -> dict[str, int]:

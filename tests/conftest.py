@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tests.kafka_broker import KafkaBroker
     from tests.object_storage import StorageServers
+    from tests.page_mirror import PageMirror
     from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +70,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def shared_data() -> Path:
     """The folder with the real histories; tests that use it are skipped where it is missing."""
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def filled_page(tmp_path_factory: pytest.TempPathFactory) -> PageMirror:
+    """A mirror for tests of the page, filled; whoever changes it takes a copy."""
+    from tests.page_mirror import PageMirror
+
+    made = PageMirror(tmp_path_factory.mktemp("filled"))
+    made.fill()
+    return made
 
 
 @pytest.fixture(scope="session")

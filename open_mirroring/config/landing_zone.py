@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, PathText, Section
 from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
-from open_mirroring.landing_zone.paths import why_unsafe
+from open_mirroring.landing_zone.store import why_unsafe
 
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")

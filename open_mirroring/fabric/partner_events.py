@@ -6,8 +6,7 @@ from uuid import uuid4
 
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.landing_zone.whole_files import create_whole
+from open_mirroring.landing_zone.store import LandingZoneStore, create_whole
 
 
 def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:

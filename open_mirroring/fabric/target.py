@@ -1,6 +1,8 @@
 """Asks Fabric for the status of a mirrored database and its tables: two calls for the whole database.
 
-It only asks. It never starts a stopped database: a start would rebuild every table from scratch (R-07, F-76).
+It only asks. It never starts a stopped database: a start would rebuild every table from scratch (R-07, F-76). Where no
+database is asked, a folder of tables may tell whether a table is there: a reset waits for that before and after it
+rebuilds the table (F-75).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
 """
@@ -10,14 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
+from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
 from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry_of, target_status
+from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
+from open_mirroring.landing_zone.opening import ZoneAddress
 
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0
@@ -139,3 +145,49 @@ class FabricTarget:
 def open_target(zone: OneLakeZone) -> FabricTarget:
     """The target of a zone, one for a process: connections, tokens and the budget of repetitions are shared."""
     return FabricTarget(zone)
+
+
+_DELTA_LOG = "_delta_log"
+
+
+class TargetWatch(Protocol):
+    """Answers whether the target has a table."""
+
+    def sees(self, folder: str) -> bool | None:
+        """Whether the table of this landing zone folder is at the target; None when that is not known."""
+        ...
+
+
+class TablesFolder:
+    """The target's tables as Delta tables in a folder, at ``<schema>/<table>``.
+
+    A table that is not seen once may be between two looks of the service: callers look twice.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def sees(self, folder: str) -> bool | None:
+        """Whether there is a Delta table; None when the folder of all tables is not there."""
+        if not self._root.is_dir():
+            return None
+        schema, table = split_table_folder(folder)
+        # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
+        places = [DEFAULT_SCHEMA, "."] if schema is None else [schema]
+        return any((self._root / place / table / _DELTA_LOG).is_dir() for place in places)
+
+
+class NoWatch:
+    """The watch where neither tables nor status calls can be read: an operator has to say what the target has."""
+
+    def sees(self, folder: str) -> bool | None:
+        """Always None: it is not known."""
+        return None
+
+
+def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
+    """The watch that a mirror allows: the folder of tables that its file names, else the target's status calls."""
+    tables = mirror.landing_zone.tables
+    if tables is not None:
+        return TablesFolder(mirror.resolve(tables))
+    return open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else NoWatch()

@@ -21,8 +21,7 @@ from io import BytesIO
 from pathlib import Path
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.paths import why_unsafe
-from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
+from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
 
 _DELETED = "_deleted-"
 """What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""

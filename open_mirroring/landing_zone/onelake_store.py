@@ -22,8 +22,7 @@ from urllib.parse import quote
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
-from open_mirroring.landing_zone.paths import why_unsafe
-from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
+from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
 from open_mirroring.remote.authorized_service import AuthorizedService
 from open_mirroring.remote.entra import STORAGE_AUDIENCE
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described

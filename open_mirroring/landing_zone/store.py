@@ -9,11 +9,15 @@ happened, may happen later, or never (O-08). The caller looks, or repeats the id
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from open_mirroring.errors import TransientError
+from open_mirroring.landing_zone import layout
 
 
 class ObjectInfo(NamedTuple):
@@ -85,3 +89,50 @@ class LandingZoneStore(Protocol):
                 call.
         """
         ...
+
+
+def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
+    """Create a file if its name is free, by way of a staging name used once; False when the name was taken.
+
+    What a crash leaves behind lies under the staging name and is never taken for the file.
+
+    Raises:
+        TransientError: ``NAME_TAKEN`` when the staging name is not new; what the store raises.
+    """
+    info = store.create(staged, content)
+    if info is None:
+        raise TransientError("NAME_TAKEN", f"{staged!r} is there already", way_out="another name is tried")
+    if store.rename(staged, path, source_etag=info.etag) is RenameOutcome.DONE:
+        return True
+    store.delete(staged)
+    return False
+
+
+class FoundMarker(NamedTuple):
+    """What is under the marker's name. *incarnation* is None and *etag* empty when nothing is there.
+
+    An object that does not hold an id of ours has an ETag and no incarnation.
+    """
+
+    incarnation: str | None
+    etag: str
+
+
+def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
+    """The marker of a table's folder: an id and the ETag of the very object that holds it."""
+    found = store.read(f"{folder}/{layout.INCARNATION_FILE}")
+    return FoundMarker(None, "") if found is None else FoundMarker(layout.incarnation_of(found.data), found.etag)
+
+
+_UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
+
+
+def why_unsafe(path: str) -> str:
+    """Why a path is not relative, plain and inside the zone; empty when it is."""
+    if not path or path.startswith("/"):
+        return "is not relative to the zone"
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return "has an empty, '.' or '..' part"
+    if _UNPLAIN.search(path):
+        return "contains a backslash or a control character"
+    return ""

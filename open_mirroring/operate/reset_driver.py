@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric.target_watch import TargetWatch, target_watch
+from open_mirroring.fabric.target import TargetWatch, target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.opening import open_store

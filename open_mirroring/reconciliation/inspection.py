@@ -22,11 +22,10 @@ from open_mirroring.fabric.target import open_target
 from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
-from open_mirroring.landing_zone.incarnation import FoundMarker, read_marker
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
-from open_mirroring.landing_zone.store import ObjectInfo
+from open_mirroring.landing_zone.store import FoundMarker, ObjectInfo, read_marker
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.verdict_ledger import record_verdicts

@@ -13,9 +13,6 @@ from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import landing_type
 
-SAMPLE = 100_000
-"""About so many messages are looked at, unless somebody says otherwise."""
-
 
 @dataclass
 class ToldTable:

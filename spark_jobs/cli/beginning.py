@@ -19,7 +19,8 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import foreign_tables
 from open_mirroring.operate.exit_codes import Exit, UsageError
-from spark_jobs.beginning.announcements import SAMPLE, ToldTable, announcements
+from spark_jobs.beginning import SAMPLE
+from spark_jobs.beginning.announcements import ToldTable, announcements
 from spark_jobs.beginning.comparing import Compared, compare
 from spark_jobs.beginning.entries import Entry, FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables, write_file
@@ -40,7 +41,7 @@ def init(arguments: argparse.Namespace) -> Exit:
         what = f"{file} has {len(mirror.tables)} tables already"
         raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
-    told = announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session)
+    told = announcements(mirror, arguments.sample, arguments.database, _session)
     chosen = [one for one in told.values() if _is_chosen(one.name, arguments.only, arguments.exclude)]
     found = _new(mirror, text, chosen, _first_rows(arguments))
     _warn_of_ignored(found, _ignored_before(mirror) if mirror.tables else {})

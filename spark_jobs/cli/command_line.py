@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from spark_jobs.beginning import SAMPLE
 from spark_jobs.runtime.reset_arguments import add_decision_arguments, add_request_argument, add_reset_arguments, stated
 
 INTERRUPTED = 130
@@ -177,8 +178,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = _Commands(parser)
     checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
-    about = "compare it with what the source sends, too: about N messages are looked at (default 100000)"
-    checked.add_argument("--sample", type=_positive, nargs="?", const=100_000, metavar="N", help=about)
+    about = f"compare it with what the source sends, too: about N messages are looked at (default {SAMPLE})"
+    checked.add_argument("--sample", type=_positive, nargs="?", const=SAMPLE, metavar="N", help=about)
     about = "and with the catalog of the source database"
     checked.add_argument("--database", metavar="CONNECTION", help=about)
     about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
@@ -284,7 +285,9 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--only", action="append", default=[], metavar="PATTERN", help=about)
     command.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="none that are like this")
     command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
-    command.add_argument("--sample", type=_positive, metavar="N", help="look at about N messages (default 100000)")
+    command.add_argument(
+        "--sample", type=_positive, default=SAMPLE, metavar="N", help="look at about N messages (default %(default)s)"
+    )
     about = "the source database: keys and types from its catalog, first rows over JDBC"
     command.add_argument("--database", metavar="CONNECTION", help=about)
     about = "mirror tables, too, that the catalog has and the sample does not show"

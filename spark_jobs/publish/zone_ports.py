@@ -10,9 +10,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.delimited_text import bytes_digest
-from open_mirroring.landing_zone.incarnation import read_marker
-from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome
-from open_mirroring.landing_zone.whole_files import create_whole
+from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome, create_whole, read_marker
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
 

@@ -64,16 +64,9 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert wrong == []
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> PageMirror:
-    made = PageMirror(tmp_path_factory.mktemp("filled"))
-    made.fill()
-    return made
-
-
 @pytest.fixture
-def made(filled: PageMirror, tmp_path: Path) -> PageMirror:
-    made = PageMirror(tmp_path, filled)
+def made(filled_page: PageMirror, tmp_path: Path) -> PageMirror:
+    made = PageMirror(tmp_path, filled_page)
     made.break_things()
     return made
 

@@ -14,7 +14,7 @@ from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import TerminalError
 from spark_jobs.initial_load import load
 from spark_jobs.prove import Asked, prove
-from tests.e2e.test_crashes import EXTRACT, PUBLISH
+from tests.e2e.test_crashes import EXTRACT, PUBLISH, kill_and_tick
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.object_storage import KINDS, Storage
 from tests.pipeline import Pipeline
@@ -149,19 +149,7 @@ def deliver(folder: Path, storage: Storage) -> None:
 @pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
 def test_the_next_tick_finishes_what_a_killed_one_began(fault: str, storage: Storage, tmp_path: Path, spark) -> None:
     """S-03, S-06: whatever a run had read of object storage, bound or not."""
-    made = history(seed=3, transactions=24)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=3))
-    pipeline = Pipeline(tmp_path, spark, TABLES, source=at(storage), publish={"max_rows_per_file": 3})
-    half = len(messages) // 2
-    storage.deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
-    pipeline.tick()
-    storage.deliver("2.jsonl", json_lines(messages[half:], layout="wrapped"))
-    if fault in PUBLISH:
-        pipeline.extract()
-    pipeline.killed("extract_changes" if fault in EXTRACT else "publish_changes", fault)
-    pipeline.service.poll()
-    pipeline.tick()
-    assert_mirrored(pipeline, made)
+    kill_and_tick(fault, tmp_path, spark, storage.deliver, source=at(storage))
 
 
 @pytest.mark.long

@@ -16,9 +16,8 @@ from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTabl
 from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
-from spark_jobs.sources.transports import line_blocks
-from spark_jobs.sources.transports.json_lines import read_lines
-from spark_jobs.sources.transports.line_blocks import LineBlock, read_blocks
+from spark_jobs.sources.transports import json_lines
+from spark_jobs.sources.transports.json_lines import LineBlock, read_blocks, read_lines
 from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
 from tests.ces_messages import event, split
 
@@ -254,7 +253,7 @@ def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkey
     one_by_one = [m for m in read_lines(tmp_path, "a.jsonl", 0, len(content), "bare") if not isinstance(m, Damage)]
     assert len(one_by_one) > 100
     for size in (16, 64, 1 << 20):  # lines longer than a block among them
-        monkeypatch.setattr(line_blocks, "BLOCK_BYTES", size)
+        monkeypatch.setattr(json_lines, "BLOCK_BYTES", size)
         found: list[RawMessage] = []
         for block in read_blocks(tmp_path, "a.jsonl", 0, len(content) + 9):
             found += block.messages(np.arange(len(block.starts)))

@@ -16,7 +16,7 @@ from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.transports import line_blocks, message_files
+from spark_jobs.sources.transports import json_lines, message_files
 from spark_jobs.sources.transports.message_files import MessageFiles
 from tests.ces_messages import ROW, event, split
 
@@ -61,7 +61,7 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
         path.write_bytes(path.read_bytes()[:-cut])
     wanted, wanted_rows = _read(tmp_path, end, "single")
     monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
-    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(json_lines, "BLOCK_BYTES", 20_000)
     taken = []
     take = FastCes.take
     monkeypatch.setattr(FastCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])

@@ -57,7 +57,7 @@ def test_messages_in_blocks_give_the_same_rows_counts_and_loads_k05_k18(
     end = _source(tmp_path)
     wanted, wanted_rows = _read(tmp_path, end, "single")
     monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
-    monkeypatch.setattr("spark_jobs.sources.transports.line_blocks.BLOCK_BYTES", 3_000)
+    monkeypatch.setattr("spark_jobs.sources.transports.json_lines.BLOCK_BYTES", 3_000)
     monkeypatch.setattr(read_task, "_BYTES_AT_ONCE", 2_000)
     taken = []
     take = FastQlikMessages.take

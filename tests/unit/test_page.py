@@ -33,16 +33,9 @@ from tests.page_mirror import HOSTILE, PAYMENTS, PageMirror, form_of
 TOKEN = "a token of more than sixteen characters"
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> PageMirror:
-    made = PageMirror(tmp_path_factory.mktemp("filled"))
-    made.fill()
-    return made
-
-
 @pytest.fixture
-def made(filled: PageMirror, tmp_path: Path) -> PageMirror:
-    return PageMirror(tmp_path, filled)
+def made(filled_page: PageMirror, tmp_path: Path) -> PageMirror:
+    return PageMirror(tmp_path, filled_page)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.changes.manifest import ListSeen
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.target_watch import TablesFolder
+from open_mirroring.fabric.target import TablesFolder
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import Reason, resume_table

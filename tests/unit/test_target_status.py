@@ -17,9 +17,8 @@ from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi
-from open_mirroring.fabric.target import FabricTarget, open_target
+from open_mirroring.fabric.target import FabricTarget, NoWatch, TablesFolder, open_target, target_watch
 from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
-from open_mirroring.fabric.target_watch import NoWatch, TablesFolder, target_watch
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger

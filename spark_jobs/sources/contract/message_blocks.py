@@ -1,7 +1,7 @@
 """Messages in blocks: many in one piece of bytes, so that a fast path needs no step for each.
 
 A transport that gives messages one by one, such as a broker, has them joined here; plain lines are cut from their file
-in blocks (:mod:`spark_jobs.sources.transports.line_blocks`).
+in blocks (:mod:`spark_jobs.sources.transports.json_lines`).
 """
 
 from __future__ import annotations

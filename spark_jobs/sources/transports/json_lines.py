@@ -20,14 +20,16 @@ import os
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
 
 Layout = Literal["bare", "wrapped"]
@@ -247,3 +249,49 @@ def _key(key: Any) -> bytes | None:
     except (binascii.Error, ValueError):
         return key.encode("utf-8", "surrogatepass")
     return found
+
+
+class LineBlock(NamedTuple):
+    """Whole lines of the file *origin* from byte *place*: a block of messages."""
+
+    origin: str
+    place: int
+    content: bytes
+    starts: Places
+    ends: Places
+
+    @property
+    def places(self) -> Places:
+        """The byte of the file at which each line begins."""
+        return self.starts + self.place
+
+    def messages(self, numbers: Places) -> Iterator[RawMessage]:
+        """The messages in some lines; blank lines hold none."""
+        for start, end in zip(self.starts[numbers].tolist(), self.ends[numbers].tolist(), strict=True):
+            body = body_of(self.content[start:end], self.place + start)
+            if body.strip():
+                yield RawMessage(self.origin, self.place + start, body)
+
+
+def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
+    """The lines from byte *start* to byte *end* of a plain file, as bound.
+
+    Where the file ends before, so do the blocks: what :func:`spark_jobs.sources.transports.json_lines.read_lines` says
+    of the place where the last one ends tells what is missing.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
+    with open_source(root / name) as file:
+        file.seek(start)
+        while start < end:
+            content = file.read(min(BLOCK_BYTES, end - start))
+            if not content.endswith(b"\n"):
+                content += file.readline(end - start - len(content))
+            if not content:
+                return
+            ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+            if not content.endswith(b"\n"):
+                ends = np.append(ends, len(content))
+            yield LineBlock(name, start, content, np.append(0, ends[:-1] + 1), ends)
+            start += len(content)

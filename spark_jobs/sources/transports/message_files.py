@@ -21,7 +21,7 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport
-from spark_jobs.sources.transports import capture, capture_gaps, json_lines, line_blocks
+from spark_jobs.sources.transports import capture, capture_gaps, json_lines
 from spark_jobs.sources.transports.capture import Damage
 from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
@@ -112,7 +112,7 @@ class MessageFiles(MessageTransport):
 
     def grows(self, name: str) -> bool:
         """Whether lines may be appended to a file that was read; others are read as a whole."""
-        return self.transport == "files" and not json_lines.is_gzip(name)
+        return self.counts_as_bound(name)
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage | Damage]:
         """As :meth:`MessageTransport.read`."""
@@ -223,7 +223,7 @@ def read_blocks(source: MessageFiles, bound: BoundRange) -> Iterator[Block]:
     is_plain = (source.transport, source.layout) == ("files", "bare") and not json_lines.is_gzip(bound.name)
     if is_plain and is_known(source, bound.name):
         read_to = bound.start
-        for block in line_blocks.read_blocks(folder, *bound):
+        for block in json_lines.read_blocks(folder, *bound):
             yield block
             read_to += len(block.content)
         if read_to == bound.end:

@@ -16,6 +16,7 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    IndependentMessages,
     MirroredTable,
     Refusal,
     Refused,
@@ -34,7 +35,7 @@ __all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
 DEFAULT_SETTINGS = QlikMessageSettings()
 
 
-class QlikMessageDecoder:
+class QlikMessageDecoder(IndependentMessages):
     """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
 
     Args:

@@ -1,20 +1,38 @@
-"""Messages of Qlik and Talend tasks as a format."""
+"""Messages of Qlik and Talend tasks as a format, and what they tell of their tables (K-10 to K-15).
+
+Metadata messages, writer schemas and headers tell it.
+
+Public source: Qlik Help, *Metadata and data messages*.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
+from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.decoded import Damage, IndependentMessages, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.source import Format
-from spark_jobs.sources.qlik.message import announced
+from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
+from spark_jobs.sources.qlik.message.headers import stated_table
+from spark_jobs.sources.qlik.message.reading import topic_of
+from spark_jobs.sources.qlik.message.structures import (
+    Column,
+    Structure,
+    derived_structure,
+    known_structure,
+    read_announcement,
+    task_of,
+)
+from spark_jobs.sources.qlik.message.tables import table_of_key
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
 
@@ -54,13 +72,13 @@ class QlikMessageFormat(Format):
         """As :meth:`Format.key_changes`."""
         return "told by changeMask or beforeData; an update with neither stops its table (K-60)"
 
-    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> _Decoder:
+    def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> QlikMessageDecoder:
         """As :meth:`Format.decoder`."""
-        return _Decoder(tables, schemas, self.settings)
+        return QlikMessageDecoder(tables, schemas, self.settings)
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
-        return announced.announced(messages, self.settings, self._registered)
+        return announced(messages, self.settings, self._registered)
 
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
         if self.registry is None:
@@ -77,5 +95,94 @@ class QlikMessageFormat(Format):
         return FastQlikMessages(tables, schemas, self.settings)
 
 
-class _Decoder(IndependentMessages, QlikMessageDecoder):
-    """Decodes messages of Qlik tasks."""
+Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
+NO_MASKS = Note(
+    "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
+    "the task send beforeData, or say `keys_never_change: true` (K-70)",
+    ("keys_never_change",),
+)
+
+
+def announced(
+    messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
+) -> Iterator[Announced]:
+    """As :meth:`Format.announced`; the newest structure of a table comes last.
+
+    Args:
+        messages: the sample.
+        settings: how messages are read.
+        registered: asks the schema registry for the structures of these ids.
+    """
+    found: list[tuple[Structure, str]] = []
+    by_id: dict[str, Structure] = {}
+    unknown, tables = set[str](), set[str]()
+    for message in messages:
+        if isinstance(message, Damage) or message.body is None:
+            continue
+        try:
+            read = read_message(message.body, unframed_avro=settings.unframed_avro)
+            topic = topic_of(message.origin)
+            if isinstance(read, Metadata):
+                structure = read_announcement(read.record, topic)
+                found.append((structure, task_of(read.record) or ""))
+                by_id[structure.schema_id] = structure
+                tables.add(structure.table)
+                continue
+            record: Mapping[str, Any] | None = None
+            known = by_id.get(read.schema_id or "")
+            if isinstance(read, AvroData):
+                table = data_schema(read.schema).table if known is None and read.schema is not None else ""
+                if table and read.schema is not None:
+                    known = derived_structure(topic, read.schema_id or "", table, 0, read.schema)
+                    found.append((known, ""))
+                if known is not None:
+                    record = known.avro.read(read.datum)
+                elif registry_number(f":schema:{read.schema_id}") is not None:
+                    unknown.add(f":schema:{read.schema_id}")
+            else:
+                record = read.record
+            stated = None if record is None else stated_table(record)
+            by_key = table_of_key(message.key or b"")
+            # The key may be a text of any other kind: it names a table only if somebody announced that (K-60).
+            heard = by_key if by_key in tables else None
+            name = stated or (None if known is None else known.table) or heard or settings.topics.get(topic)
+        except Refusal:
+            continue  # a dead letter says it once it is read
+        if name is not None:
+            yield _change(name, record or {})
+    structures = map(known_structure, registered(unknown) if unknown else ())
+    found += [(one, "") for one in structures if isinstance(one, Structure) and one.table]
+    for structure, task in sorted(found, key=lambda one: one[0].age):
+        yield _structure(structure, task)
+
+
+def _change(name: str, record: Mapping[str, Any]) -> Announced:
+    """What a data message tells: its table, and whether it changes a row that was there."""
+    schema, _, table = name.partition(".")
+    headers = record.get("headers")
+    headers = headers if isinstance(headers, Mapping) else {}
+    operation = headers.get("operation")
+    is_blind = operation == "UPDATE" and not headers.get("changeMask") and not record.get("beforeData")
+    notes = (NO_MASKS,) if is_blind else ()
+    return Announced(schema, table, notes=notes, changes_rows=operation in ("UPDATE", "DELETE"))
+
+
+def _structure(structure: Structure, task: str) -> Announced:
+    schema, _, table = structure.table.partition(".")
+    in_key = sorted((one for one in structure.columns if one.key_position), key=lambda one: one.key_position)
+    # A writer schema alone tells no key, a description that names none tells that there is none (K-12, K-14).
+    is_described = any(column.known_type is None for column in structure.columns)
+    return Announced(
+        schema,
+        table,
+        tuple(AnnouncedColumn(column.name, _type(column)) for column in structure.columns),
+        tuple(column.name for column in in_key) if is_described else None,
+        sender=task,
+    )
+
+
+def _type(column: Column) -> str:
+    try:
+        return column.log_type()
+    except TerminalError:
+        return f"{column.type}({column.precision},{column.scale})"
