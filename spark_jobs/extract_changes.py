@@ -153,7 +153,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``: the exit code tells the scheduler whether trying again makes sense."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
+        # To decode letters is to extract, so that its job needs this one.
+        from spark_jobs.replay_dead_letters import decode_redeclared
+
         extracted = extract(mirror, ledger, spark, backfill_of(arguments))
+        decode_redeclared(mirror, ledger, spark)
         report = look(mirror, ledger)
         return extracted._replace(losses=report.lost, told=report.document())
 

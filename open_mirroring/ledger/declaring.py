@@ -21,6 +21,9 @@ from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import DROP, LOAD_NEEDED, RESET
 
+REDECLARED = "REDECLARED"
+"""The audit's event of a table that was declared otherwise before anything of it was published."""
+
 
 class TableDeclaration(NamedTuple):
     """What a mirror file says of a table, as far as the ledger holds on to it."""
@@ -45,13 +48,16 @@ class TableDeclaration(NamedTuple):
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
+    While nothing of a table is published, and nothing is logged by its key, the mirror file is simply right: key,
+    folder and format are taken from it (G-69).
+
     A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed, ``TABLE_UNDECLARED`` when
-            one was taken out of the mirror file: both need a reset of that table first. ``TARGET_TAKEN`` when another
-            table, perhaps one that is still being dropped, has the folder.
+        TerminalError: ``TABLE_REDECLARED`` when the key, folder or format of a table changed that has begun,
+            ``TABLE_UNDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
+            ``TARGET_TAKEN`` when another table, perhaps one that is still being dropped, has the folder.
     """
     with ledger.begin() as db:
         c = t.mirrored_table.c
@@ -62,7 +68,12 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             if row is None:
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
-            elif not declared.is_that_of(row) and not is_dropping(row.reset):
+            elif declared.is_that_of(row) or is_dropping(row.reset):
+                continue
+            elif _has_not_begun(db, row, declared):
+                refuse_taken_folder(db, mirror, declared)
+                _redeclare(db, row, declared)
+            else:
                 raise TerminalError(
                     "TABLE_REDECLARED",
                     f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys} as "
@@ -108,6 +119,28 @@ def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -
             where=f"mirror {mirror}",
             way_out=f"put the table back into the mirror file, or {DROP}",
         )
+
+
+def _has_not_begun(db: Connection, row: Any, declared: TableDeclaration) -> bool:
+    """Whether nothing is made, published or logged yet that another declaration would contradict.
+
+    A sealed batch was read by the key of before; whoever seals one later has to have read the new one.
+    """
+    if row.established or row.confirmed or row.published_batch or row.intent or row.load_plan or row.reset:
+        return False
+    if row.keys == declared.keys_text:
+        return True
+    m, b = t.mirror.c, t.batch_table.c
+    sealed = db.scalar(sa.select(m.open_manifest).where(m.name == row.mirror).with_for_update())
+    logged = sa.select(b.batch).where(b.mirror == row.mirror, b.source == row.source).limit(1)
+    return sealed is None and db.scalar(logged) is None
+
+
+def _redeclare(db: Connection, row: Any, declared: TableDeclaration) -> None:
+    c = t.mirrored_table.c
+    said = {"folder": declared.folder, "keys": declared.keys_text, "text_format": declared.text_format}
+    db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=c.version + 1, **said))
+    audit(db, row.mirror, row.source, REDECLARED, {"keys": [row.keys, declared.keys_text], "folder": declared.folder})
 
 
 def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:

@@ -410,13 +410,31 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
     "changed", [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a"), DECLARED._replace(keys=("ID",))]
 )
 def test_another_key_or_folder_of_a_mirrored_table_is_refused(
-    publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
+    ledger: Engine, publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
 ) -> None:
     """F-13, F-74: keys never change, folders neither; nothing of the declaration is kept, new tables included."""
+    with ledger.begin() as db:
+        db.execute(t.mirrored_table.update().values(established=True))
     with pytest.raises(TerminalError) as refused:
         publishing.declare([OTHER, changed])
     assert refused.value.code == "TABLE_REDECLARED"
     assert reader.tables().keys() == {"dbo.a"}
+
+
+def test_before_anything_is_published_the_mirror_file_is_right_g69(
+    ledger: Engine, publishing: PublishLedger, table: str, reader: LedgerReader
+) -> None:
+    """Key and folder are taken from it; of changes that are logged by a key, that key stays."""
+    changed = DECLARED._replace(keys=("ID",), folder="b")
+    assert publishing.declare([changed])["dbo.a"] == table
+    assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("ID",), "b")
+    with ledger.begin() as db:
+        logged = {"batch": 1, "epoch": "e", "rows": 1, "min_pos": "1", "max_pos": "1", "files": "[]"}
+        db.execute(t.batch_table.insert().values(mirror="m", source="dbo.a", **logged))
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
+        publishing.declare([DECLARED])
+    publishing.declare([changed._replace(folder="c")])
+    assert reader.tables()["dbo.a"].folder == "c"
 
 
 def test_a_mirrored_table_that_is_no_longer_named_is_refused(
