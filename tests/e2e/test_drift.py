@@ -233,6 +233,66 @@ def test_tables_that_drift_end_equal(kind: type[Teller], tmp_path: Path, spark: 
     assert teller.pipeline.reader.tables()
 
 
+def drifted(name: str, *kinds: str) -> tuple[Story, list[Change]]:
+    """A story of one change of structure after the other, and what is told of it before the last one."""
+    story = Story(name, Random(name), True, columns={"id": "int", "amount": "int"})
+    told = story.changes(4)
+    for kind in kinds[:-1]:
+        story.alter(kind)
+        told += story.changes(2)
+    return story, told
+
+
+def test_the_ways_out_of_the_messages_are_those_that_work(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-65, G-66: SCHEMA_CHANGED, COLUMN_BACK and COLUMN_RENAMED, mended by hand from the log, with no load."""
+    ways = {"wide": ("widen",), "back": ("add", "drop", "back"), "named": ("rename",)}
+    stories, first = zip(*(drifted(name, *kinds) for name, kinds in ways.items()), strict=True)
+    teller = ChangeTables(tmp_path, spark, stories, on_schema_change="stop")
+    teller.send({one.name: told for one, told in zip(stories, first, strict=True)})
+    assert teller.tick() == Exit.DONE
+    for story, kinds in zip(stories, ways.values(), strict=True):
+        story.alter(kinds[-1])
+    stories[1].columns["c1"] = first[1][4].columns["c1"]
+    teller.send({one.name: one.changes(3) for one in stories})
+    assert teller.tick() == Exit.TABLES_STOPPED
+    states = teller.pipeline.reader.tables()
+    stops = {name: states[f"shop.{name}"].stop_code for name in ways}
+    assert stops == {"wide": "SCHEMA_CHANGED", "back": "COLUMN_BACK", "named": "RENAME_POSSIBLE"}
+    teller._answer(stories[2], "RENAME_POSSIBLE", states["shop.named"].stop_what or "")
+    assert teller.tick() == Exit.TABLES_STOPPED, "nothing is built anew against the word of the mirror file"
+    for name in ways:
+        asked = ["reload-table", str(teller.pipeline.file), "--table", f"shop.{name}", "--reason", "x"]
+        for _ in range(6):
+            code = main([*asked, "--approved-by", "Ada", "--wait", "0", "--request", name])
+            teller.pipeline.service.poll()
+            if code == Exit.DONE:
+                break
+        assert code == Exit.DONE, capsys.readouterr().out
+    teller.compare()
+    teller.send({one.name: one.changes(2) for one in stories})
+    assert teller.tick() == Exit.DONE
+    teller.compare()
+
+
+def test_a_wrong_key_of_the_first_day_is_mended_in_the_mirror_file_g69(tmp_path: Path, spark: Any) -> None:
+    """KEY_UNKNOWN says to mend `key`; the next run decodes again what was rejected."""
+    story = Story("t", Random(1), False)
+    teller = ChangeEvents(tmp_path, spark, [story])
+    text = teller.pipeline.file.read_text()
+    teller.pipeline.file.write_text(text.replace("- id", "- ID"))
+    teller.send({"t": story.changes(5)})
+    assert teller.tick() == Exit.TABLES_STOPPED
+    assert teller.pipeline.reader.tables()["dbo.t"].stop_code == "KEY_UNKNOWN"
+    teller.pipeline.file.write_text(text)
+    assert teller.tick() == Exit.DONE
+    teller.compare()
+    teller.send({"t": story.changes(3)})
+    assert teller.tick() == Exit.DONE
+    teller.compare()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_year_of_drift_ends_equal(kind: type[Teller], tmp_path: Path, spark: Any) -> None:
