@@ -250,7 +250,7 @@ class BatchWriting:
         return sorted(self._announced(parts) - set(known))
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
-        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        """Structures announced by messages, and those waited for that the schema registry knows."""
         structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
             return structures
