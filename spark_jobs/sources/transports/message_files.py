@@ -200,7 +200,7 @@ class LineFiles(MessageFiles):
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
-        return cls(place_of(mirror, mirror.source.path, mirror.source.connection), mirror.source.layout or "wrapped")
+        return cls(place_of(mirror, mirror.source.path, mirror.source.connection), mirror.source.layout)
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""
@@ -264,7 +264,7 @@ class CaptureFiles(MessageFiles):
     def of(cls, mirror: Mirror) -> CaptureFiles:
         """As :meth:`LineFiles.of`."""
         place = place_of(mirror, mirror.source.path, mirror.source.connection)
-        return cls(place, mirror.source.gap_timeout_minutes or GAP_TIMEOUT_MINUTES)
+        return cls(place, mirror.source.gap_timeout_minutes)
 
     @property
     def settles_after(self) -> int:
