@@ -23,7 +23,7 @@ from spark_jobs.sources.transports.capture_gaps import Hole, holes
 from spark_jobs.sources.transports.message_files import CaptureFiles
 from spark_jobs.sources.transports.source_files import list_source_files
 from tests.hand_made_mirror import MIRROR_FILE
-from tests.unit.test_ces_transports import EVENT_DATA
+from workload_generator.transports import EVENT_DATA
 
 PARTITION = "ns/hub/0"
 

@@ -24,22 +24,7 @@ from spark_jobs.sources.transports.capture import read_capture
 from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
 from spark_jobs.sources.transports.message_files import LineFiles
-
-PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
-EVENT_DATA = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "Microsoft.ServiceBus.Messaging.EventData",
-        "fields": [
-            {"name": "SequenceNumber", "type": "long"},
-            {"name": "Offset", "type": "string"},
-            {"name": "EnqueuedTimeUtc", "type": "string"},
-            {"name": "SystemProperties", "type": PROPERTIES},
-            {"name": "Properties", "type": PROPERTIES},
-            {"name": "Body", "type": ["null", "bytes"]},
-        ],
-    }
-)
+from workload_generator.transports import EVENT_DATA
 
 
 def capture_bytes(bodies: list[bytes | None], codec: str = "deflate", interval: int = 200) -> bytes:
