@@ -197,6 +197,10 @@ class Source(Section):
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
 
+    def is_kept_by_task(self, connection: str) -> bool:
+        """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
+        return self.format == _CHANGE_TABLE and self.connection == connection
+
     @property
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""

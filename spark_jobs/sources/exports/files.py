@@ -26,8 +26,7 @@ from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.exports.columns import land_column, landing_column
-from spark_jobs.sources.exports.csv import csv_header, read_csv, why_malformed
-from spark_jobs.sources.exports.readable import readable
+from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
