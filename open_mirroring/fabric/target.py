@@ -28,6 +28,7 @@ from open_mirroring.landing_zone.opening import ZoneAddress
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0
 """A status that comes later helps no gate."""
+_DELTA_LOG = "_delta_log"
 
 
 class _Look(NamedTuple):
@@ -145,9 +146,6 @@ class FabricTarget:
 def open_target(zone: OneLakeZone) -> FabricTarget:
     """The target of a zone, one for a process: connections, tokens and the budget of repetitions are shared."""
     return FabricTarget(zone)
-
-
-_DELTA_LOG = "_delta_log"
 
 
 class TargetWatch(Protocol):
