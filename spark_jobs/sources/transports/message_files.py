@@ -33,9 +33,11 @@ from spark_jobs.sources.transports.source_files import (
     bound_files,
     bound_so_far,
     gone_unread,
+    is_read,
     is_rewritten,
     side_by_side,
     versions_of,
+    why_unread,
 )
 
 log = logging.getLogger(__name__)
@@ -130,7 +132,7 @@ class MessageFiles(MessageTransport):
 def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
     """Everything at the source beyond what is bound.
 
-    A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
+    A file whose name tells nothing is one range, and becomes one dead letter: nobody is to believe that it was read.
     A Capture file is one range; should it have grown since it was bound, it is read again as a whole, and the plan
     drops what it holds twice; one behind a hole in the numbers of its partition waits. A plain JSON-lines file gives
     its complete new lines. One that was read as a whole and is written anew is read again; of lines that were bound
@@ -170,7 +172,8 @@ def find_ranges(source: MessageFiles, bound: Mapping[str, int], seen: Mapping[st
     versions = versions_of(source.folder, listed.files, bound, ranges, seen)
     ranges += gone_unread(listed, bound, seen)
     ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
-    return Found(ranges, sorted([*listed.waiting, *held_back, *half]), tuple(listed.waiting), versions)
+    waiting = sorted([*listed.waiting, *listed.unfinished, *held_back, *half])
+    return Found(ranges, waiting, tuple(listed.waiting), versions)
 
 
 def _complete_lines(folder: Place, ahead: BoundRange) -> tuple[list[BoundRange], list[str]]:
@@ -207,7 +210,7 @@ def read_range(source: MessageFiles, bound: BoundRange) -> Iterator[RawMessage |
 
 def _read(source: MessageFiles, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
     if not is_known(source, bound.name):
-        reason = f"the file's name ends in none of {', '.join(_suffixes(source))}: nothing of it was read"
+        reason = f"{why_unread(bound.name, _suffixes(source))}: nothing of it was read"
         return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
     if bound.start == bound.end:
         reason = "the file is gone, and held more behind this place when it was seen last"
@@ -233,8 +236,8 @@ def read_blocks(source: MessageFiles, bound: BoundRange) -> Iterator[Block]:
 
 
 def is_known(source: MessageFiles, name: str) -> bool:
-    """Whether the ending of a file's name says how it is read; a single file that the mirror file names is read."""
-    return source.path.is_file() or name.casefold().endswith(_suffixes(source))
+    """Whether a file's name says how it is read; a single file that the mirror file names is read."""
+    return source.path.is_file() or is_read(name, _suffixes(source))
 
 
 def _suffixes(source: MessageFiles) -> tuple[str, ...]:
