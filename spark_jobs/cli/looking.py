@@ -1,4 +1,4 @@
-"""Commands that only look: check, status, dead-letters, schema, pools. They need no JVM."""
+"""Commands that only look: check, status, dead-letters, schema. They need no JVM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.pools import pools_document
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
@@ -163,12 +162,6 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
 def schema(_: argparse.Namespace) -> Exit:
     """The JSON Schema of mirror files."""
     print(schema_document(), end="")
-    return Exit.DONE
-
-
-def pools(arguments: argparse.Namespace) -> Exit:
-    """What ``airflow pools import`` reads."""
-    print(json_text(pools_document(mirrors_of(arguments.mirrors or [Path("mirrors")]))))
     return Exit.DONE
 
 
