@@ -145,7 +145,7 @@ class _ChangesWork:
         gone = self._reader.gone_columns(fresh.values())
         for t, one in prepared.items():
             if isinstance(one, Prepared):
-                # Before anything of it is published, so that no column is ever there, or gone, untold.
+                # Noted before the rows are published, so that no column appears or disappears without a note.
                 generation, batch = fresh[t].row.generation, intents[t].work.batch_to
                 note_columns(self._ledger, t, generation, one.appeared, batch)
                 if one.gone != {column.column: column.since for column in gone.get(t, ())}:

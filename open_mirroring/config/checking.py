@@ -109,9 +109,8 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
-                if mirror.source.format == "sqlserver-ces":
-                    wanted = [n for n in load.types if table.columns is None or n in table.columns]
-                    refuse_unstreamed([(name, load.types[name]) for name in wanted], "")
+                wanted = [n for n in load.types if table.columns is None or n in table.columns]
+                refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")
                 connections.resolve(load.connection)

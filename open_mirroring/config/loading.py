@@ -147,7 +147,7 @@ def _home(file: Path) -> Path:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror writes to, which no other mirror may use; or (*shared*) one that it only reads from."""
+    """A place that a mirror uses. Two mirrors may name the same one only if both merely read from it (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath

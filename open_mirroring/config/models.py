@@ -32,7 +32,7 @@ from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, DeadLetters, PathText, Positive, Section
-from open_mirroring.config.source import TABLE_SUFFIX, Source, check_complete_position
+from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import Collision, Table, change_table_collisions, table_collisions
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
@@ -299,7 +299,7 @@ class Mirror(Section):
         source = info.data.get("source")
         if not isinstance(source, Source) or source.format != "qlik-change-table":
             return tables
-        found = change_table_collisions(list(enumerate(tables)), source.table_suffix or TABLE_SUFFIX)
+        found = change_table_collisions(list(enumerate(tables)), source.table_suffix)
         if source.transport == "files":
             what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
             found = [

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
-    """Run a command at a steady pace until interrupted. An error is told, and the next round tries again."""
+    """Run a command at a steady pace until interrupted. An error is reported, and the next round tries again."""
     watching = arguments.command == "status" and sys.stdout.isatty()
     while True:
         begun = time.monotonic()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen, SeenLetter, merged
+from open_mirroring.changes.manifest import LETTERS_SHOWN, ListSeen, PlacesSeen, SeenLetter, bounded_letters, merged
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -34,7 +34,6 @@ from spark_jobs.extract.load_rows import judge_loads
 from spark_jobs.extract.new_senders import SENT_BY, new_senders
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
@@ -250,7 +249,7 @@ class BatchWriting:
         return sorted(self._announced(parts) - set(known))
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
-        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        """Structures announced by messages, and those waited for that the schema registry knows."""
         structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
             return structures

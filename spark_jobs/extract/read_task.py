@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from open_mirroring.changes.dead_letters import HEALED_BY_COPY
-from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
-from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block

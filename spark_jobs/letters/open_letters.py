@@ -14,7 +14,7 @@ import duckdb
 from sqlalchemy import Engine
 
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
@@ -22,7 +22,6 @@ from open_mirroring.ledger.letters import count_anew, is_counted, settled_letter
 from open_mirroring.ledger.reading import LedgerReader
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import REJECTED
-from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
 
 log = logging.getLogger(__name__)
 

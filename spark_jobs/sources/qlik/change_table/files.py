@@ -93,11 +93,9 @@ class ChangeFiles(MessageTransport):
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
         source = mirror.source
-        prefix = HEADER_PREFIX if source.header_prefix is None else source.header_prefix
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
-        suffix, timeout = source.table_suffix or TABLE_SUFFIX, source.fragment_timeout_hours
         path = place_of(mirror, source.path, source.connection)
-        return cls(path, suffix, prefix, mirrored, timeout)
+        return cls(path, source.table_suffix, source.header_prefix, mirrored, source.fragment_timeout_hours)
 
     @property
     def empty_range_is_damage(self) -> bool:
