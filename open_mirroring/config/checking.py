@@ -15,11 +15,12 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
-from open_mirroring.config.storage import storage_place
+from open_mirroring.config.storage import log_place, storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
+from open_mirroring.storage.object_path import ObjectPath
 
 _CONNECT_SECONDS = 5
 
@@ -66,7 +67,11 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
-    places: list[tuple[SettingPath, str]] = [(("change_log",), mirror.change_log)]
+    places: list[tuple[SettingPath, str]] = []
+    if isinstance(mirror.change_log, str):
+        places.append((("change_log",), mirror.change_log))
+    else:
+        yield from _stored(mirror, ("change_log",))
     if mirror.landing_zone.store == "local":
         places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
     for setting, text in places:
@@ -130,6 +135,16 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
         return
     what, way_out = f"nothing lies below {place}", "mend the path, or wait until the first file is there"
     yield _problem(mirror, setting, "SOURCE_MISSING", what, way_out)
+
+
+def _stored(mirror: Mirror, setting: SettingPath) -> Iterator[Problem]:
+    """Whether the place of the change log can be listed; whether it can be written shows when the log is created."""
+    try:
+        place = log_place(mirror)
+        assert isinstance(place, ObjectPath)
+        place.store.folders(place.key)
+    except MirroringError as error:
+        yield _from_error(mirror, setting, error)
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:

@@ -114,6 +114,14 @@ class ObjectPath:
         """
         return self.store.read(self.key)
 
+    def create(self, content: bytes) -> str:
+        """Write the object, which does not exist, in one step, and return its ETag.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        return self.store.create(self.key, content)
+
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
         """The object, to be read from any place; what is read is of one and the same object.
 
