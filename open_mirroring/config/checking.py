@@ -15,12 +15,12 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
-from open_mirroring.config.storage import log_place, storage_place
+from open_mirroring.config.section import StoredPlace
+from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
-from open_mirroring.storage.object_path import ObjectPath
 
 _CONNECT_SECONDS = 5
 
@@ -71,7 +71,9 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
     if isinstance(mirror.change_log, str):
         places.append((("change_log",), mirror.change_log))
     else:
-        yield from _stored(mirror, ("change_log",))
+        yield from _stored(mirror, ("change_log",), mirror.change_log)
+    if isinstance(mirror.landing_zone.tables, StoredPlace):
+        yield from _stored(mirror, ("landing_zone", "tables"), mirror.landing_zone.tables)
     if mirror.landing_zone.store == "local":
         places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
     for setting, text in places:
@@ -137,11 +139,10 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
     yield _problem(mirror, setting, "SOURCE_MISSING", what, way_out)
 
 
-def _stored(mirror: Mirror, setting: SettingPath) -> Iterator[Problem]:
-    """Whether the place of the change log can be listed; whether it can be written shows when the log is created."""
+def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterator[Problem]:
+    """Whether a place can be listed, empty or not; whether a log can be written there shows when it is created."""
     try:
-        place = log_place(mirror)
-        assert isinstance(place, ObjectPath)
+        place = storage_place(stored.path, connections.resolve(stored.connection))
         place.store.folders(place.key)
     except MirroringError as error:
         yield _from_error(mirror, setting, error)

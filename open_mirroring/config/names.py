@@ -122,7 +122,7 @@ def check_connection_name(name: str) -> str:
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
     if is_address(path):
-        way_out = "for `change_log` write {path: ADDRESS, connection: NAME}; any other place here is a local one"
+        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
         raise refusal("VALUE_INVALID", "an address of object storage cannot stand here by itself", way_out)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"

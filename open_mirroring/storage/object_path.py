@@ -88,6 +88,10 @@ class ObjectPath:
         """Whether there is an object of this name; asked once in a process, for a folder does not become a file."""
         return bool(self.key) and _is_object(self.root, self.key)
 
+    def is_dir(self) -> bool:
+        """Whether an object lies below this place now."""
+        return next(self.store.objects(self.key), None) is not None
+
     def exists(self) -> bool:
         """Whether there is an object of this name now."""
         try:
