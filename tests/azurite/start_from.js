@@ -18,3 +18,15 @@ for (const name of ["listBlobFlatSegment", "listBlobHierarchySegment"]) {
     return answer;
   };
 }
+
+// A distant storage: every request is begun so much later.
+const latency = Number(process.env.AZURITE_LATENCY_MS || 0);
+if (latency) {
+  const server = require("http").Server.prototype;
+  const emit = server.emit;
+  server.emit = function (event, ...given) {
+    if (event !== "request") return emit.call(this, event, ...given);
+    setTimeout(() => emit.call(this, event, ...given), latency);
+    return true;
+  };
+}
