@@ -82,7 +82,7 @@ def _mirrored_by_two(
         root = log_place(pipeline.mirror)
         begun = {
             "extract_changes": lambda: any(one.name.endswith(".parquet") for one in root.store.objects(root.key)),
-            "publish_changes": lambda: any(pipeline.zone.rglob("_stage-*/*")),
+            "publish_changes": lambda: any(path.name[:20].isdigit() for path in pipeline.zone.rglob("_stage-*/*")),
         }
         for job in ("extract_changes", "publish_changes"):
             said = _run(cluster, job, pipeline, workers[0] if job in deadly else None, begun[job])
