@@ -178,7 +178,7 @@ def _deliver(storage: Storage, begin: datetime, first: int, bodies: Iterator[byt
         place.store.create(f"{place.key}/ns/hub/0/{window:%Y/%m/%d/%H/%M/%S}.avro", buffer.getvalue())
 
     place = storage.place("stream")
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(4) as pool:
         for done in pool.map(put, *zip(*enumerate(bodies, first), strict=True)):
             assert done is None
 

@@ -21,7 +21,7 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import leave_error, leave_report
 from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.runtime.session import build_session
-from spark_jobs.runtime.task_parcel import packed_tasks, unpacked_task
+from spark_jobs.runtime.task_parcel import packed, unpacked
 
 __all__ = ["Exit", "job_main", "run_job"]
 
@@ -45,8 +45,8 @@ def run_job(
 ) -> list[Result]:
     """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
 
-    Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Spark keeps tasks in a
-    file for a moment, so the logins to object storage in them travel with the function instead (S-04).
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Logins to object storage
+    travel apart from tasks and function, in memory only (S-04).
 
     Raises:
         MirroringError: what a task raised on purpose, as itself; of several the first task's.
@@ -55,8 +55,10 @@ def run_job(
         return []
     context = spark.sparkContext
     context.setJobDescription(description)
-    packed, roots = packed_tasks(tasks)
-    outcomes = context.parallelize(packed, len(tasks)).map(_ErrorsAsValues(function, roots)).collect()
+    roots: list[StorageRoot] = []
+    parcels = [packed(task, roots) for task in tasks]
+    work = _ErrorsAsValues(packed(function, roots), roots)
+    outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
@@ -66,12 +68,12 @@ def run_job(
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, function: Callable[[Any], Any], roots: Sequence[StorageRoot]) -> None:
+    def __init__(self, function: bytes, roots: Sequence[StorageRoot]) -> None:
         self._function, self._roots = function, roots
 
-    def __call__(self, packed: bytes) -> Any:
+    def __call__(self, task: bytes) -> Any:
         try:
-            return self._function(unpacked_task(packed, self._roots))
+            return unpacked(self._function, self._roots)(unpacked(task, self._roots))
         except MirroringError as error:
             return error
 

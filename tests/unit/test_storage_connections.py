@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from base64 import b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
+from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.extract.base_rows import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTask
-from spark_jobs.runtime.task_parcel import packed_tasks, unpacked_task
+from spark_jobs.runtime.task_parcel import packed, unpacked
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -242,9 +244,13 @@ def test_tasks_travel_without_the_login_to_the_log() -> None:
     connections = [json.dumps({"conn_type": "wasb", "password": k}) for k in (KEY, key)]
     places = [storage_place(ABFSS, parsed("store", connection)) for connection in connections]
     tasks = [StageTask(place / "log", ()) for place in (*places, *places)]
-    packed, roots = packed_tasks(tasks)
-    assert [unpacked_task(one, pickle.loads(pickle.dumps(roots))) for one in packed] == tasks
+    roots: list[StorageRoot] = []
+    parcels = [packed(task, roots) for task in tasks]
     assert roots == [place.root for place in places]
-    assert not any(secret.encode() in one for one in packed for secret in (KEY, key))
-    local = [StageTask(Path("/log"), ())]
-    assert packed_tasks(local)[1] == [] and unpacked_task(packed_tasks(local)[0][0], []) == local[0]
+    assert [unpacked(one, pickle.loads(pickle.dumps(roots))) for one in parcels] == tasks
+    function = packed(partial(str, places[0]), roots)
+    assert unpacked(function, roots)() == str(places[0])
+    assert not any(secret.encode() in one for one in (*parcels, function) for secret in (KEY, key))
+    local: list[StorageRoot] = []
+    assert unpacked(packed(StageTask(Path("/log"), ()), local), []) == StageTask(Path("/log"), ())
+    assert local == []
