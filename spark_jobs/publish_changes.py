@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.columns import note_columns, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
@@ -193,7 +194,7 @@ class _ChangesWork:
             weight += one.rows
         if together:
             groups.append(tuple(together))
-        root = self._mirror.resolve(self._mirror.change_log)
+        root = log_place(self._mirror)
         return [StageTask(root, tables) for tables in groups]
 
 

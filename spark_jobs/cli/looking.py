@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
@@ -137,7 +138,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
     mirror = load_mirror(arguments.file)
-    log_root = mirror.resolve(mirror.change_log)
+    log_root = log_place(mirror)
     listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
