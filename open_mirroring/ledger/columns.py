@@ -2,7 +2,8 @@
 
 `ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
 NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
-So a new column is reported as unverified until source and target were compared, or the table was loaded again.
+So a new column is reported as unverified until source and target were compared, or the table was loaded again. So is
+one whose type changed in a way that may have changed its values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.column_history import BEHIND, place_text
+from open_mirroring.changes.column_history import BEHIND, FormerColumn, place_text
 from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merged
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.tables import upsert
@@ -164,6 +165,30 @@ def _of_present(
     return found
 
 
+def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
+    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
+
+    Files that were never published may have been read otherwise: they are made anew.
+    """
+    c = t.former_column.c
+    rows = [{"table_id": table_id, "generation": generation, **one._asdict()} for one in columns]
+    with ledger.begin() as db:
+        db.execute(t.former_column.delete().where(c.table_id == table_id, c.generation == generation))
+        if rows:
+            db.execute(t.former_column.insert(), rows)
+
+
+def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[FormerColumn]]:
+    """By table id how its present generation reads columns of earlier rows."""
+    c = t.former_column.c
+    found: dict[str, list[FormerColumn]] = {}
+    with ledger.connect() as db:
+        for row in db.execute(sa.select(t.former_column).order_by(c.table_id, c.column)):
+            if generations.get(row.table_id) == row.generation:
+                found.setdefault(row.table_id, []).append(FormerColumn(row.column, row.up_to, row.now))
+    return found
+
+
 class UnverifiedColumn(NamedTuple):
     """A column, the position of the first change that had it, and the batch up to which it was published then."""
 
@@ -176,8 +201,8 @@ class UnverifiedColumn(NamedTuple):
     def note(self) -> str:
         """What it means, for people."""
         return (
-            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have a "
-            "default at the source, and have NULL at the target"
+            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
+            "another value at the source, as a default or as its new type made it; no change tells"
         )
 
 

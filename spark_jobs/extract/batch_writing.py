@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -27,6 +26,7 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
@@ -64,7 +64,7 @@ class BatchWriting:
 
     spark: SparkSession
     ledger: ExtractLedger
-    root: Path
+    root: Place
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]

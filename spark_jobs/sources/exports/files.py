@@ -314,7 +314,7 @@ def load_files(root: Place) -> list[str]:
     """
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
-    if listed is None or not (listed.files or listed.waiting or listed.unknown):
+    if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished)):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
     data = [name for name in names if not name.endswith(SUFFIX)]
@@ -324,9 +324,9 @@ def load_files(root: Place) -> list[str]:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
     described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    if listed.waiting or described != {stem(name) for name in data}:
-        odd = [*listed.waiting, *sorted(described ^ {stem(name) for name in data})]
-        what = f"{odd[0]!r} is empty, or has no file beside it that describes it or that it describes"
+    if listed.waiting or listed.unfinished or described != {stem(name) for name in data}:
+        odd = [*listed.waiting, *listed.unfinished, *sorted(described ^ {stem(name) for name in data})]
+        what = f"{odd[0]!r} is empty, unfinished, or has no file beside it that describes it or that it describes"
         raise _error(root, "EXPORT_INCOMPLETE", what, "wait until the full load is complete, or copy all of its files")
     return data
 

@@ -33,9 +33,11 @@ from spark_jobs.sources.transports.source_files import (
     bound_files,
     bound_so_far,
     gone_unread,
+    is_read,
     is_rewritten,
     side_by_side,
     versions_of,
+    why_unread,
 )
 
 log = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ class MessageFiles(MessageTransport):
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """Everything at the source beyond what is bound.
 
-        A file whose ending tells nothing is one range, and becomes one dead letter: nobody is to believe that it was
+        A file whose name tells nothing is one range, and becomes one dead letter: nobody is to believe that it was
         read. One that was read as a whole and is written anew is read again; of lines that were bound and changed
         nobody knows what else there was (G-32). One that is gone before it was read to its end is an empty range, and
         becomes a dead letter.
@@ -119,7 +121,7 @@ class MessageFiles(MessageTransport):
         versions = versions_of(self.folder, listed.files, bound, ranges, seen)
         ranges += gone_unread(listed, bound, seen)
         ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
-        return Found(ranges, sorted([*listed.waiting, *waiting]), tuple(listed.waiting), versions)
+        return Found(ranges, sorted([*listed.waiting, *listed.unfinished, *waiting]), tuple(listed.waiting), versions)
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)
@@ -168,12 +170,12 @@ class MessageFiles(MessageTransport):
         return as_bound(self.folder, bound, self.files.get(bound.name), at_once=self.grows(bound.name))
 
     def _is_known(self, name: str) -> bool:
-        """Whether the ending of a file's name says how it is read; a single file that the mirror file names is read."""
-        return self.path.is_file() or name.casefold().endswith(self.suffixes)
+        """Whether a file's name says how it is read; a single file that the mirror file names is read."""
+        return self.path.is_file() or is_read(name, self.suffixes)
 
     def _read(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
         if not self._is_known(bound.name):
-            reason = f"the file's name ends in none of {', '.join(self.suffixes)}: nothing of it was read"
+            reason = f"{why_unread(bound.name, self.suffixes)}: nothing of it was read"
             return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
         if bound.start == bound.end:
             reason = "the file is gone, and held more behind this place when it was seen last"
