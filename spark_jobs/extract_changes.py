@@ -61,7 +61,7 @@ class Extracted(NamedTuple):
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
     """Bind, write, seal and commit one batch; finish a batch that an earlier run left open first.
 
-    First the dead letters of tables whose key was mended are decoded again, as one batch (G-68). A *backfill* comes
+    First the dead letters of tables whose key was mended are decoded again, as one batch (G-69). A *backfill* comes
     next: one batch of what was never bound of its interval, and one of what is read again.
 
     Raises:

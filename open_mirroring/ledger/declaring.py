@@ -50,7 +50,7 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
 
     While nothing of a table is at the target and no change is logged by its key, the mirror file is right: what it says
-    is taken (G-68). A table that was stopped by a wrong key is then ``KEY_MENDED``.
+    is taken (G-69). A table that was stopped by a wrong key is then ``KEY_MENDED``.
 
     Raises:
         TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,

@@ -158,7 +158,7 @@ class ExtractLedger:
                 stop_table(db, table_id, code, what)
 
     def mended_tables(self) -> list[str]:
-        """The source tables whose key was mended, and whose rejected changes nobody has read again yet (G-68)."""
+        """The source tables whose key was mended, and whose rejected changes nobody has read again yet (G-69)."""
         c = t.mirrored_table.c
         query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_MENDED).order_by(c.source)
         with self._engine.begin() as db:

@@ -91,7 +91,7 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then.
 
-    A table whose key was mended before its first publication goes on by itself (G-68).
+    A table whose key was mended before its first publication goes on by itself (G-69).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")

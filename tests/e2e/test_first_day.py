@@ -1,4 +1,4 @@
-"""The first day of a table: what the mirror file said wrongly is mended in the mirror file, and that is all (G-68).
+"""The first day of a table: what the mirror file said wrongly is mended in the mirror file, and that is all (G-69).
 
 Through the command line, in every format, until something of the table is at the target.
 """
@@ -41,7 +41,7 @@ def declare(told: Source, **settings: Any) -> None:
 def test_a_wrong_key_is_mended_in_the_mirror_file_and_the_table_goes_on(
     kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-68, I1: twice wrong, then right; what came in between is there, too, and nothing twice."""
+    """G-69, I1: twice wrong, then right; what came in between is there, too, and nothing twice."""
     told = kind(tmp_path, spark)
     declare(told, key=["nr"])
     assert told.tick(*FIRST) == Exit.TABLES_STOPPED

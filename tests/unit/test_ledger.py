@@ -428,7 +428,7 @@ def test_another_key_or_folder_of_a_mirrored_table_is_refused(
 def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
     publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration, ledger: Engine
 ) -> None:
-    """G-68: the same table, told in the audit; whoever is at work on it loses it."""
+    """G-69: the same table, told in the audit; whoever is at work on it loses it."""
     version = acquired(publishing, table)
     assert publishing.declare([changed]) == {"dbo.a": table}
     state = reader.tables()["dbo.a"]
@@ -443,7 +443,7 @@ def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
 def test_a_key_by_which_changes_are_logged_stays(
     publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, sealed_only: bool
 ) -> None:
-    """G-68, I13: also by a batch that is sealed, and not in the log yet. The folder may change."""
+    """G-69, I13: also by a batch that is sealed, and not in the log yet. The folder may change."""
     version = bound(extracting)
     reply = extracting.seal(version, manifest().to_json())
     assert isinstance(reply, ExtractOwned)
@@ -458,7 +458,7 @@ def test_a_key_by_which_changes_are_logged_stays(
 def test_a_key_of_changes_from_two_senders_stays(
     publishing: PublishLedger, extracting: ExtractLedger, table: str
 ) -> None:
-    """C-12, G-68: the stop for the key stands before the one for the senders, and would take it away with itself."""
+    """C-12, G-69: the stop for the key stands before the one for the senders, and would take it away with itself."""
     senders = [(SENT_BY, name, "dbo.a", 0, "") for name in ("one", "other")]
     completed(extracting, Manifest(files=[], counts={}, schemas=senders))
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
@@ -469,7 +469,7 @@ def test_a_key_of_changes_from_two_senders_stays(
 def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
     publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, healed: bool
 ) -> None:
-    """G-68, G-01: and what the batch itself stops the table for is not lifted with it."""
+    """G-69, G-01: and what the batch itself stops the table for is not lifted with it."""
     extracting.stop_table("dbo.a", "KEY_UNKNOWN", "no id")
     publishing.declare([DECLARED._replace(keys=("name",))])
     assert extracting.mended_tables() == ["dbo.a"]
