@@ -135,6 +135,10 @@ class AnnouncedSchema(NamedTuple):
     document: str
 
 
+SENT_BY = "(sent by)"
+"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
+
+
 class PlacesSeen(NamedTuple):
     """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.
 
