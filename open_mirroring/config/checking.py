@@ -17,7 +17,7 @@ from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
-from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
 
@@ -94,7 +94,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         setting: SettingPath = ("tables", index, "initial_load")
         load = table.initial_load
         try:
@@ -110,7 +110,8 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
                 if mirror.source.format == "sqlserver-ces":
-                    wanted = [n for n in load.types if table.columns is None or n in table.columns]
+                    columns = table.columns if isinstance(table, Table) else None
+                    wanted = [n for n in load.types if columns is None or n in columns]
                     refuse_unstreamed([(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")
@@ -133,7 +134,7 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         # An export that a proof is to read may be made just before.
         if isinstance(table.prove, JdbcLoad):
             try:
