@@ -14,8 +14,12 @@ LOAD_NEEDED = "LOAD_NEEDED"
 
 KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
 """A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+NEW_TABLE = "NEW_TABLE"
+"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
 
 WAYS_OUT = {
+    NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
+    f"under `exclude` of its pattern, and {DROP}",
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "

@@ -37,6 +37,7 @@ class Ticked(NamedTuple):
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
+        joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
         failed: the error that ended reading; publishing went on with what the log has.
     """
@@ -52,6 +53,7 @@ class Ticked(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
+    joined: Mapping[str, str] = MappingProxyType({})
 
     @property
     def did_nothing(self) -> bool:
@@ -134,6 +136,7 @@ def tick(
         losses=report.lost,
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
+        joined=read.joined,
     )
 
 

@@ -16,9 +16,9 @@ from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import leave_error, leave_report
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.runtime.session import build_session
 from spark_jobs.runtime.task_parcel import packed, unpacked
@@ -94,7 +94,7 @@ def job_main(
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         mirror = load_mirror(arguments.mirror)
-        ledger = open_ledger(mirror.ledger_url())
+        ledger = ledger_of(mirror)
         spark = build_session(f"{name} {mirror.name}")
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
