@@ -20,7 +20,7 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from open_mirroring.storage.object_store import StorageRoot
-from spark_jobs.runtime.session import build_session
+from spark_jobs.runtime.session import session_on_demand
 from spark_jobs.runtime.task_parcel import packed, unpacked
 
 __all__ = ["Exit", "job_main", "run_job"]
@@ -84,7 +84,10 @@ def job_main(
     work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> int:
-    """Parse ``MIRROR.yaml``, open ledger and session, do the work, leave and print its report; the exit code."""
+    """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+
+    Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+    """
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
     add_arguments(parser)
@@ -95,7 +98,7 @@ def job_main(
     try:
         mirror = load_mirror(arguments.mirror)
         ledger = ledger_of(mirror)
-        spark = build_session(f"{name} {mirror.name}")
+        spark = session_on_demand(f"{name} {mirror.name}")
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)
