@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -28,6 +29,9 @@ __all__ = ["Exit", "job_main", "run_job"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+
+_LARGE = 2**19
+"""Half of the size from which Spark hands a function over through a file."""
 
 
 @runtime_checkable
@@ -57,8 +61,15 @@ def run_job(
     context.setJobDescription(description)
     roots: list[StorageRoot] = []
     parcels = [packed(task, roots) for task in tasks]
-    work = _ErrorsAsValues(packed(function, roots), roots)
-    outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
+    content = packed(function, roots)
+    # Spark would write all of a large function to a file, logins included: so its large part goes alone.
+    shared = context.broadcast(content) if len(content) > _LARGE else None
+    work = _ErrorsAsValues(content if shared is None else shared, roots)
+    try:
+        outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
+    finally:
+        if shared is not None:
+            shared.destroy()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
@@ -68,12 +79,13 @@ def run_job(
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, function: bytes, roots: Sequence[StorageRoot]) -> None:
+    def __init__(self, function: bytes | Broadcast[bytes], roots: Sequence[StorageRoot]) -> None:
         self._function, self._roots = function, roots
 
     def __call__(self, task: bytes) -> Any:
         try:
-            return unpacked(self._function, self._roots)(unpacked(task, self._roots))
+            content = self._function if isinstance(self._function, bytes) else self._function.value
+            return unpacked(content, self._roots)(unpacked(task, self._roots))
         except MirroringError as error:
             return error
 
