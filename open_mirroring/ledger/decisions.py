@@ -33,7 +33,7 @@ from open_mirroring.protocols.table_stops import LOAD_NEEDED, NEW_TABLE, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
-    "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
+    "SCHEMA_CHANGED": "published files hold the column in its old type, and a type cannot change in place",
     "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
     "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
     "COLUMN_BACK": "published rows hold values of the column that was dropped",
