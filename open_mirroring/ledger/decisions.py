@@ -22,7 +22,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.requests import ACCEPT_EPOCH, ACCEPT_SCHEMA, RESUME, RESUME_EXTRACTION, Asked
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, LOAD_NEEDED, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
@@ -36,6 +36,7 @@ NEEDS_RESET = {
     "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    LEDGER_UNKNOWN: "what of it was published is not known",
     LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }

@@ -12,6 +12,9 @@ DROP = "drop it at the target (`open-mirroring drop-table`)"
 LOAD_NEEDED = "LOAD_NEEDED"
 """The log does not hold every change of the table: only a load tells its rows."""
 
+LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
+"""The ledger was lost and made again, and what it knew of the table could not be found out."""
+
 WAYS_OUT = {
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
@@ -69,6 +72,7 @@ WAYS_OUT = {
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
     "after that load ended at the source",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
+    LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

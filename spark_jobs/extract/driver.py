@@ -23,6 +23,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Mani
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
 from open_mirroring.protocols.driving import drive_one
+from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.sources.registry import source_of
@@ -139,6 +140,7 @@ class ExtractionDriver:
                 self._current = (batch.ranges, batch.number, Manifest.from_json(document))
                 return self._log.open(*self._current[1:], document)
             case protocol.CommitLog(batch, _):
+                write_record(self._log.root, batch.number, batch.ranges, batch.manifest or "")
                 committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
                 reach("extract.committed")
                 return committed
