@@ -19,11 +19,14 @@ from open_mirroring.reconciliation.rebuilding import BatchRecord
 FOLDER = "_batches"
 
 
-def write_record(root: Path, number: int, ranges: str, manifest: str) -> None:
-    """Write the record of a sealed batch; one that is there is the same, or of a batch that never came into the log."""
+def write_record(root: Path, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
+    """Write the record of a sealed batch; one that is there is the same, or of a batch that never came into the log.
+
+    *at* is when it was bound, where that is not just now.
+    """
     path = _path(root, number)
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"batch": number, "at": datetime.now(UTC).isoformat(), "ranges": ranges, "manifest": manifest}
+    document = {"batch": number, "at": (at or datetime.now(UTC)).isoformat(), "ranges": ranges, "manifest": manifest}
     # Whole or not at all: what a crash leaves behind has another name.
     written = path.with_name(f".{path.name}.{uuid4().hex}")
     written.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
