@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+LETTERS_SHOWN = 1_000
+"""Of a task, and of a batch."""
+REASON = 300
+"""Characters of a letter's reason; the log has all of it."""
+
 
 class BoundRange(NamedTuple):
     """What a batch reads of one source: from *start* (inclusive) to *end* (exclusive).
@@ -233,12 +238,6 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
-
-
-LETTERS_SHOWN = 1_000
-"""Of a task, and of a batch."""
-REASON = 300
-"""Characters of a letter's reason; the log has all of it."""
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:
