@@ -61,6 +61,20 @@ def test_a_wrong_key_is_mended_in_the_mirror_file_and_the_table_goes_on(
     assert told.tick() == Exit.DONE
 
 
+def test_a_run_that_is_killed_while_it_reads_again_is_finished_by_the_next_one(tmp_path: Path, spark: Any) -> None:
+    """G-69, I19: the mended key is not forgotten, and nothing is read again twice."""
+    told = CesLines(tmp_path, spark)
+    declare(told, key=["nr"])
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    declare(told, key=["id"])
+    told.pipeline.killed("extract_changes", "extract.sealed")
+    assert told.stop == "KEY_MENDED"
+    assert told.tick() == Exit.DONE
+    assert [(row["id"], row["name"]) for row in told.rows] == [("1", "Ada"), ("2", "Ada"), ("3", "Ada")]
+    changes = [row["pos"] for row in told.pipeline.logged() if row["kind"] == "change"]
+    assert len(changes) == len(set(changes)) == len(FIRST)
+
+
 def test_a_key_that_the_target_was_told_is_mended_by_a_reset_without_a_load(tmp_path: Path, spark: Any) -> None:
     """G-69, F-13: the folder was made while the table was silent; it is made anew, and what was rejected is there."""
     told = CesLines(tmp_path, spark)
