@@ -22,7 +22,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.requests import ACCEPT_EPOCH, ACCEPT_SCHEMA, RESUME, RESUME_EXTRACTION, Asked
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_NEEDED, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
@@ -107,7 +107,8 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
             ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name; ``SCHEMA_NOT_ACCEPTED``
-            for a column that was dropped or renamed, which the operator has to say.
+            for a column that was dropped or renamed, which the operator has to say; ``RUN_NEEDED`` for a mended key, by
+            which the next run reads again what was rejected (G-69).
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
@@ -141,6 +142,13 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 where=f"mirror {mirror}",
                 way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
+            )
+        if row.stop_code == KEY_MENDED:
+            raise TerminalError(
+                "RUN_NEEDED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
             )
         if row.stop_code == RENAME_POSSIBLE:
             raise TerminalError(

@@ -40,6 +40,7 @@ from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_N
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",
+    KEY_MENDED: "what a wrong key rejected is not read again yet, which the next run does",
     "CHANGES_MISSING": "changes could not be read",
     EPOCH_UNKNOWN: "what happened between two streams is in none of them",
     "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
@@ -310,7 +311,7 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mend
     """
     if row.keys != declared.keys_text and not mends:
         return f"its changes are logged by the key {row.keys}"
-    if row.stop_code in LOG_LACKS and not (mends and row.stop_code == KEY_UNKNOWN):
+    if row.stop_code in LOG_LACKS and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
         return LOG_LACKS[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED

@@ -61,6 +61,26 @@ def test_a_wrong_key_is_mended_in_the_mirror_file_and_the_table_goes_on(
     assert told.tick() == Exit.DONE
 
 
+def test_a_key_that_is_taken_away_lets_the_table_go_on_too(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-69, F-12; and nobody can lift the stop, or reset the table, before what was rejected is read again."""
+    told = CesLines(tmp_path, spark)
+    declare(told, key=["nr"])
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    declare(told, key=[])
+    main(["status", str(told.pipeline.file)])
+    assert told.stop == "KEY_MENDED"
+    capsys.readouterr()
+    assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "x"]) == Exit.TERMINAL
+    assert "RUN_NEEDED" in capsys.readouterr().err
+    reset = ["--table", told.source, "--reason", "x", "--approved-by", "Ada", "--wait", "0"]
+    assert main(["reload-table", str(told.pipeline.file), *reset]) == Exit.TERMINAL
+    assert "LOAD_NEEDED" in capsys.readouterr().err
+    assert told.tick() == Exit.DONE
+    assert sorted(row["id"] for row in told.rows) == ["1", "2", "3"]
+
+
 def test_a_run_that_is_killed_while_it_reads_again_is_finished_by_the_next_one(tmp_path: Path, spark: Any) -> None:
     """G-69, I19: the mended key is not forgotten, and nothing is read again twice."""
     told = CesLines(tmp_path, spark)
