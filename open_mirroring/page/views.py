@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -24,6 +23,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview
+from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
 from open_mirroring.page.raw_bytes import raw_text
@@ -392,20 +392,3 @@ _TEMPLATES.globals |= {
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
-
-
-def plain(value: Any) -> Any:
-    """Times in ISO form, lengths of time in seconds, records as objects."""
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(plain(name)): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.total_seconds() if isinstance(value, timedelta) else value

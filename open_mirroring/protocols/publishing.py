@@ -25,7 +25,9 @@ from enum import Enum
 from typing import Literal
 
 from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Finished as Finished
 from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Stop as Stop
 from open_mirroring.protocols.driving import Unknown as Unknown
 from open_mirroring.protocols.resetting import RESET_OPEN
 
@@ -192,22 +194,6 @@ class Sweep:
 
     generation: int
     confirmed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Ledger, compare-and-set: stop the table with a code and its evidence until somebody decides."""
-
-    version: int
-    code: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """No further request: nothing to do, or the table is stopped."""
-
-    stopped: str | None = None
 
 
 Request = (

@@ -10,7 +10,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.config.tables import TablePattern, table_collisions
 from open_mirroring.errors import TerminalError
 from open_mirroring.reconciliation.joined_tables import refused, table_of
-from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import source_text
 
 MOST_TABLES = 1_000
@@ -20,7 +20,7 @@ MOST_TABLES = 1_000
 class Joining(NamedTuple):
     """A table that joins: its pattern, and what the mirror file would say of it."""
 
-    told: ToldTable
+    told: AnnouncedTable
     pattern: TablePattern
     table: Table
 
@@ -37,7 +37,7 @@ def fitting(mirror: Mirror, name: str) -> SourceName | None:
     return None if mirror.pattern_of(parts) is None or mirror.ignores(parts) else parts
 
 
-def joining(mirror: Mirror, told: Iterable[ToldTable]) -> list[Joining]:
+def joining(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[Joining]:
     """The tables of these that join, as they do; those that fit no pattern, or joined already, are left out.
 
     Raises:
@@ -54,7 +54,7 @@ def joining(mirror: Mirror, told: Iterable[ToldTable]) -> list[Joining]:
     return found
 
 
-def _table(mirror: Mirror, pattern: TablePattern, told: ToldTable) -> Table:
+def _table(mirror: Mirror, pattern: TablePattern, told: AnnouncedTable) -> Table:
     source = source_text(told)
     if told.keys_differ:
         raise refused(mirror, source, "its key is told in more than one way")
@@ -80,10 +80,10 @@ def _check_names(mirror: Mirror, found: list[Joining]) -> None:
         raise refused(mirror, found[0].table.source, what)
 
 
-def refusals(mirror: Mirror, told: Iterable[ToldTable]) -> list[tuple[TablePattern, str]]:
+def refusals(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
     """Why tables cannot join although a pattern fits them; of what keeps them from joining together the first."""
     found: list[tuple[TablePattern, str]] = []
-    sound: list[ToldTable] = []
+    sound: list[AnnouncedTable] = []
     for one in told:
         pattern = mirror.pattern_of(SourceName(one.schema, one.table))
         why = _refusal(mirror, [one])
@@ -96,7 +96,7 @@ def refusals(mirror: Mirror, told: Iterable[ToldTable]) -> list[tuple[TablePatte
     return found
 
 
-def _refusal(mirror: Mirror, told: Iterable[ToldTable]) -> str:
+def _refusal(mirror: Mirror, told: Iterable[AnnouncedTable]) -> str:
     try:
         joining(mirror, told)
     except TerminalError as error:

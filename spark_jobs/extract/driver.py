@@ -17,9 +17,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.declaring import JoinedTable, join
+from open_mirroring.ledger.declaring import JoinedTable, Joining, join
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
@@ -27,7 +28,7 @@ from open_mirroring.protocols.driving import drive_one
 from open_mirroring.protocols.table_stops import NEW_TABLE
 from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
-from spark_jobs.beginning.announcements import ToldTable, together
+from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, told_tables
@@ -60,7 +61,7 @@ class ExtractionDriver:
         self._see_tables()
         self.spark = spark
         self._name = mirror.name
-        self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
+        self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         self._agenda: list[Point] = []
         self._asked: str | None = None
@@ -121,10 +122,10 @@ class ExtractionDriver:
                 if left := sorted(seen.names - known):
                     raise refused(self._mirror, left[0], "the source tells of no table that is spelled so") from None
 
-    def _told(self, scope: Scope, seen: NewTablesSeen) -> list[ToldTable]:
+    def _told(self, scope: Scope, seen: NewTablesSeen) -> list[AnnouncedTable]:
         transport, form = self.source.transport, self.source.format
 
-        def told(ranges: Sequence[BoundRange]) -> list[ToldTable]:
+        def told(ranges: Sequence[BoundRange]) -> list[AnnouncedTable]:
             return told_tables(self.spark, transport, form, seen.names, ranges, seen.schemas)
 
         if not isinstance(transport, MessageTransport):
@@ -138,24 +139,27 @@ class ExtractionDriver:
             found = told([one for one in (*scope.ranges, *later) if one.end > one.start])
         return found
 
-    def _join(self, told: Iterable[ToldTable], batch: int) -> None:
+    def _join(self, told: Iterable[AnnouncedTable], batch: int) -> None:
         """Register what joins; extraction goes on with it.
 
         Raises:
             TerminalError: ``NEW_TABLE_REFUSED``: nothing of the batch is sealed, and the next run tries again.
         """
         found = joining(self._mirror, told)
-        for one in found:
-            table, asks = one.table, one.pattern.new_tables == "ask"
-            columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.told.columns.items())
+        said: dict[str, str] = {}
+        tables: list[Joining] = []
+        for table, pattern, one in ((one.table, one.pattern, one.told) for one in found):
+            columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
             what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
-            what += f"; it fits {one.pattern.source!r}"
-            key = tuple(table.key)
-            joined = JoinedTable(table.source, one.told.schema, one.told.table, key, one.told.columns, batch)
-            if join(self._engine, self._mirror.name, joined, declaration(table), what if asks else ""):
-                self.joined[table.source] = what + (", which asks: nothing is published yet" if asks else "")
-                log.warning("%s: %s joined: %s", NEW_TABLE, table.source, self.joined[table.source])
-            reach("extract.joined")
+            what += f"; it fits {pattern.source!r}"
+            asks = pattern.new_tables == "ask"
+            said[table.source] = what + (", which asks: nothing is published yet" if asks else "")
+            joined = JoinedTable(table.source, one.schema, one.table, tuple(table.key), one.columns, batch)
+            tables.append(Joining(joined, declaration(table), what if asks else ""))
+        for source in join(self._engine, self._mirror.name, tables):
+            self.joined[source] = said[source]
+            log.warning("%s: %s joined: %s", NEW_TABLE, source, said[source])
+        reach("extract.joined")
         if found:
             declare_tables(self._mirror, self._engine)
             self._see_tables()

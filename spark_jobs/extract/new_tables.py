@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.beginning.announcements import ToldTable, together
+from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import SourceSchema
@@ -54,7 +54,7 @@ def told_tables(
     names: Collection[str],
     ranges: Sequence[BoundRange],
     schemas: Sequence[SourceSchema],
-) -> list[ToldTable]:
+) -> list[AnnouncedTable]:
     """What is known of some tables, in the order of their names; one that nothing tells of is there with its name.
 
     Args:
@@ -77,7 +77,7 @@ def told_tables(
     tables = together(found)
     for name in sorted(wanted - {one.name for one in tables.values()}):
         schema, _, table = name.rpartition(".")
-        tables[schema, table] = ToldTable(schema, table)
+        tables[schema, table] = AnnouncedTable(schema, table)
     return [one for _, one in sorted(tables.items())]
 
 

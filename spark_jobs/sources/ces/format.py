@@ -40,7 +40,7 @@ class CesFormat(Format):
     def of(cls, mirror: Mirror) -> CesFormat:
         """The format as a mirror file chooses it."""
         source = mirror.source
-        settings = CesSettings(database=source.database, binary=source.binary or "hex")
+        settings = CesSettings(database=source.database, binary=source.binary)
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> CesDecoder:

@@ -54,8 +54,7 @@ class KafkaTopics(MessageTransport):
         """
         source = mirror.source
         place = place_of(resolve(source.connection or ""), source.topics or ())
-        limit = source.max_messages_per_run or place.max_messages_per_run
-        return cls(place._replace(max_messages_per_run=limit))
+        return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
 
     @property
     def settles_after(self) -> int:

@@ -241,7 +241,7 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
     for partition, (files, start) in zip(partitions, listed, strict=True):
         found += files
         begun[partition] = start
-    return sorted_out(found, SUFFIXES)._replace(begun=begun)
+    return sorted_out(root, found, SUFFIXES)._replace(begun=begun)
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:

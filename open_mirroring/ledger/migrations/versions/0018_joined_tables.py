@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0018"
-down_revision = "0014"
+down_revision = "0016"
 
 
 def upgrade() -> None:

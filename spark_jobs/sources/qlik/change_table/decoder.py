@@ -378,7 +378,7 @@ def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
 
 
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and its key where that can be told and no other row is concerned."""
+    """The dead letter of a row, with its table, and with its key where that is known and no other row is concerned."""
     if refusal.code in _OF_OTHER_ROWS:
         return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=NO_BUCKET)
     key = refusal.key

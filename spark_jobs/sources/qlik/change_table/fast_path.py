@@ -151,7 +151,7 @@ class _Look:
         return told, masks.indices.fill_null(len(told) - 1).to_numpy()
 
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
-        """Which of the UPDATEs without before image surely keep their key, as their masks say (T-19)."""
+        """Which UPDATEs without before image keep their key, as their masks prove (T-19)."""
         keys, stay = self._layout.key_places, np.zeros(self._size, bool)
         if not is_alone.any():
             return stay

@@ -33,7 +33,6 @@ from spark_jobs.sources.qlik.message.structures import (
     task_of,
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,12 @@ class QlikMessageFormat(Format):
         source = mirror.source
         return cls(
             QlikMessageSettings(
-                source.load or DEFAULT_SETTINGS.load,
-                source.mask_order or "auto",
+                source.load,
+                source.mask_order,
                 {t.topic: ".".join(t.source_name) for t in mirror.tables if t.topic is not None},
-                source.binary or "hex",
-                source.sequence_digits or SEQUENCE_DIGITS,
-                bool(source.unframed_avro),
+                source.binary,
+                source.sequence_digits,
+                source.unframed_avro,
             ),
             source.schema_registry,
         )
