@@ -2,7 +2,8 @@
 
 ``--files N``: how much a run with ten new Capture files costs beside N that were read before, and beside 100. Without
 it: extraction and publication of the same events with source and change log on local paths, in Azurite, and in Azurite
-that answers later. The server runs on the same cores as the job; what it uses is counted by wall time only.
+that answers later. The server runs on the same cores as the job, and what it uses is counted with the job: figures are
+of both together.
 """
 
 from __future__ import annotations

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+LETTERS_SHOWN = 1_000
+"""Of a task, and of a batch."""
+REASON = 300
+"""Characters of a letter's reason; the log has all of it."""
+
 
 class BoundRange(NamedTuple):
     """What a batch reads of one source: from *start* (inclusive) to *end* (exclusive).
@@ -130,6 +135,10 @@ class AnnouncedSchema(NamedTuple):
     document: str
 
 
+SENT_BY = "(sent by)"
+"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
+
+
 class PlacesSeen(NamedTuple):
     """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.
 
@@ -229,12 +238,6 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
-
-
-LETTERS_SHOWN = 1_000
-"""Of a task, and of a batch."""
-REASON = 300
-"""Characters of a letter's reason; the log has all of it."""
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:

@@ -29,6 +29,7 @@ from open_mirroring.storage.object_path import Place
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0
 """A status that comes later helps no gate."""
+_DELTA_LOG = "_delta_log"
 
 
 class _Look(NamedTuple):
@@ -146,9 +147,6 @@ class FabricTarget:
 def open_target(zone: OneLakeZone) -> FabricTarget:
     """The target of a zone, one for a process: connections, tokens and the budget of repetitions are shared."""
     return FabricTarget(zone)
-
-
-_DELTA_LOG = "_delta_log"
 
 
 class TargetWatch(Protocol):

@@ -31,6 +31,15 @@ from open_mirroring.protocols.driving import Stop as Stop
 from open_mirroring.protocols.driving import Unknown as Unknown
 from open_mirroring.protocols.resetting import RESET_OPEN
 
+CONFLICT = "CONFLICT"
+"""A number is visible with other content than was sealed."""
+AMBIGUOUS = "AMBIGUOUS"
+"""A sealed object is gone and its number is nowhere: published and purged, or lost."""
+INCARNATION_CHANGED = "INCARNATION_CHANGED"
+"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
+METADATA_CHANGED = "METADATA_CHANGED"
+"""The table's ``_metadata.json`` names other keys than ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
@@ -304,16 +313,6 @@ Reply = (
     | RenameRefused
     | Seen
 )
-
-
-CONFLICT = "CONFLICT"
-"""A number is visible with other content than was sealed."""
-AMBIGUOUS = "AMBIGUOUS"
-"""A sealed object is gone and its number is nowhere: published and purged, or lost."""
-INCARNATION_CHANGED = "INCARNATION_CHANGED"
-"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
-METADATA_CHANGED = "METADATA_CHANGED"
-"""The table's ``_metadata.json`` names other keys than ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,15 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import LETTERS_SHOWN, ListSeen, PlacesSeen, SeenLetter, bounded_letters, merged
+from open_mirroring.changes.manifest import (
+    LETTERS_SHOWN,
+    SENT_BY,
+    ListSeen,
+    PlacesSeen,
+    SeenLetter,
+    bounded_letters,
+    merged,
+)
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -31,7 +39,7 @@ from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
-from spark_jobs.extract.new_senders import SENT_BY, new_senders
+from spark_jobs.extract.new_senders import new_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.errors import TransientError
-from open_mirroring.fabric.target_watch import TablesFolder
+from open_mirroring.fabric.target import TablesFolder
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.storage.delta_address import delta_address

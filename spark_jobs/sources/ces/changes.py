@@ -39,6 +39,9 @@ _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
 _NAME = re.compile(r'"[ \t\r\n]*:')
+_COLUMN_LISTS_KEPT = 1000
+"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
+NOTHING_NOTICED = Notices()
 
 
 class ColumnList(RowColumns):
@@ -201,12 +204,6 @@ def _lengths(sql_type: str, value: str) -> tuple[int, ...]:
     binary = (len(value.removeprefix("0x")) // 2,) if "binary" in sql_type or sql_type == "image" else ()
     national = (utf16,) if sql_type.startswith("n") else ()
     return (len(value), len(value.encode()), *binary, *national)
-
-
-_COLUMN_LISTS_KEPT = 1000
-"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
-
-NOTHING_NOTICED = Notices()
 
 
 class Outcome(NamedTuple):

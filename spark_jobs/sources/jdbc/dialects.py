@@ -21,6 +21,8 @@ from spark_jobs.sources.sql_server.type_text import read_type
 
 BoundKind = Literal["integer", "date", "timestamp", "instant"]
 """What the bounds of a split are: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
+_PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
+"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
 
 
 class Dialect(Protocol):
@@ -307,10 +309,6 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
         f"column {column['name']!r} of type {column['data_type']} {reason}",
         way_out="leave the column out with `columns`, or read a view that casts it",
     )
-
-
-_PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
-"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:

@@ -40,6 +40,8 @@ from spark_jobs.sources.transports.source_files import (
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
+_SINCE = timedelta(days=1)
+"""So long before the newest window that was bound a listing begins."""
 
 
 class Span(NamedTuple):
@@ -213,10 +215,6 @@ def _read_long(file: IO[bytes]) -> int:
         if byte[0] < 0x80:
             return (value >> 1) ^ -(value & 1)
         shift += 7
-
-
-_SINCE = timedelta(days=1)
-"""So long before the newest window that was bound a listing begins."""
 
 
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:

@@ -56,6 +56,14 @@ __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Struct
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
+_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
+"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
+_IMAGES = (
+    "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
+)
+_KEEP = (
+    "look for rows or files missing at the source, let only the task's own retention remove any, and reload the table"
+)
 
 
 class ChangeTableSettings(NamedTuple):
@@ -352,16 +360,6 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
-
-
-_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
-"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
-_IMAGES = (
-    "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
-)
-_KEEP = (
-    "look for rows or files missing at the source, let only the task's own retention remove any, and reload the table"
-)
 
 
 def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:

@@ -34,6 +34,13 @@ from spark_jobs.sources.qlik.message.structures import (
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
+Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
+NO_MASKS = Note(
+    "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
+    "the task send beforeData, or say `keys_never_change: true` (K-70)",
+    ("keys_never_change",),
+)
+
 
 @dataclass(frozen=True)
 class QlikMessageFormat(Format):
@@ -97,14 +104,6 @@ class QlikMessageFormat(Format):
     ) -> FastQlikMessages:
         """As :meth:`Format.fast_decoder`."""
         return FastQlikMessages(tables, schemas, self.settings)
-
-
-Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
-NO_MASKS = Note(
-    "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
-    "the task send beforeData, or say `keys_never_change: true` (K-70)",
-    ("keys_never_change",),
-)
 
 
 def announced(
