@@ -12,10 +12,10 @@ DROP = "drop it at the target (`open-mirroring drop-table`)"
 LOAD_NEEDED = "LOAD_NEEDED"
 """The log does not hold every change of the table: only a load tells its rows."""
 
-NEW_TABLE = "NEW_TABLE"
-"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
 KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
 """A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+NEW_TABLE = "NEW_TABLE"
+"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
 
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "

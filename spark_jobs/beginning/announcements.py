@@ -108,7 +108,7 @@ def announcements(
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
-    """The tables by schema and name that these describe."""
+    """The tables by schema and name that these announce."""
     tables: dict[tuple[str, str], AnnouncedTable] = {}
     seen = set[Announced]()
     for one in announced:

@@ -277,11 +277,13 @@ class BatchWriting:
         limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []
+        size = 0
         for bound in ranges:
             current.append(bound)
-            if sum(r.end - r.start for r in current) >= limit:
+            size += bound.end - bound.start
+            if size >= limit:
                 tasks.append(tuple(current))
-                current = []
+                current, size = [], 0
         return [*tasks, tuple(current)] if current else tasks
 
 
