@@ -82,16 +82,17 @@ def export_files(export: Export) -> list[str]:
     found: list[str] = []
     for folder, folders, names in _walk(export.root):
         _refuse_layouts(folder, folders)
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        folders.sort()
+        hidden_folder = any(part.startswith(("_", ".")) for part in _below(export.root, folder).parts)
         for name in names:
-            if name.startswith(("_", ".")) and not name.endswith(f".{export.format}"):
-                continue
-            if name.startswith(("_", ".")):
+            if hidden_folder or name.startswith(("_", ".")):
+                if not _may_hold_rows(name, export.format):
+                    continue
                 raise TerminalError(
                     "EXPORT_FOREIGN_FILE",
-                    f"the file {name!r} is hidden by its name, and may hold rows",
+                    f"the file {name!r} is hidden by its name or that of a folder, and may hold rows",
                     where=folder,
-                    way_out="rename the file if it belongs to the export, or take it out",
+                    way_out="give file and folder a plain name if they belong to the export, or take them out",
                 )
             if not name.endswith(f".{export.format}"):
                 raise TerminalError(
@@ -100,7 +101,7 @@ def export_files(export: Export) -> list[str]:
                     where=folder,
                     way_out="an export is a folder of its own: rename the file, or take it out",
                 )
-            found.append(PurePosixPath(folder, name).relative_to(str(export.root)).as_posix())
+            found.append((_below(export.root, folder) / name).as_posix())
     if not found:
         raise TerminalError(
             "EXPORT_MISSING",
@@ -109,6 +110,16 @@ def export_files(export: Export) -> list[str]:
             way_out="put the export there (a table without rows has one file too), or mend `path`",
         )
     return sorted(found)
+
+
+def _below(root: Place, folder: str) -> PurePosixPath:
+    return PurePosixPath(folder).relative_to(str(root))
+
+
+def _may_hold_rows(name: str, form: str) -> bool:
+    """Whether a hidden file is more than a mark or a checksum: packed and unfinished ones may hold rows as well."""
+    folded = name.casefold()
+    return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _walk(root: Place) -> Iterator[tuple[str, list[str], list[str]]]:
