@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, PathText, Section
+from open_mirroring.config.section import ConnectionName, FolderSetting, Section
 from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
 from open_mirroring.landing_zone.store import why_unsafe
 
@@ -49,9 +49,10 @@ class LandingZone(Section):
         description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06). "
         "`open-mirroring create` always does.",
     )
-    tables: PathText | None = Field(
+    tables: FolderSetting | None = Field(
         default=None,
-        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back.",
+        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back. A "
+        "folder, or {path: ADDRESS, connection: NAME} for object storage.",
     )
 
     @field_validator("path")

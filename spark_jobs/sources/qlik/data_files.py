@@ -41,6 +41,7 @@ _TRUTHS = (("false", "true"), ("0", "1"))
 _FLOAT_DIGITS = 15
 """So many decimal digits every eight-byte float holds."""
 _DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
+_LINE_ENDS = (b"\n"[0], b"\r"[0])
 
 
 def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -317,9 +318,6 @@ def _short_seconds(texts: pa.Array) -> pa.Array:
 def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
     spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
     return pa.array(spelled, pa.string())
-
-
-_LINE_ENDS = (b"\n"[0], b"\r"[0])
 
 
 class QuoteProof(io.RawIOBase):
