@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from open_mirroring.protocols.backfilling import Backfill, parse_interval, refus
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
 from spark_jobs.sources.contract.source import Found
@@ -61,7 +61,8 @@ class Extracted(NamedTuple):
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
     """Bind, write, seal and commit one batch; finish a batch that an earlier run left open first.
 
-    A *backfill* comes first: one batch of what was never bound of its interval, and one of what is read again.
+    First the dead letters of tables whose key was mended are decoded again, as one batch (G-69). A *backfill* comes
+    next: one batch of what was never bound of its interval, and one of what is read again.
 
     Raises:
         TerminalError: ``BELOW_HORIZON``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``; the source or the log is not as it
@@ -79,6 +80,7 @@ class _Points:
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
         self._driver = ExtractionDriver(mirror, ledger, spark)
+        self._letters = partial(read_open_letters, mirror, ledger)
         self._horizon = partial(mirror_horizon, ledger, mirror.name)
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
@@ -91,10 +93,28 @@ class _Points:
             again: list[Point] = [lambda: self._bound_before(backfill)] if backfill.reread else []
             agenda = [lambda: self._new_within(backfill), *again, self._new]
         driver = self._driver
+        mended = driver.ledger.mended_tables()
+        if mended:
+            agenda.insert(0, lambda: self._rejected_of(mended))
         driver.drive(agenda)
+        self._judge_mended(mended)
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
         return Extracted(newest, driver.counts, self._waiting, batches, self._gone, withheld=self._withheld)
+
+    def _rejected_of(self, tables: Collection[str]) -> Scope:
+        return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
+
+    def _judge_mended(self, tables: Collection[str]) -> None:
+        """Stop the tables again of which the mended key leaves a change hidden."""
+        left = {*tables} & {*self._driver.ledger.mended_tables()}
+        hiding = {x.table: x for x in reversed(self._letters()) if x.hides_key} if left else {}
+        for source in sorted(left):
+            found, what = hiding.get(source), "no dead letter of a change that was rejected is left to be read again"
+            if found is not None:
+                at = f"{found.at.origin}:{found.at.place}"
+                what = f"a change without a readable key: {found.code}: {found.reason} at {at}"
+            self._driver.ledger.refuse_mended(source, what)
 
     def _new(self) -> Scope:
         # Before anything can be found to be lost: how near it came is worth seeing then, too.

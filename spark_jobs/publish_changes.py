@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.columns import note_columns, note_gone
+from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
@@ -145,9 +146,11 @@ class _ChangesWork:
         gone = self._reader.gone_columns(fresh.values())
         for t, one in prepared.items():
             if isinstance(one, Prepared):
-                # Before anything of it is published, so that no column is ever there, or gone, untold.
+                # Noted before the rows are published, so that no column appears or disappears without a note.
                 generation, batch = fresh[t].row.generation, intents[t].work.batch_to
-                note_columns(self._ledger, t, generation, one.appeared, batch)
+                note_columns(self._ledger, t, generation, one.unverified, batch)
+                if one.former is not None:
+                    note_former(self._ledger, t, generation, one.former)
                 if one.gone != {column.column: column.since for column in gone.get(t, ())}:
                     note_gone(self._ledger, t, generation, one.gone, batch)
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
@@ -178,7 +181,7 @@ class _ChangesWork:
             weight += one.rows
         if together:
             groups.append(tuple(together))
-        root = self._mirror.resolve(self._mirror.change_log)
+        root = log_place(self._mirror)
         return [StageTask(root, tables) for tables in groups]
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
@@ -50,6 +51,7 @@ from open_mirroring.reconciliation.rebuilding import (
     unknown_last,
 )
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
 from spark_jobs.changelog.change_log import log_files, newest_in_log
 from spark_jobs.publish.driver import StagedWork
@@ -91,7 +93,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     if ledger is not None:
         with ledger.connect() as db:
             refuse_known(db, mirror.name)
-    root, address = mirror.resolve(mirror.change_log), zone_address(mirror)
+    root, address = log_place(mirror), zone_address(mirror)
     records = _records(mirror, root)
     found_log = _found_log(root, records)
     declared = {table.source: declaration(table) for table in mirror.tables}
@@ -116,7 +118,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     return Rebuilt(len(records), ranges, said, stopped, reason is not None)
 
 
-def _records(mirror: Mirror, root: Path) -> dict[int, BatchRecord]:
+def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
     newest = newest_in_log(root, mirror.name)
     if newest == 0:
         raise _not_told(
@@ -138,15 +140,19 @@ def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
     return TerminalError("LEDGER_NOT_TOLD", what, where=f"mirror {mirror.name}", way_out=way_out)
 
 
-def _found_log(root: Path, records: Mapping[int, BatchRecord]) -> FoundLog:
-    there, holding, dropped = {Path(file).name for file in log_files(root)}, dict[str, set[int]](), 0
+def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
+    there, holding, dropped = {_name(file) for file in log_files(root)}, dict[str, set[int]](), 0
     for number, record in records.items():
         for file in Manifest.from_json(record.manifest).files:
-            if Path(file["path"]).name not in there:
+            if _name(str(file["path"])) not in there:
                 dropped = max(dropped, number)
             for source in file["tables"]:
                 holding.setdefault(source, set()).add(number)
     return FoundLog(max(records), {source: frozenset(batches) for source, batches in holding.items()}, dropped)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _found_tables(store: LandingZoneStore, declared: Sequence[Table]) -> list[FoundTable]:
@@ -227,7 +233,7 @@ def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddre
     declared = {one.source: one for one in mirror.tables}
     preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=format_of(mirror).renames_columns)
     prepared = preparation.prepare([(state, intent)])[state.id]
-    root = mirror.resolve(mirror.change_log)
+    root = log_place(mirror)
     plans = prepared.plans if isinstance(prepared, Prepared) else []
     try:
         parts = [result for plan in plans for result in stage(zone, StageTask(root, (plan,)))]

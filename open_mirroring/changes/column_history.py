@@ -67,6 +67,18 @@ class Back(NamedTuple):
     since: str
 
 
+class FormerColumn(NamedTuple):
+    """A column as rows up to a place carry it, where the table has no such column any more.
+
+    *now* is its name since; None: it was dropped, and what has its name now is another column. A table that is built
+    from the log alone is built as if those rows had never had it, or had it under its new name (G-66).
+    """
+
+    column: str
+    up_to: str
+    now: str | None
+
+
 class ColumnHistory(NamedTuple):
     """What became of a table's columns; whatever is in neither is there as it always was."""
 
@@ -114,6 +126,45 @@ def column_history(
         names = tuple(_new_names(column, gone[column], lists, renames))
         gone[column] = gone[column]._replace(renamed_to=names)
     return ColumnHistory(gone, back)
+
+
+def former_columns(
+    lists: Sequence[ListOfColumns], history: ColumnHistory, renamed: Mapping[str, tuple[str, str]]
+) -> list[FormerColumn]:
+    """The columns that a table which is built from the log alone has to read otherwise than they were logged.
+
+    Args:
+        lists: the column lists of the table's changes.
+        history: what became of the columns.
+        renamed: what operators said: for a column its name since, and the place up to which they said it.
+    """
+    found = [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
+    for column, (name, up_to) in sorted(renamed.items()):
+        gone = history.gone.get(column)
+        firsts = [one.seen.first for one in lists if name in one.types]
+        # Rows that have both names are of two columns, whatever was said.
+        if gone is not None and up_to > gone.after and firsts and min(firsts) > gone.after:
+            found.append(FormerColumn(column, up_to, name))
+    return found
+
+
+def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
+    """What is known of the rows up to a place, and of those behind it; a place between is known by its ends alone."""
+    low = None if seen.first > place else clipped(seen, place)
+    if seen.last <= place:
+        return low, None
+    whole = [at for at in (seen.whole_first, seen.whole_last) if at > place]
+    first = seen.first if seen.first > place else seen.last
+    return low, Seen(first, seen.last, min(whole, default=""), max(whole, default=""))
+
+
+def clipped(place: Seen, up_to: str) -> Seen:
+    """A place that begins at *up_to* or before, as far as that; of what reaches beyond it the begin is known."""
+    last = place.last if place.last <= up_to else place.first
+    if not place.whole_first or place.whole_first > up_to:
+        return Seen(place.first, last)
+    whole_last = place.whole_last if place.whole_last <= up_to else place.whole_first
+    return Seen(place.first, last, place.whole_first, whole_last)
 
 
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, PathText, Section
+from open_mirroring.config.section import ConnectionName, FolderSetting, Section
 from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
 from open_mirroring.landing_zone.store import why_unsafe
 
@@ -51,17 +51,18 @@ class LandingZone(Section):
     )
     retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
         default=None,
-        description="For onelake: days for which the mirrored tables keep removed files, set when `open-mirroring create` "
-        "makes the database; by default the service decides.",
+        description="For onelake: days for which the mirrored tables keep removed files, set when "
+        "`open-mirroring create` makes the database; by default the service decides.",
     )
     change_data_feed: StrictBool | None = Field(
         default=None,
-        description="For onelake: whether the mirrored tables have a Delta change data feed, which the service may bill, "
-        "set when `open-mirroring create` makes the database.",
+        description="For onelake: whether the mirrored tables have a Delta change data feed, which may be billed, set "
+        "when `open-mirroring create` makes the database.",
     )
-    tables: PathText | None = Field(
+    tables: FolderSetting | None = Field(
         default=None,
-        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back.",
+        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back. A "
+        "folder, or {path: ADDRESS, connection: NAME} for object storage.",
     )
 
     @field_validator("path")

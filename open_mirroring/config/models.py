@@ -31,8 +31,8 @@ from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
-from open_mirroring.config.section import ConnectionName, DeadLetters, PathText, Positive, Section
-from open_mirroring.config.source import TABLE_SUFFIX, Source, check_complete_position
+from open_mirroring.config.section import ConnectionName, DeadLetters, FolderSetting, Positive, Section
+from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import Collision, Table, change_table_collisions, table_collisions
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
@@ -170,7 +170,10 @@ class Mirror(Section):
         description="The database that decides what is read and published: sqlite:///FILE, "
         "postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}."
     )
-    change_log: PathText = Field(description="Folder of the change log, a Delta table.")
+    change_log: FolderSetting = Field(
+        description="Where the change log is, a Delta table: a folder, or {path: ADDRESS, connection: NAME} for object "
+        "storage. Nothing else may write there."
+    )
     consistency: Literal["key", "transaction"] = Field(
         default="key",
         description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
@@ -299,7 +302,7 @@ class Mirror(Section):
         source = info.data.get("source")
         if not isinstance(source, Source) or source.format != "qlik-change-table":
             return tables
-        found = change_table_collisions(list(enumerate(tables)), source.table_suffix or TABLE_SUFFIX)
+        found = change_table_collisions(list(enumerate(tables)), source.table_suffix)
         if source.transport == "files":
             what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
             found = [

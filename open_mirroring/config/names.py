@@ -122,8 +122,8 @@ def check_connection_name(name: str) -> str:
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
     if is_address(path):
-        way_out = "name a folder of this machine, or of a volume that driver and workers see under the same path"
-        raise refusal("NOT_YET_SUPPORTED", "object storage works for sources and exports only, not here", way_out)
+        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
+        raise refusal("VALUE_INVALID", "an address of object storage cannot stand here by itself", way_out)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
@@ -137,6 +137,18 @@ def check_required_path(path: str) -> str:
             "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
         )
     return check_path(path)
+
+
+def check_stored_place(text: str) -> str:
+    """Refuse a text that names no place in object storage (S-01)."""
+    if not is_address(text):
+        way_out = "write it without connection, as a text, or name an address"
+        raise refusal("COMBINATION_INVALID", "a local path needs no connection", way_out)
+    if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
+        # delta-rs decodes such names once in one call and twice in another.
+        way_out = "choose a path of letters, digits, blanks and . _ = -"
+        raise refusal("VALUE_INVALID", "a Delta table does not bear every character in its address", way_out)
+    return text
 
 
 def check_place(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -82,6 +82,42 @@ def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
     return tuple(found)
 
 
+_DIGITS = {"int16": 5, "int32": 10, "int64": 19}
+
+
+def wider(one: str, other: str) -> str | None:
+    """The narrowest landing type that holds every value of two exactly; None where there is none."""
+    if one == other:
+        return one
+    pair = {one, other}
+    if pair == {"date", "timestamp"}:
+        return "timestamp"
+    if pair <= {"bool", *_DIGITS}:
+        return max(pair, key=lambda kind: _DIGITS.get(kind, 0))
+    if pair & {"float32", "float64"}:
+        return _wider_float(pair)
+    digits = [_exact_digits(kind) for kind in (one, other)]
+    if None in digits:
+        return None
+    whole = max(precision - scale for precision, scale in filter(None, digits))
+    scale = max(scale for _, scale in filter(None, digits))
+    return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
+
+
+def _wider_float(pair: set[str]) -> str | None:
+    if pair <= {"float32", "int16"}:
+        return "float32"
+    return "float64" if pair <= {"float32", "float64", "int16", "int32"} else None
+
+
+def _exact_digits(kind: str) -> tuple[int, int] | None:
+    """Digits and scale of a whole number or decimal."""
+    if kind in _DIGITS:
+        return _DIGITS[kind], 0
+    match = _DECIMAL.match(kind)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
     """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
 
@@ -105,25 +141,34 @@ class TableSchema(NamedTuple):
         """Read back what :meth:`to_json` wrote."""
         return cls(tuple(LandingColumn(*column) for column in json.loads(text)))
 
-    def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
-        """The union with the columns of newly seen rows.
+    def extended(self, seen: Iterable[LandingColumn], published: Collection[str] | None = None) -> TableSchema:
+        """The union with the columns of newly seen rows; of two types of a column the one that holds both.
+
+        Args:
+            seen: the columns.
+            published: columns whose type cannot change any more, for the target has them; None: all of this schema.
 
         Raises:
-            TerminalError: ``SCHEMA_CHANGED`` when a column changed its landing type (F-87), ``COLUMN_RESERVED``
-                for a source column named like the marker, ``COLUMN_CASE`` when two differ in case only.
+            TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold a column's new one (F-87), or none
+                does, ``COLUMN_RESERVED`` for a source column named like the marker, ``COLUMN_CASE`` when two differ in
+                case only.
         """
+        fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}
         by_fold = {column.name.casefold(): column.name for column in columns}
         for column in seen:
             known = by_name.get(column.name)
-            if known is not None and known.type != column.type:
-                raise TerminalError(
-                    "SCHEMA_CHANGED",
-                    f"column {column.name!r} changed its type from {known.type} to {column.type}",
-                    way_out="the target cannot change a type in place (F-87): load this table anew",
-                )
             if known is not None:
+                kind = wider(known.type, column.type)
+                if kind is None or (kind != known.type and column.name in fixed):
+                    raise TerminalError(
+                        "SCHEMA_CHANGED",
+                        f"column {column.name!r} changed its type from {known.type} to {column.type}",
+                        way_out="the target cannot change a type in place (F-87): load this table anew",
+                    )
+                if kind != known.type:
+                    by_name[column.name] = columns[columns.index(known)] = LandingColumn(column.name, kind)
                 continue
             if column.name.casefold() == ROW_MARKER.casefold():
                 raise TerminalError(

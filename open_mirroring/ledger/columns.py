@@ -2,7 +2,8 @@
 
 `ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
 NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
-So a new column is reported as unverified until source and target were compared, or the table was loaded again.
+So a new column is reported as unverified until source and target were compared, or the table was loaded again. So is
+one whose type changed in a way that may have changed its values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.column_history import BEHIND, place_text
+from open_mirroring.changes.column_history import BEHIND, FormerColumn, place_text
 from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merged
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.tables import upsert
@@ -146,12 +147,45 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 
 def gone_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[GoneColumn]]:
     """By table id the columns that are gone, as publications of its present generation met them."""
-    c = t.gone_column.c
-    found: dict[str, list[GoneColumn]] = {}
+    rows = _of_present(ledger, t.gone_column, sa.true(), generations)
+    return {table: [GoneColumn(*known) for known in of_table] for table, of_table in rows.items()}
+
+
+def _of_present(
+    ledger: Engine, table: sa.Table, condition: sa.ColumnElement[bool], generations: Mapping[str, int]
+) -> dict[str, list[Any]]:
+    """By table id the columns that are noted of its present generation: name, place, batch, moment; in their order."""
+    c = table.c
+    query = sa.select(c.table_id, c.generation, c.column, c.since, c.batch, c.at).where(condition)
+    found: dict[str, list[Any]] = {}
     with ledger.connect() as db:
-        for row in db.execute(sa.select(t.gone_column).order_by(c.batch, c.since, c.column)):
+        for table_id, generation, *known in db.execute(query.order_by(c.batch, c.since, c.column)).tuples():
+            if generations.get(table_id) == generation:
+                found.setdefault(table_id, []).append(known)
+    return found
+
+
+def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
+    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
+
+    Files that were never published may have been read otherwise: they are made anew.
+    """
+    c = t.former_column.c
+    rows = [{"table_id": table_id, "generation": generation, **one._asdict()} for one in columns]
+    with ledger.begin() as db:
+        db.execute(t.former_column.delete().where(c.table_id == table_id, c.generation == generation))
+        if rows:
+            db.execute(t.former_column.insert(), rows)
+
+
+def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[FormerColumn]]:
+    """By table id how its present generation reads columns of earlier rows."""
+    c = t.former_column.c
+    found: dict[str, list[FormerColumn]] = {}
+    with ledger.connect() as db:
+        for row in db.execute(sa.select(t.former_column).order_by(c.table_id, c.column)):
             if generations.get(row.table_id) == row.generation:
-                found.setdefault(row.table_id, []).append(GoneColumn(row.column, row.since, row.batch, row.at))
+                found.setdefault(row.table_id, []).append(FormerColumn(row.column, row.up_to, row.now))
     return found
 
 
@@ -167,8 +201,8 @@ class UnverifiedColumn(NamedTuple):
     def note(self) -> str:
         """What it means, for people."""
         return (
-            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have a "
-            "default at the source, and have NULL at the target"
+            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
+            "another value at the source, as a default or as its new type made it; no change tells"
         )
 
 
@@ -197,12 +231,5 @@ def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None 
 
 def unverified_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[UnverifiedColumn]]:
     """By table id the columns that are not verified in its present generation, in the order in which they came."""
-    c = t.unverified_column.c
-    query = sa.select(t.unverified_column).where(c.verified.is_(False)).order_by(c.batch, c.since, c.column)
-    found: dict[str, list[UnverifiedColumn]] = {}
-    with ledger.connect() as db:
-        for row in db.execute(query):
-            if generations.get(row.table_id) == row.generation:
-                entry = UnverifiedColumn(row.column, row.since, row.batch, row.at)
-                found.setdefault(row.table_id, []).append(entry)
-    return found
+    rows = _of_present(ledger, t.unverified_column, t.unverified_column.c.verified.is_(False), generations)
+    return {table: [UnverifiedColumn(*known) for known in of_table] for table, of_table in rows.items()}

@@ -15,11 +15,12 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import DROP, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
 
 
 class TableDeclaration(NamedTuple):
@@ -48,10 +49,13 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
     A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
 
+    While nothing of a table is at the target and no change is logged by its key, the mirror file is right: what it says
+    is taken (G-69). A table that was stopped by a wrong key is then ``KEY_MENDED``.
+
     Raises:
-        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed, ``TABLE_UNDECLARED`` when
-            one was taken out of the mirror file: both need a reset of that table first. ``TARGET_TAKEN`` when another
-            table, perhaps one that is still being dropped, has the folder.
+        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,
+            ``TABLE_UNDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
+            ``TARGET_TAKEN`` when another table, perhaps one that is still being dropped, has the folder.
     """
     with ledger.begin() as db:
         c = t.mirrored_table.c
@@ -62,7 +66,9 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             if row is None:
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
-            elif not declared.is_that_of(row) and not is_dropping(row.reset):
+            elif declared.is_that_of(row) or is_dropping(row.reset):
+                continue
+            elif not _declare_anew(db, row, declared):
                 raise TerminalError(
                     "TABLE_REDECLARED",
                     f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys} as "
@@ -72,6 +78,52 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
+    """Take another declaration of a table whose old one left no trace; False where it did."""
+    if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
+        return False
+    same_key = row.keys == declared.keys_text
+    if not same_key and not is_new_to_log(db, row):
+        return False
+    refuse_taken_folder(db, row.mirror, declared)
+    c = t.mirrored_table.c
+    values: dict[str, Any] = {
+        "folder": declared.folder,
+        "keys": declared.keys_text,
+        "text_format": declared.text_format,
+        "version": c.version + 1,
+    }
+    if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
+        what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+        values |= {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+    # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
+    this = (c.id == row.id) & (c.version == row.version)
+    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
+        return False
+    before = {"folder": row.folder, "keys": row.keys, "text_format": row.text_format}
+    now = {name: values[name] for name in before}
+    audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
+    return True
+
+
+def is_new_to_log(db: Connection, row: Any) -> bool:
+    """Whether nothing in the log goes by the key that the ledger has of a table, nor will once it is committed.
+
+    A table with several senders counts as logged: the stop for that (``SENDER_OTHER``) is hidden by one for the key.
+    """
+    b, m, s = t.batch_table.c, t.mirror.c, t.source_schema.c
+    # Locked, so that no batch is bound, sealed or completed meanwhile by whoever read the old declaration.
+    newest_batch(db, row.mirror)
+    counting = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > row.log_from)
+    if db.scalar(sa.select(b.batch).where(counting).limit(1)) is not None:
+        return False
+    sealed = db.scalar(sa.select(m.open_manifest).where(m.name == row.mirror))
+    if sealed is not None and any(row.source in file["tables"] for file in Manifest.from_json(sealed).files):
+        return False
+    sent = (s.mirror == row.mirror) & (s.topic == SENT_BY) & (s.source == row.source)
+    return len(db.scalars(sa.select(s.schema_id).where(sent)).all()) < 2
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:

@@ -19,12 +19,14 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 from open_mirroring.ledger.tables import upsert
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
 
 Outdated = Literal["healed", "reloaded"]
-HIDDEN_CHANGES = ("KEY_UNKNOWN", "CHANGES_MISSING")
+HIDDEN_CHANGES = (KEY_UNKNOWN, "CHANGES_MISSING")
 """Stops of a table that a dead letter causes: it hides which rows were meant."""
 CHANGES_RECOVERED = "CHANGES_RECOVERED"
 """The stop in place of these once no dead letter of the table hides a change: an operator may lift it."""
@@ -87,13 +89,21 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then."""
+    """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then.
+
+    A table whose key was mended before its first publication goes on by itself (G-69).
+    """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
-    healed = c.stop_code.in_(HIDDEN_CHANGES) & (c.mirror == mirror) & c.source.in_(sources)
+    ours = (c.mirror == mirror) & c.source.in_(sources)
     values = {"stop_code": CHANGES_RECOVERED, "stop_what": what, "version": c.version + 1}
-    db.execute(t.mirrored_table.update().where(healed).values(values))
+    db.execute(t.mirrored_table.update().where(ours & c.stop_code.in_(HIDDEN_CHANGES)).values(values))
+    mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
+    for table_id, source in db.execute(mended).tuples().all():
+        audit(db, mirror, source, "KEY_MENDED", {"healed": True})
+        lifted = {"stop_code": None, "stop_what": None, "stopped_at": None, "version": c.version + 1}
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(lifted))
 
 
 def _settle(

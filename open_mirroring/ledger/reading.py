@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import not_below, position_order
@@ -20,7 +21,13 @@ from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import GoneColumn, UnverifiedColumn, gone_columns, unverified_columns
+from open_mirroring.ledger.columns import (
+    GoneColumn,
+    UnverifiedColumn,
+    former_columns,
+    gone_columns,
+    unverified_columns,
+)
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
@@ -266,6 +273,10 @@ class LedgerReader:
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
         """Per table the columns that are gone at the source, as publications met them (G-60)."""
         return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
+
+    def former_columns(self, tables: Iterable[TableState]) -> dict[str, list[FormerColumn]]:
+        """Per table how its present generation reads columns of earlier rows (G-66)."""
+        return former_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""

@@ -242,6 +242,19 @@ column_decision = Table(
     Column("decided_at", Moment, nullable=False),
 )
 
+# How a generation that was built from the log alone reads columns of earlier rows, noted before its first files (G-66).
+former_column = Table(
+    "former_column",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("column", String(300), primary_key=True),
+    # The place over all stream incarnations up to which rows are read so.
+    Column("up_to", String(240), nullable=False),
+    # Its name since; null: it was dropped, and what has its name now is another column.
+    Column("now", String(300)),
+)
+
 # Columns that are gone at the source, as publications met them: rows written since have NULL in them.
 gone_column = Table(
     "gone_column",

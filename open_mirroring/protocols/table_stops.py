@@ -15,6 +15,9 @@ LOAD_NEEDED = "LOAD_NEEDED"
 LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 """The ledger was lost and made again, and what it knew of the table could not be found out."""
 
+KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
+"""A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+
 WAYS_OUT = {
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
@@ -34,8 +37,10 @@ WAYS_OUT = {
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
     "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
-    "KEY_UNKNOWN": "where a newer version of this product reads the dead letter, replay it; else compare `key` in the "
-    f"mirror file with the primary key at the source, mend it, and {RESET}: a change of an unknown row is missing",
+    KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
+    "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "
+    f"product reads the dead letter, replay it; else {RESET} with a load: a change of an unknown row is missing",
+    KEY_MENDED: "run again: what was rejected is read again by the key of now",
     "CHANGES_MISSING": "deliver what the message names again, sound and under a new name; once that is read, lift the "
     "stop: what was read already is dropped",
     "CHANGES_RECOVERED": "lift the stop: what a dead letter hid was replayed or read again, and takes its place in the "

@@ -33,7 +33,7 @@ from open_mirroring_airflow.run_params import (
 
 _MARKS = "confirmed_before"
 _LOOK_MINUTES = 0.2
-"""A reset looks at the target twice, and gives the slot of its pool back: other tables wait for it."""
+"""A reset looks at the target twice, and gives its slot back: the next try is a minute later."""
 
 
 class ExtractOperator(OpenMirroringSparkOperator):

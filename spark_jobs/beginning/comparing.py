@@ -14,7 +14,7 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
-from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.type_text import landing_type
 
@@ -38,7 +38,7 @@ class _Found(NamedTuple):
     stops: bool = False
 
 
-def compare(mirror: Mirror, told: Mapping[tuple[str, str], ToldTable]) -> Compared:
+def compare(mirror: Mirror, told: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
     """The tables of a mirror beside those that its source tells."""
     compared = Compared([], [])
 
@@ -63,7 +63,7 @@ def compare(mirror: Mirror, told: Mapping[tuple[str, str], ToldTable]) -> Compar
     return compared
 
 
-def _absent(alike: ToldTable | None) -> Iterator[_Found]:
+def _absent(alike: AnnouncedTable | None) -> Iterator[_Found]:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
         yield _Found("source", "TABLE_CASE", what, "spell it as the source does", stops=True)
@@ -72,7 +72,7 @@ def _absent(alike: ToldTable | None) -> Iterator[_Found]:
         yield _Found("source", NOT_IN_SAMPLE, what, "look at a larger sample; a table that nobody changes comes later")
 
 
-def _differences(table: Table, told: ToldTable) -> Iterator[_Found]:
+def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     columns = {**told.catalog, **told.columns}
     mirrored = [name for name in columns if table.columns is None or name in table.columns or name in table.key]
     for setting, names in (("key", table.key), ("columns", table.columns or ())):

@@ -20,7 +20,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import foreign_tables
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from spark_jobs.beginning import SAMPLE
-from spark_jobs.beginning.announcements import ToldTable, announcements
+from spark_jobs.beginning.announcements import AnnouncedTable, announcements
 from spark_jobs.beginning.comparing import Compared, compare
 from spark_jobs.beginning.entries import Entry, FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables, write_file
@@ -130,7 +130,7 @@ def _first_rows(arguments: argparse.Namespace) -> FirstRows:
     )
 
 
-def _new(mirror: BegunMirror, text: str, told: list[ToldTable], first: FirstRows) -> list[Entry]:
+def _new(mirror: BegunMirror, text: str, told: list[AnnouncedTable], first: FirstRows) -> list[Entry]:
     """The entries that the file does not have, not even as a comment of an earlier run, and does not ignore."""
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
     found = entries(mirror, [one for one in told if (one.schema, one.table) not in known], first)

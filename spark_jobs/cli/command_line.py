@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
-    """Run a command at a steady pace until interrupted. An error is told, and the next round tries again."""
+    """Run a command at a steady pace until interrupted. An error is reported, and the next round tries again."""
     watching = arguments.command == "status" and sys.stdout.isatty()
     while True:
         begun = time.monotonic()
@@ -280,8 +280,6 @@ def _parser() -> argparse.ArgumentParser:
     fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
     fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
-    pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
-    pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     return parser
 
 

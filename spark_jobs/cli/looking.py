@@ -1,4 +1,4 @@
-"""Commands that only look: check, status, dead-letters, schema, pools. They need no JVM."""
+"""Commands that only look: check, status, dead-letters, schema. They need no JVM."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
@@ -24,7 +25,6 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.pools import pools_document
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
@@ -138,7 +138,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
     mirror = load_mirror(arguments.file)
-    log_root = mirror.resolve(mirror.change_log)
+    log_root = log_place(mirror)
     listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
@@ -163,12 +163,6 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
 def schema(_: argparse.Namespace) -> Exit:
     """The JSON Schema of mirror files."""
     print(schema_document(), end="")
-    return Exit.DONE
-
-
-def pools(arguments: argparse.Namespace) -> Exit:
-    """What ``airflow pools import`` reads."""
-    print(json_text(pools_document(mirrors_of(arguments.mirrors or [Path("mirrors")]))))
     return Exit.DONE
 
 

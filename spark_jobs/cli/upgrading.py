@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.horizon import newest_dropped
@@ -40,7 +41,7 @@ def upgrade(arguments: argparse.Namespace) -> Exit:
 
 
 def _unrecorded(mirror: Mirror) -> list[int]:
-    root = mirror.resolve(mirror.change_log)
+    root = log_place(mirror)
     newest = newest_in_log(root, mirror.name)
     return sorted({*range(1, newest + 1)} - read_records(root, newest).keys())
 
@@ -53,5 +54,5 @@ def _write_records(mirror: Mirror, ledger: Engine, numbers: list[int]) -> int:
         rows = db.execute(sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(kept)).all()
     found = [row for row in rows if row.number in wanted]
     for row in found:
-        write_record(mirror.resolve(mirror.change_log), row.number, row.ranges, row.manifest, row.bound_at)
+        write_record(log_place(mirror), row.number, row.ranges, row.manifest, row.bound_at)
     return len(found)

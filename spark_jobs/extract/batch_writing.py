@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -16,7 +15,15 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen, SeenLetter, merged
+from open_mirroring.changes.manifest import (
+    LETTERS_SHOWN,
+    SENT_BY,
+    ListSeen,
+    PlacesSeen,
+    SeenLetter,
+    bounded_letters,
+    merged,
+)
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -27,14 +34,14 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
-from spark_jobs.extract.new_senders import SENT_BY, new_senders
+from spark_jobs.extract.new_senders import new_senders
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
@@ -65,7 +72,7 @@ class BatchWriting:
 
     spark: SparkSession
     ledger: ExtractLedger
-    root: Path
+    root: Place
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]
@@ -250,7 +257,7 @@ class BatchWriting:
         return sorted(self._announced(parts) - set(known))
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
-        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        """Structures announced by messages, and those waited for that the schema registry knows."""
         structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
             return structures

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
@@ -52,7 +53,7 @@ class ExtractionDriver:
         self.source = source_of(mirror)
         self.spark = spark
         self._name = mirror.name
-        self._log = ChangeLog(mirror.resolve(mirror.change_log), mirror.name)
+        self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         self._mirror, self._engine = mirror, ledger
         self._agenda: list[Point] = []

@@ -16,12 +16,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.changes.logged_change import Left, Logged, Meaning, first_of_each
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
+from spark_jobs.plan.former_columns import read_as_now
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
@@ -35,6 +37,7 @@ ReadHistory = Callable[[Sequence[str]], pa.Table]
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
+_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class TablePlan:
             *history_files* are all that hold the table.
         horizon: the log may lack changes of this transaction and earlier ones.
         generation: the table's life; loaded rows that an earlier one left in the log do not count in it.
+        former: how columns of earlier rows are read, otherwise than they were logged.
         gone: columns that the source has dropped, each with the place of the last row that carries it: a change behind
             it has no value for it to tell.
     """
@@ -81,6 +85,7 @@ class TablePlan:
     generation: int = 1
     late_up_to: str | None = None
     gone: Mapping[str, str] = field(default_factory=dict)
+    former: tuple[FormerColumn, ...] = ()
 
     def lacking(self, order: str) -> set[str]:
         """The columns for which a change at this place has no value to tell."""
@@ -202,6 +207,8 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     if not plan.keys:
         # Without a key every change is a row of its own: its place in the order stands for the key.
         changes = changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+    if plan.former:
+        changes = read_as_now(changes, plan.former)
     if plan.stream_from is None:
         return changes
     since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
@@ -321,9 +328,6 @@ def arrived(plan: TablePlan, changes: pa.Table) -> int:
 def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
     """The changes of these keys."""
     return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
-
-
-_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, not_below, position_order
 from open_mirroring.config import Table
@@ -35,16 +36,18 @@ class Prepared(NamedTuple):
     """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
 
     *rows* is how many log rows it reads; of new batches *waiting* more are not read, for their transactions go on.
-    *appeared* are columns that rows which were there before did not have, each with the first position that has it;
-    *gone* those that newer rows lack, each with the first place without it.
+    *unverified* are columns of which rows that no change tells of may have other values, each with the position since
+    which that is so; *gone* those that newer rows lack, each with the first place without it. *former* says how columns
+    of earlier rows are read from now on; None where that was noted with the first files.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
     schema: TableSchema
     rows: int
     waiting: int = 0
-    appeared: Mapping[str, str] = MappingProxyType({})
+    unverified: Mapping[str, str] = MappingProxyType({})
     gone: Mapping[str, str] = MappingProxyType({})
+    former: Sequence[FormerColumn] | None = None
 
 
 class Preparation:
@@ -77,6 +80,7 @@ class Preparation:
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
         unverified = self._reader.unverified_columns(state for state, _ in tables)
         horizons = self._reader.horizons(state for state, _ in tables)
+        noted = self._reader.former_columns(state for state, _ in tables)
         highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
@@ -86,13 +90,16 @@ class Preparation:
             declared = self._declared[state.source]
             found, said = lists.get(state.id, []), decided.get(state.id, [])
             end = intent.work.position_to
-            columns = TableColumns(state, declared, found, ordinals, said, renames=self._renames, up_to=end)
+            columns = TableColumns(
+                state, declared, found, ordinals, said, noted.get(state.id, ()), renames=self._renames, up_to=end
+            )
             try:
                 schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
                 gone = columns.history.gone
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
                 plan = replace(plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in gone.items()})
+                plan = replace(plan, former=(*columns.spellings, *columns.former))
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue
@@ -101,7 +108,8 @@ class Preparation:
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
-                appeared=columns.appeared,
+                unverified=columns.converted | columns.appeared,
+                former=None if state.row.confirmed else tuple(columns.former),
                 gone={column: one.since for column, one in gone.items()},
             )
         return prepared
@@ -113,13 +121,13 @@ class Preparation:
         """
         lists, decided = self._reader.column_lists(tables), self._reader.column_decisions(tables)
         epochs = self._reader.epochs(tables)
+        noted = self._reader.former_columns(state for state, _ in tables.values())
         found: dict[str, str] = {}
         for id_, (state, work) in tables.items():
             declared, ordinals = self._declared[state.source], epochs.get(id_, {})
             said, end = decided.get(id_, []), work.position_to
-            columns = TableColumns(
-                state, declared, lists.get(id_, []), ordinals, said, renames=self._renames, up_to=end
-            )
+            lists_of, former = lists.get(id_, []), noted.get(id_, ())
+            columns = TableColumns(state, declared, lists_of, ordinals, said, former, renames=self._renames, up_to=end)
             try:
                 columns.schema(reload_on_add=self._requires_reload(declared))
             except PlanStop as stop:
@@ -136,8 +144,9 @@ class Preparation:
             PlanStop: as for the files of a publication.
         """
         declared, ids = self._declared[state.source], [state.id]
+        beginning = replace(state.row, published_batch=0, confirmed=0)
         columns = TableColumns(
-            state._replace(columns=TableSchema(()), text=declared.text_format),
+            state._replace(columns=TableSchema(()), text=declared.text_format, row=beginning, load_state="none"),
             declared,
             self._reader.column_lists(ids).get(state.id, []),
             self._reader.epochs(ids).get(state.id, {}),

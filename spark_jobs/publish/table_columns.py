@@ -1,22 +1,28 @@
-"""The columns of one table's publication: what its files have, which came, which are gone, and what has to stop it.
+"""Decides the columns of a table's next files, from the ledger's column lists alone; no row is read.
 
-The ledger's column lists say it all; no row is read. What became of a column is decided by
-:mod:`open_mirroring.changes.column_history`.
+:mod:`open_mirroring.changes.column_history` judges which columns are new, gone, back or renamed. A change that the
+target cannot follow stops the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import permutations
+from typing import NamedTuple
 
 import msgspec
 
 from open_mirroring.changes.column_history import (
     ColumnHistory,
     Dropped,
+    FormerColumn,
     ListOfColumns,
     Seen,
+    clipped,
     column_history,
+    divided,
+    former_columns,
     place_text,
 )
 from open_mirroring.changes.log_position import is_load_epoch, position_order
@@ -26,11 +32,29 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
-from spark_jobs.sources.sql_server.typed_rows import landing_columns
+from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
+from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+
+_EVERYWHERE = "~"
+"""Above every place."""
+
+
+class _Part(NamedTuple):
+    """A column list, or what is left of it where rows are read otherwise than they were logged.
+
+    *types* has each column's type at the source, *seen* is None where only loaded rows have it.
+    """
+
+    types: Mapping[str, str]
+    seen: Seen | None
+
+    @property
+    def columns(self) -> list[LandingColumn]:
+        return [LandingColumn(name, landing_type(sql_type)) for name, sql_type in self.types.items()]
 
 
 class TableColumns:
-    """What the column lists of a table say.
+    """The columns of one table, as its column lists and the decisions of operators give them.
 
     Args:
         state: the table.
@@ -38,6 +62,7 @@ class TableColumns:
         lists: its column lists, in the order of their first position.
         epochs: the ordinal of every stream incarnation.
         decided: what operators said of its columns.
+        former: how columns of earlier rows are read in this generation, as its first publication noted it.
         renames: whether the source can rename a column while its changes are read.
         up_to: only what stands up to this place is looked at; None: all.
     """
@@ -49,12 +74,14 @@ class TableColumns:
         lists: Sequence[ColumnList],
         epochs: Mapping[str, int],
         decided: Sequence[ColumnDecision] = (),
+        former: Sequence[FormerColumn] = (),
         *,
         renames: bool,
         up_to: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._decided, self._renames = epochs, decided, renames
+        self._noted = former
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
         self._wanted = None if declared.columns is None else {*declared.columns}
@@ -67,8 +94,27 @@ class TableColumns:
         Raises:
             PlanStop: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
         """
+        return self._history(self._placed)
+
+    @cached_property
+    def former(self) -> Sequence[FormerColumn]:
+        """How columns of earlier rows are read: as noted, or, where nothing is published yet, as the log tells (G-66).
+
+        Raises:
+            PlanStop: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+        """
+        state = self._state
+        if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
+            return self._noted
+        placed = _placed(self._spelled)
+        renamed = {one.column: (one.renamed_to, one.up_to) for one in self._decided if one.renamed_to is not None}
+        found = former_columns(placed, self._history(placed), renamed)
+        keys = {*self._declared.key}
+        return [one for one in found if not keys & {one.column, one.now}]
+
+    def _history(self, placed: Sequence[ListOfColumns]) -> ColumnHistory:
         return column_history(
-            self._placed,
+            placed,
             [Dropped(one.column, one.up_to) for one in self._decided],
             loaded=[name for name in self._loaded if self._wanted is None or name in self._wanted],
             renames=self._renames,
@@ -76,17 +122,57 @@ class TableColumns:
 
     @cached_property
     def _placed(self) -> list[ListOfColumns]:
+        return _placed(self._parts)
+
+    @cached_property
+    def _logged(self) -> list[_Part]:
+        """The lists as they were logged."""
         found = []
         for one in self._lists:
+            types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
+            part = _Part({n: k for n, k in types.items() if self._wanted is None or n in self._wanted}, self._seen(one))
             try:
-                columns = landing_columns(one.cols)
+                for sql_type in part.types.values():
+                    landing_type(sql_type)
             except TerminalError as error:
-                raise PlanStop(error.code, error.what) from error
-            seen = self._seen(one)
-            if seen is not None:
-                kept = {c.name: c.type for c in columns if self._wanted is None or c.name in self._wanted}
-                found.append(ListOfColumns(kept, seen))
+                at = None if part.seen is None else part.seen.first
+                raise PlanStop(error.code, error.what, at) from error
+            found.append(part)
         return found
+
+    @cached_property
+    def spellings(self) -> Sequence[FormerColumn]:
+        """Columns that are spelled otherwise than the target has them, in case only: they are the same (G-67).
+
+        No list that has both spellings is read so: then they are two columns, which the target cannot tell apart.
+        """
+        spelled = {column.name.casefold(): column.name for column in self._state.columns.columns}
+        keys, found = {*self._state.keys}, list[FormerColumn]()
+        together = [{*part.types} for part in self._logged]
+        for name in dict.fromkeys(name for part in self._logged for name in part.types):
+            first = spelled.setdefault(name.casefold(), name)
+            if first != name and name not in keys and not any({first, name} <= names for names in together):
+                found.append(FormerColumn(name, _EVERYWHERE, first))
+        return found
+
+    @cached_property
+    def _spelling(self) -> dict[str, str | None]:
+        return {one.column: one.now for one in self.spellings}
+
+    @cached_property
+    def _spelled(self) -> list[_Part]:
+        parts = self._logged
+        for one in self.spellings:
+            parts = [piece for part in parts for piece in _read_as(part, one)]
+        return parts
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        """The lists as they are read."""
+        parts = self._spelled
+        for former in self.former:
+            parts = [piece for part in parts for piece in _read_as(part, former)]
+        return parts
 
     def _seen(self, one: ColumnList) -> Seen | None:
         """Where rows of changes with this list stand, as far as they are looked at; None where there are none."""
@@ -102,7 +188,7 @@ class TableColumns:
             first = position_order(0, one.first_pos)
             places.append(Seen(first, first, *((first, first) if one.whole else ())))
         if self._up_to is not None:
-            places = [_clipped(place, self._up_to) for place in places if place.first <= self._up_to]
+            places = [clipped(place, self._up_to) for place in places if place.first <= self._up_to]
         if not places:
             return None
         first, last = min(seen.first for seen in places), max(seen.last for seen in places)
@@ -122,18 +208,18 @@ class TableColumns:
                 ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``.
         """
         state, declared = self._state, self._declared
-        schema, types = state.columns, dict[str, str]()
+        schema, published = state.columns, {column.name for column in state.columns.columns}
         if self._wanted is not None:
             _refuse_left_out(schema, self._wanted | {*state.keys})
         at: str | None = None
         try:
-            for found in self._lists:
-                at = self._first(found)
-                columns = [c for c in landing_columns(found.cols) if self._wanted is None or c.name in self._wanted]
-                schema = schema.extended(columns)
-                types |= {name: sql_type for name, sql_type, _ in msgspec.json.decode(found.cols)}
+            for part in self._parts:
+                at = None if part.seen is None else part.seen.first
+                schema = schema.extended(part.columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
+        self._refuse_converted()
+        types = self._types(schema)
         if declared.complete_rows:
             _refuse_unknown_columns(self._lists)
         elif not declared.full_rows:
@@ -141,7 +227,6 @@ class TableColumns:
         self._refuse_never_streamed()
         self._refuse_doubtful()
         if reload_on_add:
-            published = {column.name for column in state.columns.columns}
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
         if state.text is not None:
             return _columns_of_text(schema, state.text), types
@@ -156,14 +241,72 @@ class TableColumns:
         """
         known, has_rows, found = set(self._loaded), bool(self._loaded), dict[str, str]()
         for one in self._lists:
-            carried = {name for name, _, _ in msgspec.json.decode(one.cols)}
+            carried = {self._spelling.get(name, name) for name, _, _ in msgspec.json.decode(one.cols)}
             if self._wanted is not None:
                 carried &= {*self._wanted, *self._declared.key}
             if has_rows:
                 found |= {name: one.first_pos for name in sorted(carried - known)}
             known |= carried
             has_rows = has_rows or one.whole or not self._declared.complete_rows
+        for former in self.former:
+            firsts = [one.seen.first for one in self._placed if former.column in one.types]
+            if former.now is None and firsts:
+                found[former.column] = _position(min(firsts))
         return found
+
+    @cached_property
+    def converted(self) -> dict[str, str]:
+        """The columns of which the source may have changed the values with their type, and since which position.
+
+        The target takes the type as it is; rows that did not change since may have another value at the source.
+        """
+        return {name: _position(since) for name, (old, new, since) in self._conversions().items()}
+
+    def _conversions(self, *, landing: bool = False) -> dict[str, tuple[str, str, str]]:
+        """Changes of type that may have changed values, or the spelling of keys: from, to, since.
+
+        With *landing* those that land as another type, or concern a key; else all others.
+        """
+        found: dict[str, tuple[str, str, str]] = {}
+        by_column: dict[str, dict[str, Seen]] = {}
+        for part in self._parts:
+            for name, sql_type in part.types.items() if part.seen is not None else ():
+                assert part.seen is not None
+                seen = by_column.setdefault(name, {}).setdefault(sql_type, part.seen)
+                first, last = min(seen.first, part.seen.first), max(seen.last, part.seen.last)
+                by_column[name][sql_type] = Seen(first, last)
+        for name, kinds in by_column.items():
+            is_key = name in self._state.keys
+            for (old, one), (new, other) in permutations(kinds.items(), 2):
+                stops = is_key or landing_type(old) != landing_type(new)
+                keeps = keeps_key(old, new) if is_key else keeps_values(old, new)
+                # Late rows have the old type: only where rows of it come first did it change to the new one.
+                if stops is landing and not keeps and one.first < other.last:
+                    found[name] = old, new, max(one.first, other.first)
+        return found
+
+    def _refuse_converted(self) -> None:
+        """Stop where a change of type made other values of rows that did not change since (G-65)."""
+        for name, (old, new, since) in self._conversions(landing=True).items():
+            raise PlanStop(
+                "SCHEMA_CHANGED",
+                f"column {name!r} changed its type from {old} to {new} at position {place_text(since)}, which may have "
+                "changed the values of rows that no change tells of",
+                since,
+            )
+
+    def _types(self, schema: TableSchema) -> dict[str, str]:
+        """Each column's newest source type; of a key the newest that all its values have (G-02)."""
+        types: dict[str, str] = {}
+        for part in self._parts:
+            types |= part.types
+        lands = {column.name: column.type for column in schema.columns}
+        for name in self._state.keys:
+            if name in types and landing_type(types[name]) != lands.get(name):
+                wide = [part.types[name] for part in self._parts if name in part.types]
+                fitting = [sql_type for sql_type in wide if landing_type(sql_type) == lands.get(name)]
+                types[name] = fitting[-1] if fitting else type_of_landed_key(lands[name])
+        return types
 
     def _refuse_partial_rows(self, schema: TableSchema) -> None:
         """Stop at updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
@@ -175,8 +318,12 @@ class TableColumns:
         names += sorted(name for name in self._wanted or () if name not in names)
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
-            carried = {name for name, _, _ in columns}
+            carried = {self._spelling.get(name, name) for name, _, _ in columns}
             gone = {name for name in self.history.gone if seen is not None and self.history.lacks(name, seen.first)}
+            if seen is not None:
+                gone |= {
+                    name for one in self.former if seen.first <= one.up_to for name in (one.column, one.now) if name
+                }
             absent = [name for name in names if name not in carried and name not in gone]
             places = sorted(index for _, _, index in columns)
             has_gap = self._wanted is None and not gone and places != list(range(len(columns)))
@@ -219,6 +366,14 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
+        for former in self.former:
+            if former.now is None and (again := self._gone_again(former)):
+                raise PlanStop(
+                    "COLUMN_BACK",
+                    f"{former.column!r} was gone up to {place_text(again)}, behind {place_text(former.up_to)}, up to "
+                    "which its values were left out: which rows between have values of the column that was dropped is "
+                    "not known",
+                )
         for column, back in self.history.back.items():
             raise PlanStop(
                 "COLUMN_BACK",
@@ -227,6 +382,22 @@ class TableColumns:
                 "dropped",
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
+
+    def _gone_again(self, former: FormerColumn) -> str:
+        """Where a whole row lacks a column behind its gap and, for all that is known, rows with it stand before."""
+        around = [
+            part.seen.last
+            for part in self._spelled
+            if former.column in part.types and part.seen and part.seen.first <= former.up_to < part.seen.last
+        ]
+        places = [
+            place
+            for part in self._spelled
+            if former.column not in part.types and part.seen
+            for place in (part.seen.whole_first, part.seen.whole_last)
+            if former.up_to < place < max(around, default="")
+        ]
+        return max(places, default="")
 
     def _refuse_added(self, added: Mapping[str, str]) -> None:
         if added:
@@ -243,6 +414,31 @@ class TableColumns:
         """The first place of a row with one of the columns, or of *places*."""
         wanted = {*columns}
         return min([*places, *(one.seen.first for one in self._placed if wanted & one.types.keys())])
+
+
+def _placed(parts: Iterable[_Part]) -> list[ListOfColumns]:
+    return [
+        ListOfColumns({name: landing_type(sql_type) for name, sql_type in part.types.items()}, part.seen)
+        for part in parts
+        if part.seen is not None
+    ]
+
+
+def _read_as(part: _Part, former: FormerColumn) -> list[_Part]:
+    """A list as it is read up to the place of a former column, and behind it."""
+    if former.column not in part.types:
+        return [part]
+    now = [(former.now if name == former.column else name, sql_type) for name, sql_type in part.types.items()]
+    types = {name: sql_type for name, sql_type in now if name is not None}
+    if part.seen is None:  # what only loaded rows have stands below every change
+        return [_Part(types, None)]
+    low, high = divided(part.seen, former.up_to)
+    return [*([_Part(types, low)] if low else []), *([_Part(part.types, high)] if high else [])]
+
+
+def _position(place: str) -> str:
+    """A place without the ordinal of its stream incarnation."""
+    return place.partition(":")[2]
 
 
 def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
@@ -277,12 +473,3 @@ def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
     return declared
-
-
-def _clipped(place: Seen, up_to: str) -> Seen:
-    """A place that begins at *up_to* or before, as far as that; of what reaches beyond it the begin is known."""
-    last = place.last if place.last <= up_to else place.first
-    if not place.whole_first or place.whole_first > up_to:
-        return Seen(place.first, last)
-    whole_last = place.whole_last if place.whole_last <= up_to else place.whole_first
-    return Seen(place.first, last, place.whole_first, whole_last)

@@ -19,7 +19,9 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import leave_error, leave_report
+from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.runtime.session import build_session
+from spark_jobs.runtime.task_parcel import packed, unpacked
 
 __all__ = ["Exit", "job_main", "run_job"]
 
@@ -43,7 +45,8 @@ def run_job(
 ) -> list[Result]:
     """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
 
-    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Logins to object storage
+    travel apart from tasks and function, in memory only (S-04).
 
     Raises:
         MirroringError: what a task raised on purpose, as itself; of several the first task's.
@@ -52,7 +55,10 @@ def run_job(
         return []
     context = spark.sparkContext
     context.setJobDescription(description)
-    outcomes = context.parallelize(list(tasks), len(tasks)).map(_ErrorsAsValues(function)).collect()
+    roots: list[StorageRoot] = []
+    parcels = [packed(task, roots) for task in tasks]
+    work = _ErrorsAsValues(packed(function, roots), roots)
+    outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
@@ -62,12 +68,12 @@ def run_job(
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
+    def __init__(self, function: bytes, roots: Sequence[StorageRoot]) -> None:
+        self._function, self._roots = function, roots
 
-    def __call__(self, task: Any) -> Any:
+    def __call__(self, task: bytes) -> Any:
         try:
-            return self._function(task)
+            return unpacked(self._function, self._roots)(unpacked(task, self._roots))
         except MirroringError as error:
             return error
 

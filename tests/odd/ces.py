@@ -1610,6 +1610,22 @@ def f_hidden(t: Ces) -> None:
 
 
 @case()
+def f_unfinished(t: Ces) -> None:
+    """The program that copied it died."""
+    t.ins(id="1", name="Ada")
+    own(t, "f_unfinished.jsonl.part", t.ins(id="2", name="Bob"), first=1)
+
+
+@case()
+def f_hidden_beside_its_own(t: Ces) -> None:
+    """What another system keeps beside a file, under its name with a prefix, is no second copy of it."""
+    own(t, "f_beside.jsonl", t.ins(id="1", name="Ada"))
+    t.files[-1]["._f_beside.jsonl"] = b"\0\5\26\7"
+    t.files[-1][".f_beside.jsonl.crc"] = b"crc\0"
+    t.files[-1]["_SUCCESS"] = b"1"
+
+
+@case()
 def zz_heartbeat(t: Ces) -> None:
     """The source goes on: something new is read when the time of what waits is over."""
     for number in range(4):

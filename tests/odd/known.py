@@ -22,9 +22,6 @@ SILENT = {
     "messages are missing between two offsets": """
         f_offset_hole q_offset_hole w_capture_first_is_missing
     """,
-    "a file that is not read": """
-        f_hidden
-    """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
     """,
@@ -50,7 +47,7 @@ ORDINARY = """
     m_guid_in_capitals m_generation_a m_avro m_avro_confluent p_over_ticks p_base_one p_doubled p_cut_in_character
     p_generation_a f_bom_crlf f_no_last_newline f_gz_two_members f_other_ending_json f_other_ending_ndjson
     f_other_ending_capitals f_twice_two_names f_grows f_written_over_with_the_same
-    f_packed_written_anew f_zero_bytes f_offset_twice f_folder_below zz_heartbeat
+    f_packed_written_anew f_zero_bytes f_offset_twice f_folder_below f_hidden_beside_its_own zz_heartbeat
     f_renamed q_v_real8 q_v_boolean q_v_bytes q_v_datetime q_v_text q_v_text_number q_v_text_longer_than_said
     q_v_uint8 q_mask_padded q_delete_in_before q_delete_only_key q_before_left_out q_doubled_and_replayed q_late
     q_delete_and_insert_in_transaction q_key_change q_key_change_mask_denies q_key_text_case q_key_text_blank

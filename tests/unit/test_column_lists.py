@@ -98,13 +98,53 @@ def test_a_column_whose_type_is_never_streamed_is_a_gap_and_no_partial_row_c77(m
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
-        (["price", "decimal(9,2)", 2], "SCHEMA_CHANGED"),
-        (["price", "bit", 2], "SCHEMA_CHANGED"),
-        (["PRICE", "decimal(8,2)", 3], "COLUMN_CASE"),
+        ([["price", "nvarchar(20)", 2]], "SCHEMA_CHANGED"),
+        ([["price", "bit", 2]], "SCHEMA_CHANGED"),
+        ([["price", "decimal(9,1)", 2]], "SCHEMA_CHANGED"),
+        ([ALL[2], ["PRICE", "decimal(8,2)", 3]], "COLUMN_CASE"),
     ],
 )
 def test_a_column_that_changed_its_type_stops_the_table_g07(made: HandMadeMirror, changed: Any, code: str) -> None:
-    assert getattr(prepared(made, (ALL, True), ([*ALL[:2], changed], True)), "code", "") == code
+    """G-65: a type that does not hold all values of both, or of which the source rounded those of other rows."""
+    assert getattr(prepared(made, (ALL, True), ([*ALL[:2], *changed], True)), "code", "") == code
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "landing"),
+    [("decimal(9,2)", "decimal(9,2)"), ("decimal(9,3)", "decimal(9,3)"), ("decimal(6,2)", "decimal(8,2)")],
+)
+def test_a_wider_type_is_that_of_the_first_files_and_stops_behind_them_g65(
+    made: HandMadeMirror, kind: str, landing: str, published: bool
+) -> None:
+    """F-87: a narrower type goes on in the wider one."""
+    if published:
+        columns = [["order_id", "int32"], ["name", "string"], ["price", "decimal(8,2)"]]
+        made.set_table("dbo.orders", columns=json.dumps(columns), published_batch=1)
+    found = prepared(made, (ALL, True), ([*ALL[:2], ["price", kind, 2]], True))
+    if published and landing != "decimal(8,2)":
+        assert (getattr(found, "code", ""), getattr(found, "at", "")) == ("SCHEMA_CHANGED", "000000:00000001:1:1")
+    else:
+        assert isinstance(found, Prepared) and found.schema.columns[2].type == landing
+
+
+def test_a_type_that_lands_alike_may_have_changed_values_and_is_told_g65(made: HandMadeMirror) -> None:
+    moments = [[*ALL[:2], ["at", kind, 2]] for kind in ("datetimeoffset(3)", "datetime2(3)")]
+    found = prepared(made, (moments[0], True), (moments[1], True))
+    assert isinstance(found, Prepared) and found.unverified == {"at": "00000001:1:1"}
+
+
+@pytest.mark.parametrize(("old", "new", "goes_on"), [("int", "bigint", True), ("time(3)", "time(7)", False)])
+def test_a_key_has_to_keep_its_spelling_g02_g65(made: HandMadeMirror, old: str, new: str, goes_on: bool) -> None:
+    found = prepared(made, *(([["order_id", kind, 0], ALL[1]], True) for kind in (old, new)))
+    assert isinstance(found, Prepared) == goes_on and getattr(found, "code", "SCHEMA_CHANGED") == "SCHEMA_CHANGED"
+
+
+def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMirror) -> None:
+    found = prepared(made, (ALL, True), ([*ALL[:2], ["PRICE", "decimal(8,2)", 2]], True))
+    assert columns_of(found) == ["order_id", "name", "price"]
+    assert isinstance(found, Prepared)
+    assert (found.gone, found.unverified) == ({}, {})
 
 
 def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> None:

@@ -50,15 +50,15 @@ class Chosen(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What can be told of mirrored tables at their source before anything is read.
+    """What a look at the source shows of the mirrored tables before anything is read.
 
     Args:
         unseen: mirrored tables without a place at the source, each with what is missing.
-        untold: mirrored tables whose change table has no change mask.
+        without_mask: mirrored tables whose change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
-    untold: Collection[str] = ()
+    without_mask: Collection[str] = ()
 
 
 class Format(ABC):
@@ -88,7 +88,7 @@ class Format(ABC):
 
     @property
     def key_changes(self) -> str:
-        """How changes of keys are told, for people; empty where the format always tells them."""
+        """How one sees that a key changed, for people; empty where the format always shows it."""
         return ""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Transport(ABC):
         return False
 
     def survey(self) -> Survey:
-        """What can be told of the mirrored tables before anything is read, without a JVM."""
+        """Look at the source for the mirrored tables before anything is read, without a JVM."""
         return Survey()
 
     @abstractmethod
@@ -209,7 +209,7 @@ class MessageTransport(Transport):
         return form.announced(self.sample(most))
 
     def sample(self, most: int) -> Iterator[Any]:
-        """About *most* messages, alike many from the beginning of each range."""
+        """About *most* messages, an equal share from the beginning of each range."""
         ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
         ranges = ranges[:: -(-len(ranges) * _FEWEST // most) or 1]
         left = most

@@ -36,6 +36,7 @@ _ROWS_AT_ONCE = 20_000
 _TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 """Qlik's types of texts."""
 _DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
+_LINE_ENDS = (b"\n"[0], b"\r"[0])
 
 
 def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -306,9 +307,6 @@ def _short_seconds(texts: pa.Array) -> pa.Array:
 def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
     spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
     return pa.array(spelled, pa.string())
-
-
-_LINE_ENDS = (b"\n"[0], b"\r"[0])
 
 
 class QuoteProof(io.RawIOBase):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from open_mirroring.landing_zone.markers import RowMarker
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_schema
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
 from spark_jobs.sources.sql_server.types import (
@@ -188,10 +188,14 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
-    cast = cast_to(field.type)
-    array = cast(texts, sql_type, field.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
+    # A value is read as what it was when it was logged; the column may have become wider since (G-65).
+    own = field.with_type(arrow_type(landing_type(sql_type)))
+    cast = cast_to(own.type)
+    array = cast(texts, sql_type, own.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
-        array = _exactly(texts, sql_type, field, index, bad)
+        array = _exactly(texts, sql_type, own, index, bad)
+    if own.type != field.type:
+        array = array.cast(field.type)
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()

@@ -329,7 +329,7 @@ def type_of_key_text(sql_type: str) -> str:
 
 
 def type_of_landed_key(landing: str) -> str:
-    """The same told by what a key column lands as, for a table of which only deletes were read since its load."""
+    """The same, from the landing type of a key column: for a table of which only deletes were read since its load."""
     return _LANDED.get(landing, landing)
 
 
@@ -344,7 +344,7 @@ _LANDED = {
     "binary": "varbinary(max)",
     "timestamp": "datetime2(6)",
 }
-"""Dates and decimals are called alike."""
+"""Dates and decimals have the same name in both."""
 
 
 def _decimal_text(value: Decimal | int, precision: int, scale: int) -> str:
