@@ -164,7 +164,7 @@ jars-pin: $(VENV)/.installed ## fetch what the ivy.xml files in jars/ name and p
 
 .PHONY: clean
 clean: ## remove everything that was made here: environment, jars, caches, build/ with the demo's data
-	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info jars/*.jar jars/broker/*.jar
+	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info testing/*.egg-info testing/build jars/*.jar jars/broker/*.jar
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Set up (the others do it by themselves)

@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.generate import ROOT, Layout, key_of, source_folder, table_names
-from benchmarks.measure import BUSY, Cost, measured, versions
+from benchmarks.measure import BUSY, Cost, measured, ready_and_go, versions
 
 _DATA = (
     '{"eventsource":{"schema":"VARCHAR","tbl":"VARCHAR","cols":"JSON","pkkey":[{"columnname":"VARCHAR",'
@@ -90,14 +89,7 @@ def run_reference(source: Path, layout: Layout) -> tuple[Cost, int]:
     target = ROOT / "reference.parquet"
     target.unlink(missing_ok=True)
     command = [sys.executable, __file__, "--reference", str(source), "--layout", layout]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        process.stdout.readline()
-        with measured() as cost:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            rows = int(process.stdout.readline())
-        process.stdin.write("end\n")
+    cost, rows = ready_and_go(command)
     target.unlink(missing_ok=True)
     return cost, rows
 

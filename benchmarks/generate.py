@@ -17,6 +17,8 @@ from typing import Literal
 import duckdb
 import fastavro
 
+from workload_generator.transports import EVENT_DATA
+
 Layout = Literal["wrapped", "bare", "capture"]
 
 ROOT = Path(__file__).resolve().parents[1] / "build" / "bench"
@@ -171,23 +173,6 @@ def _make(folder: Path, events: int, layout: Layout, tables: int) -> None:
 
 
 def _write_capture(path: Path, db: duckdb.DuckDBPyConnection, bodies: str) -> None:
-    properties = {"type": "map", "values": ["long", "double", "string", "bytes"]}
-    schema = fastavro.parse_schema(
-        {
-            "type": "record",
-            "name": "EventData",
-            "namespace": "Microsoft.ServiceBus.Messaging",
-            "fields": [
-                {"name": "SequenceNumber", "type": "long"},
-                {"name": "Offset", "type": "string"},
-                {"name": "EnqueuedTimeUtc", "type": "string"},
-                {"name": "SystemProperties", "type": properties},
-                {"name": "Properties", "type": properties},
-                {"name": "Body", "type": ["null", "bytes"]},
-            ],
-        }
-    )
-
     def records() -> Iterator[dict[str, object]]:
         cursor = db.execute(f"SELECT n, encode(body) FROM ({bodies}) ORDER BY n")
         while lines := cursor.fetchmany(10_000):
@@ -202,7 +187,7 @@ def _write_capture(path: Path, db: duckdb.DuckDBPyConnection, bodies: str) -> No
                 }
 
     with path.open("wb") as file:
-        fastavro.writer(file, schema, records(), codec="deflate")
+        fastavro.writer(file, EVENT_DATA, records(), codec="deflate")
 
 
 def _bodies(start: int, end: int, events: int, tables: int) -> str:

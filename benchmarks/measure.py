@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -51,6 +52,19 @@ def measured(without: Collection[int] = ()) -> Iterator[Cost]:
         cost.cpu = ours.seconds
         cost.peak = max(cost._samples, default=0)
         cost.others = max(0.0, (_machine() - busy - everyone.seconds) / (cost.wall * (os.cpu_count() or 1)))
+
+
+def ready_and_go(command: Sequence[str]) -> tuple[Cost, int]:
+    """What a program costs from *go* on its input to the number on its output, its start not counted."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdout.readline()
+        with measured() as cost:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            number = int(process.stdout.readline())
+        process.stdin.write("end\n")
+    return cost, number
 
 
 class _Used:

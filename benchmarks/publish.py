@@ -12,7 +12,6 @@ import argparse
 import logging
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ if __name__ == "__main__":
 
 from benchmarks.extract import mirror_file
 from benchmarks.generate import ROOT, TABLES, key_of, source_folder, table_names
-from benchmarks.measure import Cost, measured, versions
+from benchmarks.measure import Cost, measured, ready_and_go, versions
 
 _TYPES = {"datetime2(7)": "TIMESTAMP", "bit": "BOOLEAN", "real": "REAL", "float": "DOUBLE", "tinyint": "SMALLINT"}
 
@@ -68,15 +67,7 @@ def _landing(kind: str) -> str:
 def run_reference(log: Path, tables: int) -> tuple[Cost, int]:
     """DuckDB in a process of its own, its start not counted."""
     command = [sys.executable, __file__, "--reference", str(log), "--tables", str(tables)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        process.stdout.readline()
-        with measured() as cost:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            rows = int(process.stdout.readline())
-        process.stdin.write("end\n")
-    return cost, rows
+    return ready_and_go(command)
 
 
 def run_job(changes: int, tables: int, name: str, *, idle: bool) -> tuple[Cost, int, Path]:

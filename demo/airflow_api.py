@@ -51,11 +51,6 @@ class AirflowApi:
         """Let runs of this DAG start."""
         self._call("PATCH", f"/dags/{quote(dag_id)}?update_mask=is_paused", {"is_paused": False})
 
-    def add_pool(self, name: str, slots: int, description: str) -> None:
-        """Make a pool."""
-        pool = {"name": name, "slots": slots, "description": description, "include_deferred": False}
-        self._call("POST", "/pools", pool)
-
     def trigger(self, dag_id: str) -> str:
         """Start a run; its id."""
         answer = self._call("POST", f"/dags/{quote(dag_id)}/dagRuns", {"logical_date": None})

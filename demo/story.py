@@ -17,8 +17,6 @@ from demo.place import MIRROR, DemoFolder
 from demo.processes import Service
 from demo.shop import TOPIC, MirroringService, Shop
 from demo.source_formats import SourceFormat
-from open_mirroring.config import load_mirror
-from open_mirroring.operate.pools import pools_document
 
 BROKER_CONNECTION, PARTITIONS = "shop_broker", 3
 INITIAL_LOAD, REPLICATE = f"{MIRROR}__initial_load", f"{MIRROR}__replicate"
@@ -163,11 +161,8 @@ class Story:
             raise failures[0]
 
     def _prepare(self, airflow: AirflowServer) -> AirflowApi:
-        """Wait for Airflow, make the pools, wait for the DAGs and let them run."""
+        """Wait for Airflow and its DAGs, and let them run."""
         api = airflow.wait_until_ready(lambda text: self._say(f"Airflow: {text}"))
-        mirror = load_mirror(self._place.mirrors / f"{MIRROR}.yaml")
-        for name, pool in pools_document([mirror]).items():
-            api.add_pool(name, pool["slots"], pool["description"])
         give_up = time.monotonic() + _PARSE_LIMIT
         while missing := _DAGS - api.dag_ids():
             errors = api.import_errors()

@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, MovedHorizon, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
@@ -84,7 +85,7 @@ def maintain(
     before = moment - timedelta(days=mirror.maintenance.keep_days)
     moved, held_by = _move(mirror, ledger, before)
     horizon = mirror_horizon(ledger, mirror.name)
-    root, reader = mirror.resolve(mirror.change_log), LedgerReader(ledger, mirror.name)
+    root, reader = log_place(mirror), LedgerReader(ledger, mirror.name)
     dropped = 0 if horizon is None else horizon.dropped
     drop_blocks(root, dropped)
     vacuumed = 0

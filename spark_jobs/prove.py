@@ -29,6 +29,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LogPosition, not_below
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
@@ -52,9 +53,9 @@ from open_mirroring.protocols.proving import (
 )
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
-from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, read_sums
+from spark_jobs.proof.logged_keys import logged_among
 from spark_jobs.proof.mirrored_files import Target, TargetTables
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import Source, kept, source_side
@@ -151,7 +152,7 @@ class _Proving:
         self._mirror, self._ledger, self._spark, self._asked, self._targets = mirror, ledger, spark, asked, targets
         self._sleep = sleep
         self._reader = LedgerReader(ledger, mirror.name)
-        self._log_root = mirror.resolve(mirror.change_log)
+        self._log_root = log_place(mirror)
         self._findings: Mapping[str, Finding] = {}
         self._looks = asked.looks or mirror.prove.looks
         self._settle = settle_seconds(mirror) if asked.settle_seconds is None else asked.settle_seconds
@@ -305,7 +306,7 @@ class _Proving:
         """Which of *keys* have a logged change that the target did not have for certain; None: any may have one."""
         source, committed = case.table.source, self._reader.mirror().committed
         epochs = self._reader.epochs([at.id]).get(at.id, {})
-        conditions = [F.col("batch") > since.batch]
+        chosen = pc.field("batch") > since.batch
         contents = list(self._reader.contents({source: since.batch}, committed).get(source, ()))
         reaching: dict[str, str] = {}
         if at.row.published_position is not None:
@@ -316,19 +317,15 @@ class _Proving:
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         if reaching:
             contents += self._reader.history(source, committed, reaching)
-            conditions += [(F.col("epoch") == epoch) & (F.col("pos") >= text) for epoch, text in reaching.items()]
+            for epoch, text in reaching.items():
+                chosen |= (pc.field("epoch") == epoch) & (pc.field("pos") >= text)
         files = sorted({file for part in contents for file in part.files})
         if not files:
             return pa.array([], pa.string())
         if not case.table.key:
             return None
-        rows = self._spark.read.parquet(*paths_of(self._log_root, files))
-        some = conditions[0]
-        for other in conditions[1:]:
-            some = some | other
-        changes = rows.where((F.col("kind") == CHANGE) & (F.col("tbl") == source) & some).select("key")
-        wanted = self._spark.createDataFrame(keys.select(["key"]))
-        return wanted.join(changes, "key", "left_semi").toArrow()["key"].combine_chunks()
+        chosen &= (pc.field("kind") == CHANGE) & (pc.field("tbl") == source)
+        return logged_among(self._spark, self._log_root, files, chosen, keys)
 
     def _dropped_reaches(self, source: str, since: str) -> bool:
         horizon = self._reader.mirror_horizon()

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
@@ -145,7 +146,7 @@ class _ChangesWork:
         gone = self._reader.gone_columns(fresh.values())
         for t, one in prepared.items():
             if isinstance(one, Prepared):
-                # Before anything of it is published, so that no column is ever there, or gone, untold.
+                # Noted before the rows are published, so that no column appears or disappears without a note.
                 generation, batch = fresh[t].row.generation, intents[t].work.batch_to
                 note_columns(self._ledger, t, generation, one.unverified, batch)
                 if one.former is not None:
@@ -158,22 +159,7 @@ class _ChangesWork:
         for results in run_job(self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone), tasks):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
-        return {t: self._staged(prepared[t], staged.get(t, [])) for t in intents}
-
-    @staticmethod
-    def _staged(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> Staging:
-        if isinstance(prepared, PlanStop):
-            return protocol.CannotStage(prepared.code, prepared.what)
-        for part in parts:
-            if part.stop is not None:
-                return protocol.CannotStage(*part.stop)
-        counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
-        for part in parts:
-            for name, count in part.counts.items():
-                counts[name] = counts.get(name, 0) + count
-        rejected = [reject for part in parts for reject in part.rejected]
-        files = tuple(file for part in parts for file in part.files)
-        return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
+        return {t: staged_work(prepared[t], staged.get(t, [])) for t in intents}
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
         """Large tables by ranges of key buckets, small ones together: about as many rows in each task.
@@ -195,8 +181,24 @@ class _ChangesWork:
             weight += one.rows
         if together:
             groups.append(tuple(together))
-        root = self._mirror.resolve(self._mirror.change_log)
+        root = log_place(self._mirror)
         return [StageTask(root, tables) for tables in groups]
+
+
+def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
+    """What came of staging a table, its parts put together in their order."""
+    if isinstance(prepared, PlanStop):
+        return protocol.CannotStage(prepared.code, prepared.what)
+    for part in parts:
+        if part.stop is not None:
+            return protocol.CannotStage(*part.stop)
+    counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
+    for part in parts:
+        for name, count in part.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    rejected = [reject for part in parts for reject in part.rejected]
+    files = tuple(file for part in parts for file in part.files)
+    return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
@@ -38,9 +39,9 @@ from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.changelog.state import read_log_state
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
+from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import job_main, run_job
 
 log = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
 
 
 def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known: _Known) -> list[DeepFinding]:
-    state = read_log_state(mirror.resolve(mirror.change_log), spark, known.waiting.keys())
+    state = read_log_state(log_place(mirror), spark, known.waiting.keys())
     # Read after the log: what it holds beyond this was never given out by this ledger.
     now = reader.mirror()
     newest = max(now.committed, now.open_batch or 0)

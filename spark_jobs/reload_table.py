@@ -14,13 +14,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import NamedTuple
-from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
@@ -33,6 +32,8 @@ from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.changelog.change_log import log_files
+from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation
@@ -118,6 +119,7 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
+        read_mended(mirror, ledger, spark)
         if table.initial_load is not None:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
@@ -235,10 +237,7 @@ def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
             raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     wanted = {file for part in logged for file in part.files}
-    root = mirror.resolve(mirror.change_log)
-    there = set[str]()
-    if wanted and DeltaTable.is_deltatable(str(root)):
-        there = {unquote(path) for path in DeltaTable(str(root)).get_add_actions().column("path").to_pylist()}
+    there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
 

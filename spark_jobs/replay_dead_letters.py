@@ -18,9 +18,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.decisions import Reason, resume_table
 from open_mirroring.ledger.extract_ledger import Scope
-from open_mirroring.ledger.letters import redeclared_tables, tried_again
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
@@ -85,26 +83,6 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
         healed=() if driver.manifest is None or not bound else tuple(driver.manifest.healed),
         losses=look(mirror, ledger).lost,
     )
-
-
-def decode_redeclared(mirror: Mirror, ledger: Engine, spark: SparkSession) -> list[str]:
-    """Decode again what was rejected of tables that the mirror file declares otherwise since; those that go on (G-69).
-
-    Nothing of them was published, and to mend the mirror file was the decision: a stop is lifted once nothing hides a
-    change any more.
-
-    Raises:
-        TerminalError: as :func:`replay_letters`.
-        TransientError: likewise.
-    """
-    going_on = []
-    for source in redeclared_tables(ledger, mirror.name):
-        replay_letters(mirror, ledger, spark, LetterChoice(table=source))
-        if tried_again(ledger, mirror.name, source):
-            why = "declared otherwise before anything was published; what was rejected is decoded"
-            resume_table(ledger, mirror.name, source, Reason(f"the mirror file {mirror.name}", why))
-            going_on.append(source)
-    return going_on
 
 
 def _by_code(letters: Iterable[OpenLetter]) -> dict[str, int]:

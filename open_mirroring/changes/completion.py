@@ -118,7 +118,7 @@ def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]
 def _row_that_left(
     left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
 ) -> Logged | None:
-    """The row that a key change took along, given all *earlier* ones; None where it is not clear which one it was.
+    """The row that left its key in a key change, with *earlier* such rows known; None where several rows could be it.
 
     When rows swap keys in one transaction, the row that leaves a key may have stood there before the row that took the
     key (G-03). Then only the before image can distinguish the two.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
+
+LETTERS_SHOWN = 1_000
+"""Of a task, and of a batch."""
+REASON = 300
+"""Characters of a letter's reason; the log has all of it."""
 
 
 class BoundRange(NamedTuple):
@@ -130,6 +135,10 @@ class AnnouncedSchema(NamedTuple):
     document: str
 
 
+SENT_BY = "(sent by)"
+"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
+
+
 class PlacesSeen(NamedTuple):
     """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.
 
@@ -229,3 +238,20 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
+
+
+def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:
+    """At most so many dead letters one by one; one entry for each table and code stands for the others."""
+    single, more = list[SeenLetter](), dict[tuple[str | None, str], int]()
+    for letter in letters:
+        if letter.place >= 0 and len(single) < at_most:
+            single.append(letter)
+        else:
+            at = (letter.source, letter.code)
+            more[at] = more.get(at, 0) + letter.letters
+    rest = [
+        SeenLetter(f"({code} of {source or 'no table'})", -1, source, code, "", letters=count)
+        for (source, code), count in more.items()
+    ]
+    # Those that stand for many come first: the last one is compared with the next row of a message.
+    return [*rest, *single]

@@ -15,9 +15,10 @@ from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
-from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
 
@@ -66,7 +67,13 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
-    places: list[tuple[SettingPath, str]] = [(("change_log",), mirror.change_log)]
+    places: list[tuple[SettingPath, str]] = []
+    if isinstance(mirror.change_log, str):
+        places.append((("change_log",), mirror.change_log))
+    else:
+        yield from _stored(mirror, ("change_log",), mirror.change_log)
+    if isinstance(mirror.landing_zone.tables, StoredPlace):
+        yield from _stored(mirror, ("landing_zone", "tables"), mirror.landing_zone.tables)
     if mirror.landing_zone.store == "local":
         places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
     for setting, text in places:
@@ -94,7 +101,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         setting: SettingPath = ("tables", index, "initial_load")
         load = table.initial_load
         try:
@@ -109,9 +116,9 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
-                if mirror.source.format == "sqlserver-ces":
-                    wanted = [n for n in load.types if table.columns is None or n in table.columns]
-                    refuse_unstreamed([(name, load.types[name]) for name in wanted], "")
+                columns = table.columns if isinstance(table, Table) else None
+                wanted = [n for n in load.types if columns is None or n in columns]
+                refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")
                 connections.resolve(load.connection)
@@ -132,8 +139,17 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
     yield _problem(mirror, setting, "SOURCE_MISSING", what, way_out)
 
 
+def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterator[Problem]:
+    """Whether a place can be listed, empty or not; whether a log can be written there shows when it is created."""
+    try:
+        place = storage_place(stored.path, connections.resolve(stored.connection))
+        place.store.folders(place.key)
+    except MirroringError as error:
+        yield _from_error(mirror, setting, error)
+
+
 def _proofs(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         # An export that a proof is to read may be made just before.
         if isinstance(table.prove, JdbcLoad):
             try:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from open_mirroring.config.explaining import Explanation, explain
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
 from open_mirroring.config.problems import ConfigError, Problem, SettingPath, path_text
+from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.landing_zone.layout import name_identity
@@ -147,7 +148,7 @@ def _home(file: Path) -> Path:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror writes to, which no other mirror may use; or (*shared*) one that it only reads from."""
+    """A place that a mirror uses. Two mirrors may name the same one only if both merely read from it (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath
@@ -182,7 +183,7 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
         # Two connections may lead to one place: the place is what nobody else may use.
         parts = ("onelake", zone.workspace or "", zone.item or "", *zone.path.split("/"))
         yield _Place(mirror, ("landing_zone",), tuple(map(name_identity, parts)))
-    yield _Place(mirror, ("change_log",), _identity(mirror.resolve(mirror.change_log)))
+    yield _Place(mirror, ("change_log",), _folder_identity(mirror, mirror.change_log))
     if isinstance(mirror.ledger, LedgerConnection):
         yield _Place(mirror, ("ledger",), ("connection", mirror.ledger.connection.upper()))
         return
@@ -196,7 +197,15 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
 def _source_identity(mirror: Mirror) -> tuple[str, ...]:
     if not is_address(mirror.source.path):
         return _identity(mirror.resolve(mirror.source.path))
-    address = parse_address(mirror.source.path)
+    return _address_identity(mirror.source.path)
+
+
+def _folder_identity(mirror: Mirror, setting: str | StoredPlace) -> tuple[str, ...]:
+    return _identity(mirror.resolve(setting)) if isinstance(setting, str) else _address_identity(setting.path)
+
+
+def _address_identity(text: str) -> tuple[str, ...]:
+    address = parse_address(text)
     account = () if address.service == "onelake" else (address.host,)
     path = address.path.split("/") if address.path else ()
     return (address.service, *account, *map(name_identity, (address.container, *path)))

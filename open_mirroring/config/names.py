@@ -40,6 +40,33 @@ class SourceName(NamedTuple):
 
 def split_source_name(text: str) -> SourceName:
     """``dbo.orders`` → (dbo, orders). A part with a dot in it is quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
+    return SourceName(*map(_unquoted, _split(text)))
+
+
+def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """``sales.*`` → what schema and table look like; * stands for any characters, except in brackets or quotes."""
+    schema, table = (
+        re.escape(_unquoted(part)) if _is_quoted(part) else ".*".join(map(re.escape, part[0].split("*")))
+        for part in _split(text)
+    )
+    return re.compile(schema, re.DOTALL), re.compile(table, re.DOTALL)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text names tables by a pattern, not one table."""
+    try:
+        return any("*" in part[0] and not _is_quoted(part) for part in _split(text))
+    except PydanticCustomError:
+        return False
+
+
+def check_pattern(text: str) -> str:
+    """Refuse a text that :func:`split_pattern` cannot split."""
+    split_pattern(text)
+    return text
+
+
+def _split(text: str) -> tuple[re.Match[str], re.Match[str]]:
     first = _PART.match(text)
     second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
     if first is None or second is None:
@@ -48,7 +75,11 @@ def split_source_name(text: str) -> SourceName:
             f"{text!r} does not name one schema and one table",
             "write schema.table with exactly one dot; put a part that holds a dot in brackets: [my.schema].orders",
         )
-    return SourceName(_unquoted(first), _unquoted(second))
+    return first, second
+
+
+def _is_quoted(part: re.Match[str]) -> bool:
+    return part[1] is not None or part[2] is not None
 
 
 def _unquoted(part: re.Match[str]) -> str:
@@ -122,8 +153,8 @@ def check_connection_name(name: str) -> str:
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
     if is_address(path):
-        way_out = "name a folder of this machine, or of a volume that driver and workers see under the same path"
-        raise refusal("NOT_YET_SUPPORTED", "object storage works for sources and exports only, not here", way_out)
+        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
+        raise refusal("VALUE_INVALID", "an address of object storage cannot stand here by itself", way_out)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
@@ -137,6 +168,18 @@ def check_required_path(path: str) -> str:
             "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
         )
     return check_path(path)
+
+
+def check_stored_place(text: str) -> str:
+    """Refuse a text that names no place in object storage (S-01)."""
+    if not is_address(text):
+        way_out = "write it without connection, as a text, or name an address"
+        raise refusal("COMBINATION_INVALID", "a local path needs no connection", way_out)
+    if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
+        # delta-rs decodes such names once in one call and twice in another.
+        way_out = "choose a path of letters, digits, blanks and . _ = -"
+        raise refusal("VALUE_INVALID", "a Delta table does not bear every character in its address", way_out)
+    return text
 
 
 def check_place(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StrictInt, Tag
 
 from open_mirroring.config import names
 
@@ -20,6 +20,24 @@ class Section(BaseModel):
     """A part of a mirror file: frozen, unknown settings refused, values never shown in errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
+
+
+class StoredPlace(Section):
+    """A place in object storage, with the name of the connection to it."""
+
+    path: Annotated[str, AfterValidator(names.check_stored_place)] = Field(description="Its address.")
+    connection: ConnectionName = Field(description="Name of the connection to the storage.")
+
+    def __str__(self) -> str:
+        return self.path
+
+
+FolderSetting = Annotated[
+    Annotated[str, AfterValidator(names.check_required_path), Tag("(text)")]
+    | Annotated[StoredPlace, Tag("(StoredPlace)")],
+    Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StoredPlace)"),
+]
+"""A local folder, or a place in object storage."""
 
 
 class DeadLetters(Section):

@@ -10,7 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StringConstraints,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, Positive, Section
@@ -23,8 +31,8 @@ COMBINATIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Which transport can carry which format."""
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
-GAP_TIMEOUT_MINUTES = 60
-"""What holds where the mirror file does not choose."""
+GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
+"""What holds where the mirror file does not choose. No other module says it again."""
 _PATH_TRANSPORTS = ("capture", "files")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CES, _CHANGE_TABLE, _MESSAGE = "sqlserver-ces", "qlik-change-table", "qlik-message"
@@ -52,6 +60,11 @@ _BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """To which formats and transports a setting belongs; elsewhere it would be ignored in silence, so it is refused."""
 
 
+def _setting(default: Any, description: str) -> Any:
+    """A setting of some formats and transports; its default is no choice, so it is not refused for the others."""
+    return Field(default=default, validate_default=False, description=description)
+
+
 def _topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
@@ -76,9 +89,9 @@ class Source(Section):
         description="Folder or file with the changes; needed for capture and files. A local path, or an address in "
         "object storage: abfss://…, az://… or s3://….",
     )
-    layout: Literal["wrapped", "bare"] | None = Field(
-        default=None,
-        description="For JSON lines: wrapped (each line holds topic, partition, offset and the value; the default) or "
+    layout: Literal["wrapped", "bare"] = _setting(
+        "wrapped",
+        "For JSON lines: wrapped (each line holds topic, partition, offset and the value) or "
         "bare (each line is one message).",
     )
     connection: ConnectionName | None = Field(
@@ -87,9 +100,9 @@ class Source(Section):
     topics: tuple[Annotated[str, AfterValidator(_topic)], ...] | None = Field(
         default=None, min_length=1, description="For kafka: the topics to read, by their full names."
     )
-    max_messages_per_run: Positive | None = Field(
-        default=None,
-        description="For kafka: about so many messages are read by one run, so that a long backlog becomes many "
+    max_messages_per_run: Positive = _setting(
+        MAX_MESSAGES_PER_RUN,
+        "For kafka: about so many messages are read by one run, so that a long backlog becomes many "
         "batches. Default: 10 million.",
     )
     database: str | None = Field(
@@ -97,14 +110,14 @@ class Source(Section):
         min_length=1,
         description="For sqlserver-ces: read only events of this database and ignore others (C-12). Default: all.",
     )
-    gap_timeout_minutes: Positive | None = Field(
-        default=None,
-        description="For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
-        "missing ones; then the mirror stops (C-93). Default: 60.",
+    gap_timeout_minutes: Positive = _setting(
+        GAP_TIMEOUT_MINUTES,
+        "For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
+        "missing ones; then the mirror stops (C-93).",
     )
-    partition_key_scheme: Literal["none", "stream-group", "table", "column"] | None = Field(
-        default=None,
-        description="For sqlserver-ces: the @partition_key_scheme of the stream group (C-87). Only with one that keeps "
+    partition_key_scheme: Literal["none", "stream-group", "table", "column"] = _setting(
+        "none",
+        "For sqlserver-ces: the @partition_key_scheme of the stream group (C-87). Only with one that keeps "
         "order inside partitions the stream has a complete position (C-88). Default: none, that is round robin.",
     )
     partition_count: Positive | None = Field(
@@ -112,47 +125,47 @@ class Source(Section):
         description="For sqlserver-ces: number of partitions that carry changes of the stream group; a transaction is "
         "whole once all of them have shown a later one (C-34). Default: 1 with the scheme stream-group.",
     )
-    binary: Literal["hex", "base64"] | None = Field(
-        default=None,
-        description="For sqlserver-ces, and qlik-message in JSON: how binary values are spelled (C-84, K-35). "
+    binary: Literal["hex", "base64"] = _setting(
+        "hex",
+        "For sqlserver-ces, and qlik-message in JSON: how binary values are spelled (C-84, K-35). "
         "Default: hex, with or without 0x.",
     )
-    load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] | None = Field(
-        default=None,
-        description="For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
-        "reload, for positions of two loads cannot be compared (G-01). Default: '1'.",
+    load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = _setting(
+        "1",
+        "For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
+        "reload, for positions of two loads cannot be compared (G-01).",
     )
-    mask_order: Literal["auto", "msb_text", "le_bytes"] | None = Field(
-        default=None,
-        description="For Qlik: how change masks are read (T-24). msb_text: hexadecimal text, one number, most "
+    mask_order: Literal["auto", "msb_text", "le_bytes"] = _setting(
+        "auto",
+        "For Qlik: how change masks are read (T-24). msb_text: hexadecimal text, one number, most "
         "significant digit first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
     )
-    sequence_digits: Positive | None = Field(
-        default=None,
-        description="For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
+    sequence_digits: Positive = _setting(
+        SEQUENCE_DIGITS,
+        "For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
     )
     schema_registry: ConnectionName | None = Field(
         default=None,
         description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
         "only a schema's number (K-04).",
     )
-    unframed_avro: StrictBool | None = Field(
-        default=None,
-        description="For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
+    unframed_avro: StrictBool = _setting(
+        False,
+        "For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
         "schema of their table that fits; the table is known by `topic` or by the message's key (K-60). "
         "Default: false.",
     )
-    header_prefix: Annotated[str, StringConstraints(max_length=60)] | None = Field(
-        default=None,
-        description="For change tables: what the names of header columns begin with (T-02); an empty text where the "
-        "task writes them without a prefix. Default: header__.",
+    header_prefix: Annotated[str, StringConstraints(max_length=60)] = _setting(
+        HEADER_PREFIX,
+        "For change tables: what the names of header columns begin with (T-02); an empty text where the "
+        "task writes them without a prefix.",
     )
-    table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
-        default=None, description="For change tables: what their names end with (T-01). Default: __ct."
+    table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] = _setting(
+        TABLE_SUFFIX, "For change tables: what their names end with (T-01)."
     )
-    sparse_updates: StrictBool | None = Field(
-        default=None,
-        description="For change tables: whether NULL in an update may stand for a column that did not change (T-32). "
+    sparse_updates: StrictBool = _setting(
+        False,
+        "For change tables: whether NULL in an update may stand for a column that did not change (T-32). "
         "Default: false.",
     )
     before_images: StrictBool | None = Field(
@@ -165,10 +178,10 @@ class Source(Section):
         description="For change tables over jdbc, where Change Data Partitioning is on: schema and name of the control "
         "table that lists closed partitions, such as control.attrep_cdc_partitions (T-34).",
     )
-    overlap_minutes: Positive | None = Field(
-        default=None,
-        description="For change tables over jdbc without partitions: how far back each run reads again, for rows that "
-        "were committed late (T-18). Default: 10.",
+    overlap_minutes: Positive = _setting(
+        OVERLAP_MINUTES,
+        "For change tables over jdbc without partitions: how far back each run reads again, for rows that "
+        "were committed late (T-18).",
     )
     fragment_timeout_hours: Positive = Field(
         default=24,
@@ -180,9 +193,13 @@ class Source(Section):
     @property
     def ordered_partitions(self) -> int:
         """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
-        if self.partition_key_scheme in (None, "none") or self.layout == "bare":
+        if self.partition_key_scheme == "none" or self.layout == "bare":
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
+
+    def is_kept_by_task(self, connection: str) -> bool:
+        """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
+        return self.format == _CHANGE_TABLE and self.connection == connection
 
     @property
     def place(self) -> str:
@@ -219,22 +236,25 @@ class Source(Section):
             raise names.refusal("SETTING_MISSING", f"the transport {transport} needs a connection", way_out)
         return connection
 
-    @field_validator(*_BELONGS)
+    @field_validator(*_BELONGS, mode="wrap")
     @classmethod
-    def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
+    def _belongs(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         chosen, transport, name = info.data.get("format"), info.data.get("transport"), info.field_name or ""
+        if value is None:
+            if name == "topics" and transport == "kafka":
+                raise names.refusal(
+                    "SETTING_MISSING", "the transport kafka needs topics", "list them: `topics: [name]`"
+                )
+            return cls.model_fields[name].default
+        found = check(value)
         formats, transports = _BELONGS[name]
-        if value is not None and chosen is not None and transport is not None:
+        if chosen is not None and transport is not None:
             if chosen not in formats:
                 raise names.refusal("COMBINATION_INVALID", f"{chosen} has no {name}", f"leave `{name}` out")
             if transport not in transports:
                 what = f"the transport {transport} has no {name}"
                 raise names.refusal("COMBINATION_INVALID", what, f"leave `{name}` out")
-        if value is None and name == "topics" and transport == "kafka":
-            raise names.refusal("SETTING_MISSING", "the transport kafka needs topics", "list them: `topics: [name]`")
-        return (
-            "wrapped" if value is None and name == "layout" and (chosen in formats and transport == "files") else value
-        )
+        return found
 
 
 def check_complete_position(source: Source) -> None:
@@ -252,7 +272,7 @@ def check_complete_position(source: Source) -> None:
         raise names.refusal("NOT_YET_SUPPORTED", what, key)
     if source.format != _CES:
         raise names.refusal("COMBINATION_INVALID", f"{source.format} has no complete position", key)
-    if source.partition_key_scheme in (None, "none"):
+    if source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position (C-88)"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
         raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")

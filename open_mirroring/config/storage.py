@@ -25,6 +25,7 @@ from open_mirroring.config.connections import Connection, invalid, resolve
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
 from open_mirroring.config.onelake import onelake_connection
+from open_mirroring.config.section import StoredPlace
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, Endpoint, trusted_endpoint
 from open_mirroring.storage.address import StorageAddress, is_address, parse_address
@@ -58,6 +59,26 @@ def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
     """
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
+
+
+def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
+    """The place that a setting names which is a local folder or in object storage.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    if isinstance(setting, str):
+        return mirror.resolve(setting)
+    return storage_place(setting.path, resolve(setting.connection))
+
+
+def log_place(mirror: Mirror) -> Place:
+    """Where a mirror's change log is.
+
+    Raises:
+        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+    """
+    return folder_place(mirror, mirror.change_log)
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from open_mirroring.config.source import Source
 from open_mirroring.errors import TerminalError
 
 NOT_STREAMED = frozenset(
@@ -34,10 +35,11 @@ def is_streamed(sql_type: str) -> bool:
     return match is None or match[1].lower() not in NOT_STREAMED
 
 
-def refuse_unstreamed(columns: Iterable[tuple[str, str | None]], where: str) -> None:
+def refuse_unstreamed(source: Source, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event would carry: the first change of a row would make them NULL.
 
     Args:
+        source: the mirror's; another one than change event streaming leaves no type out.
         columns: names with SQL types, None where it is not known.
         where: the table or the setting.
 
@@ -45,7 +47,7 @@ def refuse_unstreamed(columns: Iterable[tuple[str, str | None]], where: str) -> 
         TerminalError: ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
-    if found:
+    if found and source.format == "sqlserver-ces":
         raise TerminalError(
             "COLUMN_NOT_STREAMED",
             f"change event streaming leaves out columns of these types, so that loaded values would become NULL with "

@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
+from open_mirroring.config.storage import folder_place
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
@@ -24,10 +24,12 @@ from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.storage.object_path import Place
 
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0
 """A status that comes later helps no gate."""
+_DELTA_LOG = "_delta_log"
 
 
 class _Look(NamedTuple):
@@ -147,9 +149,6 @@ def open_target(zone: OneLakeZone) -> FabricTarget:
     return FabricTarget(zone)
 
 
-_DELTA_LOG = "_delta_log"
-
-
 class TargetWatch(Protocol):
     """Answers whether the target has a table."""
 
@@ -159,12 +158,12 @@ class TargetWatch(Protocol):
 
 
 class TablesFolder:
-    """The target's tables as Delta tables in a folder, at ``<schema>/<table>``.
+    """The target's tables as Delta tables in a folder or in object storage, at ``<schema>/<table>``.
 
     A table that is not seen once may be between two looks of the service: callers look twice.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self._root = root
 
     def sees(self, folder: str) -> bool | None:
@@ -173,8 +172,8 @@ class TablesFolder:
             return None
         schema, table = split_table_folder(folder)
         # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
-        places = [DEFAULT_SCHEMA, "."] if schema is None else [schema]
-        return any((self._root / place / table / _DELTA_LOG).is_dir() for place in places)
+        places = [self._root / DEFAULT_SCHEMA, self._root] if schema is None else [self._root / schema]
+        return any((place / table / _DELTA_LOG).is_dir() for place in places)
 
 
 class NoWatch:
@@ -189,5 +188,5 @@ def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
     """The watch that a mirror allows: the folder of tables that its file names, else the target's status calls."""
     tables = mirror.landing_zone.tables
     if tables is not None:
-        return TablesFolder(mirror.resolve(tables))
+        return TablesFolder(folder_place(mirror, tables))
     return open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else NoWatch()

@@ -32,14 +32,14 @@ class ProvableStore(LandingZoneStore, Protocol):
 
 
 class Deviation(NamedTuple):
-    """Something that the store does otherwise: what is expected of it, and what came of it."""
+    """A difference between what the publish protocol expects of a store and what the store did."""
 
     expected: str
     found: str
 
 
 def deviations(store: ProvableStore) -> list[Deviation]:
-    """Everything that the store does otherwise than the protocol needs; nothing is left behind.
+    """All differences between the store and what the protocol needs; the scratch files are removed.
 
     Raises:
         TransientError: the store gave no plain answer; nothing is proved.

@@ -25,6 +25,10 @@ from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome
 
 _DELETED = "_deleted-"
 """What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_COPY_BYTES = 1 << 20
 
 
 class LocalStore:
@@ -239,12 +243,6 @@ def _unsafe(path: str, reason: str) -> TerminalError:
         f"the path {path!r} {reason}",
         way_out="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
     )
-
-
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_COPY_BYTES = 1 << 20
 
 
 def write_new(local: str, content: bytes | Path) -> os.stat_result:

@@ -31,6 +31,12 @@ _VERSION = "2020-06-12"
 """Of the REST API; with this one the conditional rename has been seen to work on OneLake (O-05)."""
 _CONDITIONS = {"if-none-match", "if-match", "x-ms-source-if-match", "x-ms-rename-source"}
 _NO_ZONE = {"FilesystemNotFound", "WorkspaceNotFound", "ArtifactNotFound", "ItemNotFound"}
+_BLOCK_BYTES = 4 << 20
+_BLOCKS_AT_ONCE = 4
+_PAGE = 5000
+_TAKEN = {"", "PathAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
+# The same request may be answered otherwise later: neither done nor refused for good.
+_BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", "OperationInProgress")
 
 
 class OneLakeCalls:
@@ -159,14 +165,6 @@ def busy(path: str, answer: Answer) -> TransientError:
         where=path,
         way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
     )
-
-
-_BLOCK_BYTES = 4 << 20
-_BLOCKS_AT_ONCE = 4
-_PAGE = 5000
-_TAKEN = {"", "PathAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
-# The same request may be answered otherwise later: neither done nor refused for good.
-_BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", "OperationInProgress")
 
 
 class OneLakeStore:

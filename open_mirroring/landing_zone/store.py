@@ -19,6 +19,8 @@ from typing import NamedTuple, Protocol
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
 
+_UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
+
 
 class ObjectInfo(NamedTuple):
     """One object of the zone. *etag* changes whenever the content is created anew."""
@@ -122,9 +124,6 @@ def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
     """The marker of a table's folder: an id and the ETag of the very object that holds it."""
     found = store.read(f"{folder}/{layout.INCARNATION_FILE}")
     return FoundMarker(None, "") if found is None else FoundMarker(layout.incarnation_of(found.data), found.etag)
-
-
-_UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def why_unsafe(path: str) -> str:

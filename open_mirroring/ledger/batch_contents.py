@@ -21,6 +21,7 @@ from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.tables import upsert
+from open_mirroring.protocols.table_stops import KEY_UNKNOWN
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -30,11 +31,12 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_fragments(db, mirror, number, bound_at, manifest)
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
+    # Before what the batch itself stops a table for, which must not be taken for what was healed.
+    mark_healed(db, mirror, manifest.healed)
     _record_tables(db, mirror, manifest)
     enter_letters(db, mirror, number, manifest)
     record_foreign(db, mirror, number, bound_at, manifest.foreign)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
-    mark_healed(db, mirror, manifest.healed)
 
 
 def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
@@ -144,7 +146,7 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             healed = reject["code"] in HEALED_BY_COPY
             lost = "changes that could not be read" if healed else "a change without a readable key"
             what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
-            stop_table(db, table_id, "CHANGES_MISSING" if healed else "KEY_UNKNOWN", what)
+            stop_table(db, table_id, "CHANGES_MISSING" if healed else KEY_UNKNOWN, what)
 
 
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:

@@ -147,12 +147,21 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 
 def gone_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[GoneColumn]]:
     """By table id the columns that are gone, as publications of its present generation met them."""
-    c = t.gone_column.c
-    found: dict[str, list[GoneColumn]] = {}
+    rows = _of_present(ledger, t.gone_column, sa.true(), generations)
+    return {table: [GoneColumn(*known) for known in of_table] for table, of_table in rows.items()}
+
+
+def _of_present(
+    ledger: Engine, table: sa.Table, condition: sa.ColumnElement[bool], generations: Mapping[str, int]
+) -> dict[str, list[Any]]:
+    """By table id the columns that are noted of its present generation: name, place, batch, moment; in their order."""
+    c = table.c
+    query = sa.select(c.table_id, c.generation, c.column, c.since, c.batch, c.at).where(condition)
+    found: dict[str, list[Any]] = {}
     with ledger.connect() as db:
-        for row in db.execute(sa.select(t.gone_column).order_by(c.batch, c.since, c.column)):
-            if generations.get(row.table_id) == row.generation:
-                found.setdefault(row.table_id, []).append(GoneColumn(row.column, row.since, row.batch, row.at))
+        for table_id, generation, *known in db.execute(query.order_by(c.batch, c.since, c.column)).tuples():
+            if generations.get(table_id) == generation:
+                found.setdefault(table_id, []).append(known)
     return found
 
 
@@ -223,12 +232,5 @@ def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None 
 
 def unverified_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[UnverifiedColumn]]:
     """By table id the columns that are not verified in its present generation, in the order in which they came."""
-    c = t.unverified_column.c
-    query = sa.select(t.unverified_column).where(c.verified.is_(False)).order_by(c.batch, c.since, c.column)
-    found: dict[str, list[UnverifiedColumn]] = {}
-    with ledger.connect() as db:
-        for row in db.execute(query):
-            if generations.get(row.table_id) == row.generation:
-                entry = UnverifiedColumn(row.column, row.since, row.batch, row.at)
-                found.setdefault(row.table_id, []).append(entry)
-    return found
+    rows = _of_present(ledger, t.unverified_column, t.unverified_column.c.verified.is_(False), generations)
+    return {table: [UnverifiedColumn(*known) for known in of_table] for table, of_table in rows.items()}

@@ -6,7 +6,7 @@ A reset under way is kept as a document of the table's row.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,14 +15,12 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import DROP, LOAD_NEEDED, RESET
-
-REDECLARED = "REDECLARED"
-"""The audit's event of a table that was declared otherwise before anything of it was published."""
+from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 
 
 class TableDeclaration(NamedTuple):
@@ -45,17 +43,89 @@ class TableDeclaration(NamedTuple):
         return said == (row.folder, row.keys, row.text_format)
 
 
+class JoinedTable(NamedTuple):
+    """A table that joined by a pattern, as the source announced it; *columns* are type by name."""
+
+    source: str
+    schema: str
+    table: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    batch: int
+
+
+def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
+    """Every table that ever joined a mirror by a pattern, in the order of names."""
+    c = t.joined_table.c
+    query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
+    with ledger.connect() as db:
+        return [
+            JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
+            for source, schema, table, keys, columns, batch in db.execute(query.order_by(c.source)).tuples()
+        ]
+
+
+class Joining(NamedTuple):
+    """A table that is to join: *declared* is the same as a declaration, *asks* why it waits for a yes, if it does."""
+
+    joined: JoinedTable
+    declared: TableDeclaration
+    asks: str = ""
+
+
+def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
+    """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
+
+    All in one transaction: a table that has to wait for a yes never is without its stop.
+
+    Raises:
+        TerminalError: ``TARGET_TAKEN``.
+    """
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        known = set(db.scalars(sa.select(c.source).where(c.mirror == mirror)))
+        new = [one for one in tables if one.joined.source not in known]
+        for one in new:
+            _join(db, mirror, one)
+    return [one.joined.source for one in new]
+
+
+def _join(db: Connection, mirror: str, one: Joining) -> None:
+    joined, now = one.joined, datetime.now(UTC)
+    values = {
+        "mirror": mirror,
+        "source": joined.source,
+        "schema_name": joined.schema,
+        "table_name": joined.table,
+        "keys": json.dumps(joined.keys, ensure_ascii=False),
+        "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
+        "batch": joined.batch,
+        "joined_at": now,
+    }
+    refuse_taken_folder(db, mirror, one.declared)
+    # Under this name a table may have joined before, and been dropped since.
+    update = ["keys", "columns", "batch", "joined_at"]
+    t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
+    _insert(db, mirror, one.declared)
+    if one.asks:
+        c = t.mirrored_table.c
+        own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
+        stop = {"stop_code": NEW_TABLE, "stop_what": one.asks, "stopped_at": now}
+        db.execute(t.mirrored_table.update().where(own).values(stop))
+    audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(one.asks)})
+
+
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
-
-    While nothing of a table is published, and nothing is logged by its key, the mirror file is simply right: key,
-    folder and format are taken from it (G-69).
 
     A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
 
+    While nothing of a table is at the target and no change is logged by its key, the mirror file is right: what it says
+    is taken (G-69). A table that was stopped by a wrong key is then ``KEY_MENDED``.
+
     Raises:
-        TerminalError: ``TABLE_REDECLARED`` when the key, folder or format of a table changed that has begun,
+        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,
             ``TABLE_UNDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
             ``TARGET_TAKEN`` when another table, perhaps one that is still being dropped, has the folder.
     """
@@ -70,10 +140,7 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 _insert(db, mirror, declared)
             elif declared.is_that_of(row) or is_dropping(row.reset):
                 continue
-            elif _has_not_begun(db, row, declared):
-                refuse_taken_folder(db, mirror, declared)
-                _redeclare(db, row, declared)
-            else:
+            elif not _declare_anew(db, row, declared):
                 raise TerminalError(
                     "TABLE_REDECLARED",
                     f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys} as "
@@ -83,6 +150,57 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
+    """Take another declaration of a table whose old one left no trace; False where it did."""
+    if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
+        return False
+    same_key = row.keys == declared.keys_text
+    if not same_key and not is_new_to_log(db, row):
+        return False
+    refuse_taken_folder(db, row.mirror, declared)
+    c = t.mirrored_table.c
+    values: dict[str, Any] = {
+        "folder": declared.folder,
+        "keys": declared.keys_text,
+        "text_format": declared.text_format,
+        "version": c.version + 1,
+    }
+    if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
+        values |= mended_stop(row, declared)
+    # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
+    this = (c.id == row.id) & (c.version == row.version)
+    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
+        return False
+    before = {"folder": row.folder, "keys": row.keys, "text_format": row.text_format}
+    now = {name: values[name] for name in before}
+    audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
+    return True
+
+
+def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
+    """The values of a row whose key was mended, until what the wrong one rejected is read again."""
+    what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+    return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+
+
+def is_new_to_log(db: Connection, row: Any) -> bool:
+    """Whether nothing in the log goes by the key that the ledger has of a table, nor will once it is committed.
+
+    A table with several senders counts as logged: the stop for that (``SENDER_OTHER``) is hidden by one for the key.
+    """
+    b, m, s = t.batch_table.c, t.mirror.c, t.source_schema.c
+    # Locked, so that no batch is bound, sealed or completed meanwhile by whoever read the old declaration.
+    newest_batch(db, row.mirror)
+    counting = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > row.log_from)
+    if db.scalar(sa.select(b.batch).where(counting).limit(1)) is not None:
+        return False
+    sealed = db.scalar(sa.select(m.open_manifest).where(m.name == row.mirror))
+    if sealed is not None and any(row.source in file["tables"] for file in Manifest.from_json(sealed).files):
+        return False
+    sent = (s.mirror == row.mirror) & (s.topic == SENT_BY) & (s.source == row.source)
+    return len(db.scalars(sa.select(s.schema_id).where(sent)).all()) < 2
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
@@ -119,28 +237,6 @@ def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -
             where=f"mirror {mirror}",
             way_out=f"put the table back into the mirror file, or {DROP}",
         )
-
-
-def _has_not_begun(db: Connection, row: Any, declared: TableDeclaration) -> bool:
-    """Whether nothing is made, published or logged yet that another declaration would contradict.
-
-    A sealed batch was read by the key of before; whoever seals one later has to have read the new one.
-    """
-    if row.established or row.confirmed or row.published_batch or row.intent or row.load_plan or row.reset:
-        return False
-    if row.keys == declared.keys_text:
-        return True
-    m, b = t.mirror.c, t.batch_table.c
-    sealed = db.scalar(sa.select(m.open_manifest).where(m.name == row.mirror).with_for_update())
-    logged = sa.select(b.batch).where(b.mirror == row.mirror, b.source == row.source).limit(1)
-    return sealed is None and db.scalar(logged) is None
-
-
-def _redeclare(db: Connection, row: Any, declared: TableDeclaration) -> None:
-    c = t.mirrored_table.c
-    said = {"folder": declared.folder, "keys": declared.keys_text, "text_format": declared.text_format}
-    db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=c.version + 1, **said))
-    audit(db, row.mirror, row.source, REDECLARED, {"keys": [row.keys, declared.keys_text], "folder": declared.folder})
 
 
 def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:

@@ -29,6 +29,7 @@ from open_mirroring.ledger.declaring import is_dropping
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
 
 __all__ = [
     "AnnouncedSchema",
@@ -155,6 +156,21 @@ class ExtractLedger:
         with self._engine.begin() as db:
             for table_id in db.scalars(sa.select(c.id).where(c.mirror == self._mirror, c.source == source)).all():
                 stop_table(db, table_id, code, what)
+
+    def mended_tables(self) -> list[str]:
+        """The source tables whose key was mended, and whose rejected changes nobody has read again yet (G-69)."""
+        c = t.mirrored_table.c
+        query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_MENDED).order_by(c.source)
+        with self._engine.begin() as db:
+            return list(db.scalars(query))
+
+    def refuse_mended(self, source: str, what: str) -> None:
+        """Stop a table by ``KEY_UNKNOWN`` again whose mended key does not read its changes either."""
+        c = t.mirrored_table.c
+        this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
+        values = {"stop_code": KEY_UNKNOWN, "stop_what": what, "stopped_at": _now(), "version": c.version + 1}
+        with self._engine.begin() as db:
+            db.execute(t.mirrored_table.update().where(this).values(values))
 
     def bound(self) -> dict[str, int]:
         """Up to where each source file or partition is bound."""

@@ -21,14 +21,13 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason
-from open_mirroring.ledger.declaring import REDECLARED
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 from open_mirroring.ledger.tables import upsert
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
 
 Outdated = Literal["healed", "reloaded"]
-HIDDEN_CHANGES = ("KEY_UNKNOWN", "CHANGES_MISSING")
+HIDDEN_CHANGES = (KEY_UNKNOWN, "CHANGES_MISSING")
 """Stops of a table that a dead letter causes: it hides which rows were meant."""
-_TRIED_AGAIN = "LETTERS_TRIED_AGAIN"
 CHANGES_RECOVERED = "CHANGES_RECOVERED"
 """The stop in place of these once no dead letter of the table hides a change: an operator may lift it."""
 
@@ -39,24 +38,6 @@ def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
     with ledger.connect() as db:
         return {LetterPlace(*row[:3]): row[3] for row in db.execute(query)}
-
-
-def redeclared_tables(ledger: Engine, mirror: str) -> list[str]:
-    """Tables that a dead letter stopped before they were declared otherwise, and whose letters were not tried since."""
-    c, m = t.audit.c, t.mirrored_table.c
-    stopped = sa.select(m.source).where(m.mirror == mirror, m.stop_code.in_(HIDDEN_CHANGES))
-    newest = sa.select(c.source, c.event).where(c.mirror == mirror, c.event.in_((REDECLARED, _TRIED_AGAIN)))
-    with ledger.connect() as db:
-        events = dict(db.execute(newest.order_by(c.id)).tuples().all())
-        return [source for source in db.scalars(stopped.order_by(m.source)) if events.get(source) == REDECLARED]
-
-
-def tried_again(ledger: Engine, mirror: str, source: str) -> bool:
-    """Note that the letters of a redeclared table were decoded again; whether no letter hides a change of it now."""
-    m = t.mirrored_table.c
-    with ledger.begin() as db:
-        audit(db, mirror, source, _TRIED_AGAIN, {})
-        return db.scalar(sa.select(m.stop_code).where(m.mirror == mirror, m.source == source)) == CHANGES_RECOVERED
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
@@ -108,13 +89,21 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then."""
+    """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then.
+
+    A table whose key was mended before its first publication goes on by itself (G-69).
+    """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
-    healed = c.stop_code.in_(HIDDEN_CHANGES) & (c.mirror == mirror) & c.source.in_(sources)
+    ours = (c.mirror == mirror) & c.source.in_(sources)
     values = {"stop_code": CHANGES_RECOVERED, "stop_what": what, "version": c.version + 1}
-    db.execute(t.mirrored_table.update().where(healed).values(values))
+    db.execute(t.mirrored_table.update().where(ours & c.stop_code.in_(HIDDEN_CHANGES)).values(values))
+    mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
+    for table_id, source in db.execute(mended).tuples().all():
+        audit(db, mirror, source, "KEY_MENDED", {"healed": True})
+        lifted = {"stop_code": None, "stop_what": None, "stopped_at": None, "version": c.version + 1}
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(lifted))
 
 
 def _settle(

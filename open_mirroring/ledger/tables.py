@@ -404,6 +404,21 @@ foreign_table = Table(
     Column("last_seen", Moment, nullable=False),
 )
 
+# Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
+# announced them when the table was first seen.
+joined_table = Table(
+    "joined_table",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("schema_name", String(150), nullable=False),
+    Column("table_name", String(150), nullable=False),
+    Column("keys", Text, nullable=False),
+    Column("columns", Text, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+    Column("joined_at", Moment, nullable=False),
+)
+
 # Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.
 settled_letter = Table(
     "settled_letter",

@@ -8,8 +8,9 @@ It shows four marks, which one single "watermark" would confuse: what was read (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from open_mirroring.ledger.decisions import OpenStop
@@ -158,19 +159,22 @@ class MirrorStatus:
 
     def document(self) -> dict[str, Any]:
         """The status as plain JSON values; times in ISO form, ages in seconds."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        if self.stop is not None:
-            plain["stop"] = _plain(self.stop._asdict())
-        return plain
+        document: dict[str, Any] = plain(self)
+        return document
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Times in ISO form, lengths of time in seconds, records as objects."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return value.total_seconds() if isinstance(value, timedelta) else value

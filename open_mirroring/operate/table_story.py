@@ -25,7 +25,7 @@ SHOWN = 50
 
 
 class Letter(NamedTuple):
-    """An open dead letter; with the place -1 it stands for *letters* of them that are not listed one by one."""
+    """An open dead letter. One with the place -1 stands for *letters* dead letters that are only counted."""
 
     batch: int
     origin: str

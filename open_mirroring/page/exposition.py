@@ -52,7 +52,7 @@ _Samples = dict[Metric, list[tuple[Mapping[str, str], float]]]
 
 
 def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -> str:
-    """The text; a mirror without a ledger that answers is told as such."""
+    """The metrics as text; a mirror whose ledger does not answer has ``up`` 0 and nothing else."""
     samples: _Samples = {metric: [] for metric in METRICS}
     for mirror, ledger in mirrors:
         samples[UP].append(({"mirror": mirror.name}, float(ledger is not None)))

@@ -9,9 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
+from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import LetterPlace, Manifest
 from open_mirroring.page.safe_text import visible
+from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 
 SHOWN_BYTES = 2_000
 
@@ -24,15 +27,15 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
         text = db.scalar(query)
     if text is None:
         return None
-    root = mirror.resolve(mirror.change_log)
     wanted = [("kind", "=", "rejected"), ("origin", "=", at.origin), ("place", "=", at.place)]
     for file in Manifest.from_json(text).files:
-        path = root / str(file["path"])
-        if not path.is_file():
-            continue
         try:
-            found = pq.read_table(path, columns=["raw"], filters=wanted, partitioning=None)
-        except (OSError, pa.ArrowException):
+            path = log_place(mirror) / str(file["path"])
+            if not path.exists():
+                continue
+            where = {"filesystem": arrow_files(path), "partitioning": None}
+            found = pq.read_table(arrow_path(path), columns=["raw"], filters=wanted, **where)
+        except (OSError, pa.ArrowException, MirroringError):
             continue
         for raw in pc.drop_null(found["raw"]).to_pylist():
             return escaped(raw)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -24,6 +23,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview
+from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
 from open_mirroring.page.raw_bytes import raw_text
@@ -33,6 +33,17 @@ from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
 
 _HEIGHT, _STEP = 28, 5
+_SHAPES = {
+    "STOP": '<path d="M5 1h6l4 4v6l-4 4H5l-4-4V5z"/><path class="cut" d="M5 5l6 6M11 5l-6 6"/>',
+    "LOSSES": '<path d="M8 1l7 13H1z"/><path class="cut" d="M8 6v4M8 11.6v.8"/>',
+    "HOLD": '<rect x="1" y="1" width="14" height="14" rx="2"/><path class="cut" d="M6 5v6M10 5v6"/>',
+    "PASS": '<circle cx="8" cy="8" r="7"/><path class="cut" d="M4.5 8.2l2.5 2.5 4.5-5"/>',
+    "UNKNOWN": '<path d="M8 0.8L15.2 8 8 15.2 0.8 8z"/><path class="cut" d="M6.4 6.4a1.7 1.7 0 1 1 1.6 2v1M8 11v.6"/>',
+}
+ROWS_PER_PAGE = 100
+_BATCHES = 20
+_WORST = 5
+_LETTERS = 10_000
 
 
 def sparkline(values: Sequence[int], name: str) -> Markup:
@@ -49,26 +60,11 @@ def sparkline(values: Sequence[int], name: str) -> Markup:
     ).format(width=len(values) * _STEP, height=_HEIGHT, label=label, bars=Markup("".join(bars)))
 
 
-_SHAPES = {
-    "STOP": '<path d="M5 1h6l4 4v6l-4 4H5l-4-4V5z"/><path class="cut" d="M5 5l6 6M11 5l-6 6"/>',
-    "LOSSES": '<path d="M8 1l7 13H1z"/><path class="cut" d="M8 6v4M8 11.6v.8"/>',
-    "HOLD": '<rect x="1" y="1" width="14" height="14" rx="2"/><path class="cut" d="M6 5v6M10 5v6"/>',
-    "PASS": '<circle cx="8" cy="8" r="7"/><path class="cut" d="M4.5 8.2l2.5 2.5 4.5-5"/>',
-    "UNKNOWN": '<path d="M8 0.8L15.2 8 8 15.2 0.8 8z"/><path class="cut" d="M6.4 6.4a1.7 1.7 0 1 1 1.6 2v1M8 11v.6"/>',
-}
-
-
 def shape(verdict: str) -> Markup:
     """The shape of a verdict, for those who do not tell its colour; the word stands beside it."""
     return Markup('<svg class="shape" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{}</svg>').format(
         Markup(_SHAPES[verdict])
     )
-
-
-ROWS_PER_PAGE = 100
-_BATCHES = 20
-_WORST = 5
-_LETTERS = 10_000
 
 
 class MirrorEntry(NamedTuple):
@@ -392,20 +388,3 @@ _TEMPLATES.globals |= {
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
-
-
-def plain(value: Any) -> Any:
-    """Times in ISO form, lengths of time in seconds, records as objects."""
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(plain(name)): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.total_seconds() if isinstance(value, timedelta) else value

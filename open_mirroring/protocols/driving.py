@@ -1,4 +1,4 @@
-"""What all protocols share: the two ledger replies that bring no row, and the loop that drives state machines.
+"""What the protocols share: requests and replies of the ledger, and the loop that drives state machines.
 
 A protocol is a machine over plain values: a state makes one request, and the reply gives the next state. A driver
 carries out the requests. When the ledger does not answer, nobody knows whether a write was done, so every machine reads
@@ -20,6 +20,22 @@ MAX_UNKNOWN = 5
 @dataclass(frozen=True, slots=True)
 class Acquire:
     """Ledger: raise the row's version and read it; reply `Owned` or :class:`Unknown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ledger, compare-and-set: stop the table, or the mirror's extraction, until somebody decides."""
+
+    version: int
+    code: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """No further request: nothing to do, or what the protocol is of is stopped."""
+
+    stopped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Finished as Finished
 from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Stop as Stop
 from open_mirroring.protocols.driving import Unknown as Unknown
 
 LOG_CONFLICT = "LOG_CONFLICT"
@@ -87,22 +89,6 @@ class Complete:
     """Ledger, compare-and-set: the batch was seen in the log."""
 
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Ledger, compare-and-set: stop the mirror's extraction."""
-
-    version: int
-    code: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """No further request."""
-
-    stopped: str | None = None
 
 
 Request = Acquire | FindRanges | Bind | Write | Seal | OpenLog | CommitLog | Complete | Stop | Finished

@@ -25,9 +25,20 @@ from enum import Enum
 from typing import Literal
 
 from open_mirroring.protocols.driving import Acquire as Acquire
+from open_mirroring.protocols.driving import Finished as Finished
 from open_mirroring.protocols.driving import Lost as Lost
+from open_mirroring.protocols.driving import Stop as Stop
 from open_mirroring.protocols.driving import Unknown as Unknown
 from open_mirroring.protocols.resetting import RESET_OPEN
+
+CONFLICT = "CONFLICT"
+"""A number is visible with other content than was sealed."""
+AMBIGUOUS = "AMBIGUOUS"
+"""A sealed object is gone and its number is nowhere: published and purged, or lost."""
+INCARNATION_CHANGED = "INCARNATION_CHANGED"
+"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
+METADATA_CHANGED = "METADATA_CHANGED"
+"""The table's ``_metadata.json`` names other keys than ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,22 +205,6 @@ class Sweep:
     confirmed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Ledger, compare-and-set: stop the table with a code and its evidence until somebody decides."""
-
-    version: int
-    code: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """No further request: nothing to do, or the table is stopped."""
-
-    stopped: str | None = None
-
-
 Request = (
     Acquire
     | CreateMarker
@@ -318,16 +313,6 @@ Reply = (
     | RenameRefused
     | Seen
 )
-
-
-CONFLICT = "CONFLICT"
-"""A number is visible with other content than was sealed."""
-AMBIGUOUS = "AMBIGUOUS"
-"""A sealed object is gone and its number is nowhere: published and purged, or lost."""
-INCARNATION_CHANGED = "INCARNATION_CHANGED"
-"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
-METADATA_CHANGED = "METADATA_CHANGED"
-"""The table's ``_metadata.json`` names other keys than ours."""
 
 
 @dataclass(frozen=True, slots=True)

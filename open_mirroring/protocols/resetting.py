@@ -177,7 +177,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The rebuilding ran; whether it came to its end is in the ledger. *what* says what it waits for, if it does."""
+    """The rebuilding ran. The ledger says whether it is complete; *what* names what it still waits for, if anything."""
 
     what: str = ""
 

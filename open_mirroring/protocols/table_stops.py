@@ -13,7 +13,16 @@ DROP = "drop it at the target (`open-mirroring drop-table`)"
 LOAD_NEEDED = "LOAD_NEEDED"
 """The log does not hold every change of the table: only a load tells its rows."""
 
+KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
+"""A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+NEW_TABLE = "NEW_TABLE"
+"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
+LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
+"""The ledger was lost and made again, and what it knew of the table could not be found out."""
+
 WAYS_OUT = {
+    NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
+    f"under `exclude` of its pattern, and {DROP}",
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
@@ -25,15 +34,17 @@ WAYS_OUT = {
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
-    "lift the stop, or rename it at the source",
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): list `columns` without it in "
+    "the mirror file and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
     "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
-    "KEY_UNKNOWN": "where a newer version of this product reads the dead letter, replay it; else compare `key` in the "
-    f"mirror file with the primary key at the source, mend it, and {RESET}: a change of an unknown row is missing",
+    KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
+    "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "
+    f"product reads the dead letter, replay it; else {RESET} with a load: a change of an unknown row is missing",
+    KEY_MENDED: "run again: what was rejected is read again by the key of now",
     "CHANGES_MISSING": "deliver what the message names again, sound and under a new name; once that is read, lift the "
     "stop: what was read already is dropped",
     "CHANGES_RECOVERED": "lift the stop: what a dead letter hid was replayed or read again, and takes its place in the "
@@ -70,6 +81,7 @@ WAYS_OUT = {
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
     "after that load ended at the source",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
+    LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

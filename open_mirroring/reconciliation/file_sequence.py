@@ -1,8 +1,8 @@
-"""Sorts a table's file numbers by what a listing shows, and decides what became of those that it does not show.
+"""Sorts a table's file numbers by where a listing shows them, and decides what became of the missing ones.
 
 The service applies and moves files in the order of their numbers, keeps the last one in the folder (F-34, F-35), and
-removes processed files after some days (F-36). So a number that is nowhere was purged, taken away, or never applied.
-Only its neighbours and its age can decide which (I22).
+removes processed files after some days (F-36). So a missing number was purged, taken away, or never applied. Its
+neighbours and its age decide which (I22).
 """
 
 from __future__ import annotations

@@ -88,6 +88,10 @@ class ObjectPath:
         """Whether there is an object of this name; asked once in a process, for a folder does not become a file."""
         return bool(self.key) and _is_object(self.root, self.key)
 
+    def is_dir(self) -> bool:
+        """Whether an object lies below this place now."""
+        return next(self.store.objects(self.key), None) is not None
+
     def exists(self) -> bool:
         """Whether there is an object of this name now."""
         try:
@@ -113,6 +117,14 @@ class ObjectPath:
             FileNotFoundError: there is none.
         """
         return self.store.read(self.key)
+
+    def create(self, content: bytes) -> str:
+        """Write the object, which does not exist, in one step, and return its ETag.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        return self.store.create(self.key, content)
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
         """The object, to be read from any place; what is read is of one and the same object.

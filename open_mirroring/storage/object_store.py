@@ -21,13 +21,15 @@ from open_mirroring.storage.address import StorageAddress
 from open_mirroring.storage.logins import AzureCredentials, AzureLogin, Login, S3Login, s3_credentials
 
 if TYPE_CHECKING:
+    from obstore.store import AzureCredential
     from obstore.store import ObjectStore as Service
 
 _LISTED_AT_ONCE = 1000
 _PIECE, _TRIES = 2**23, 3
 _TIMEOUT = timedelta(seconds=60)
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
-_STATUS = re.compile(r"status code: (\d{3})")
+_STATUS = re.compile(r"status code\W{1,40}(\d{3})\b")
+_COLOURS = re.compile(r"\x1b\[\d*m")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")
 """In the addresses at which a machine of Amazon's is asked for its login."""
@@ -185,15 +187,23 @@ class ObjectStore:
                 raise self._no_container() from None
             raise FileNotFoundError(2, "there is no such object", f"{self._where}: {name}") from None
         except e.BaseError as error:
-            raise self._told(error, name) from None
+            raise self.told(error, name) from None
 
-    def _told(self, error: Exception, name: str) -> MirroringError:
-        """Our error for one of obstore: of its text only the status and the service's own code are shown."""
+    def credential(self) -> AzureCredential | None:
+        """What the store of Azure signs in with now: a token holds for some minutes. None: an access key of S3's.
+
+        Raises:
+            MirroringError: what the login raises.
+        """
+        return None if self._credentials is None else self._credentials()
+
+    def told(self, error: Exception, name: str) -> MirroringError:
+        """Our error for one of obstore or delta-rs: of its text only status and the service's own code are shown."""
         from obstore import exceptions as e
 
         if self._credentials is not None and self._credentials.error is not None:
             return self._credentials.error
-        status, code = _STATUS.search(str(error)), _code(error)
+        status, code = _STATUS.search(_COLOURS.sub("", str(error))), _code(error)
         said = ", ".join(part for part in (f"status {status[1]}" if status else "", code) if part)
         number = int(status[1]) if status else 0
         if code in _NO_CONTAINER or (number == 404 and isinstance(error, e.GenericError)):
@@ -209,7 +219,8 @@ class ObjectStore:
                 f"the storage refuses what connection {self._connection!r} signs in with: {said or 'no login'}",
                 where=self._where,
                 way_out="correct the key, signature or login of the connection; give it the right to list and read "
-                "there (Storage Blob Data Reader; s3:ListBucket and s3:GetObject); or open the storage's firewall",
+                "there (Storage Blob Data Reader; s3:ListBucket and s3:GetObject), for a change log also to write and "
+                "delete; or open the storage's firewall",
             )
         if 300 <= number < 500 and number not in (408, 409, 429):
             return TerminalError(

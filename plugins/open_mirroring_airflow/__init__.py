@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["mirror_dags", "mirror_errors"]
 
 
-def mirror_dags(folder: str | Path | None = None) -> dict[str, DAG]:
+def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool") -> dict[str, DAG]:
     """The DAGs of every right mirror file of a folder, by their ids.
 
     A wrong file has no DAGs and hinders no other: Airflow stops scheduling every DAG of a file that raises. What is
@@ -26,11 +26,13 @@ def mirror_dags(folder: str | Path | None = None) -> dict[str, DAG]:
 
     Args:
         folder: None: the one that ``OPEN_MIRRORING_MIRRORS`` names.
+        pool: the Airflow pool of all tasks that start Spark. Its slots limit how many applications run at a time, over
+            all mirrors. It must exist: Airflow never starts a task whose pool is missing.
     """
     from open_mirroring_airflow.dag_factory import build_dags
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 
-    return {dag.dag_id: dag for mirror in read_mirror_folder(folder).mirrors for dag in build_dags(mirror)}
+    return {dag.dag_id: dag for mirror in read_mirror_folder(folder).mirrors for dag in build_dags(mirror, pool)}
 
 
 def mirror_errors(folder: str | Path | None = None) -> None:

@@ -28,7 +28,8 @@ def named_connections(mirror: Mirror) -> list[str]:
     names = {mirror.source.connection, mirror.source.schema_registry, mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
     sources = [source for table in mirror.tables for source in (table.initial_load, table.prove)]
-    names |= {getattr(source, "connection", None) for source in sources}
+    places = [mirror.change_log, mirror.landing_zone.tables, *sources]
+    names |= {getattr(place, "connection", None) for place in places}
     return sorted(name for name in names if name is not None)
 
 

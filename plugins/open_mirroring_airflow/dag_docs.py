@@ -5,10 +5,10 @@ from __future__ import annotations
 from string import Template
 
 _ONE_WRITER = """
-**One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it. The pool
-`$zone_pool` (one slot) keeps publishers apart, backfills included. Order itself rests on neither: each job checks the
-ledger and the landing zone, and publishes by a conditional rename, so any number of overlapping runs, retries and
-cleared tasks ends in the same files.
+**One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it, so each
+task that starts Spark runs once at a time in its DAG. Order itself rests on neither: each job checks the ledger and
+the landing zone, and publishes by a conditional rename, so any number of overlapping runs, retries and cleared tasks
+ends in the same files.
 """
 
 REPLICATE = Template(
@@ -41,7 +41,7 @@ completed --max-active-runs 1` makes a run for each past interval that begins be
 `--run-backwards`; without `completed`, intervals that have a run already are left out. A run first binds what was never
 bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it reads what was bound once
 more, as a batch of its own. In any order and beside scheduled runs, the target changes only where it lacked something.
-With more runs at a time (Airflow's default is 10) scheduled runs wait behind them for the pools. An interval that
+With more runs at a time (Airflow's default is 10) scheduled runs wait behind them. An interval that
 begins before the horizon (`${mirror}__maintain`) is refused.
 """
     + _ONE_WRITER
@@ -90,7 +90,7 @@ runbook's section *Resetting one table* says when.
 **Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
 
 While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others; in turns with
-`reload`, which takes the slot of `$zone_pool` for a moment at each try. A run that failed or was killed is cleared, or
+the tries of `reload`. A run that failed or was killed is cleared, or
 triggered again: it goes on from the ledger's last record. Where nothing tells what the target has (no
 `landing_zone.tables` in the mirror file), `reload` ends with RESET_WAITS until somebody says what is to be seen:
 `open-mirroring reload-table --target-says`.
@@ -176,6 +176,6 @@ Keeps the mirror **$mirror** small, daily, beside whatever runs:
 )
 
 
-def text(template: Template, mirror: str, *, zone_pool: str, gate_minutes: int) -> str:
+def text(template: Template, mirror: str, *, gate_minutes: int) -> str:
     """The Markdown of a DAG."""
-    return template.substitute(mirror=mirror, zone_pool=zone_pool, gate_minutes=gate_minutes).strip()
+    return template.substitute(mirror=mirror, gate_minutes=gate_minutes).strip()

@@ -16,7 +16,6 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves
 )
 
 from open_mirroring.config import Mirror
-from open_mirroring.operate.pools import SPARK_POOL, zone_pool
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
@@ -57,25 +56,31 @@ _MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 
 
-def build_dags(mirror: Mirror) -> list[DAG]:
+def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     """The DAGs ``<mirror>__<what>``.
 
     ``initial_load``, ``reload_table``, ``replay_dead_letters``, ``prove`` and ``correct_table`` run by hand,
     ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
+
+    Args:
+        mirror: the mirror.
+        pool: the pool of Airflow whose slots limit how many Spark applications run at a time; it must exist.
     """
-    return [
-        _initial_load(mirror),
-        _replicate(mirror),
-        _reconcile(mirror),
-        _reload_table(mirror),
-        _replay_dead_letters(mirror),
-        _prove(mirror),
-        _correct_table(mirror),
-        _maintain(mirror),
-    ]
+    spark = _spark(mirror, pool)
+    builds = (
+        _initial_load,
+        _replicate,
+        _reconcile,
+        _reload_table,
+        _replay_dead_letters,
+        _prove,
+        _correct_table,
+        _maintain,
+    )
+    return [build(mirror, spark) for build in builds]
 
 
-def _replicate(mirror: Mirror) -> DAG:
+def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Extract ∥ gate → publish → reconcile."""
     params = {
         TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
@@ -83,39 +88,38 @@ def _replicate(mirror: Mirror) -> DAG:
     }
     deadline = _deadline(mirror)
     with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params, deadline=deadline) as dag:
-        extract = ExtractOperator(task_id="extract", job="extract_changes", pool=SPARK_POOL, **_of(mirror))
+        extract = ExtractOperator(task_id="extract", job="extract_changes", **spark)
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
             task_id="publish",
             job="publish_changes",
             gate_task_id=gate.task_id,
-            pool=zone_pool(mirror.name),
             # What the log has is published, also when this run could not read more.
             trigger_rule=TriggerRule.ALL_DONE,
-            **_of(mirror),
+            **spark,
         )
         [extract, gate] >> publish >> _leaf(mirror)
     return dag
 
 
-def _initial_load(mirror: Mirror) -> DAG:
+def _initial_load(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     with_load = [table.source for table in mirror.tables if table.initial_load is not None]
     params = {
         TABLES: tables_param(with_load or _sources(mirror), "Load only these tables; none chosen means all."),
     }
     with _dag(mirror, "initial_load", dag_docs.INITIAL_LOAD, None, params, allowed_run_types=["manual"]) as dag:
-        load = PublishingOperator(task_id="load", job="initial_load", pool=SPARK_POOL, **_of(mirror))
+        load = PublishingOperator(task_id="load", job="initial_load", **spark)
         load >> _leaf(mirror)
     return dag
 
 
-def _reconcile(mirror: Mirror) -> DAG:
+def _reconcile(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
-        DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", pool=SPARK_POOL, **_of(mirror))
+        DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", **spark)
     return dag
 
 
-def _reload_table(mirror: Mirror) -> DAG:
+def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → reload → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
@@ -129,35 +133,32 @@ def _reload_table(mirror: Mirror) -> DAG:
         reload = ReloadOperator(
             task_id="reload",
             approval_task_id=approve.task_id,
-            pool=zone_pool(mirror.name),
             retries=_TARGET_TRIES,
-            **_of(mirror),
+            **spark,
         )
         approve >> reload >> _leaf(mirror)
     return dag
 
 
-def _replay_dead_letters(mirror: Mirror) -> DAG:
+def _replay_dead_letters(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     params = letter_params(_sources(mirror))
     docs = dag_docs.REPLAY_DEAD_LETTERS
     with _dag(mirror, "replay_dead_letters", docs, None, params, allowed_run_types=["manual"]) as dag:
-        replay = ReplayOperator(task_id="replay", job="replay_dead_letters", pool=SPARK_POOL, **_of(mirror))
-        publish = PublishingOperator(
-            task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
-        )
+        replay = ReplayOperator(task_id="replay", job="replay_dead_letters", **spark)
+        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
         replay >> publish >> _leaf(mirror)
     return dag
 
 
-def _prove(mirror: Mirror) -> DAG:
+def _prove(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     params = {TABLES: tables_param(_sources(mirror), "Compare only these tables; none chosen means all.")}
     # By hand, or by whoever triggers it: it reads all rows of the source, and only its owner knows when that may be.
     with _dag(mirror, "prove", dag_docs.PROVE, None, params) as dag:
-        ProveOperator(task_id="prove", job="prove", pool=SPARK_POOL, **_of(mirror))
+        ProveOperator(task_id="prove", job="prove", **spark)
     return dag
 
 
-def _correct_table(mirror: Mirror) -> DAG:
+def _correct_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → correct → publish → reconcile."""
     params = {PROOF: proof_param(), REASON: reason_param()}
     docs = dag_docs.CORRECT_TABLE
@@ -166,19 +167,15 @@ def _correct_table(mirror: Mirror) -> DAG:
             f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?",
             dag_docs.CORRECTION_APPROVAL,
         )
-        correct = CorrectOperator(
-            task_id="correct", job="corrections", approval_task_id=approve.task_id, pool=SPARK_POOL, **_of(mirror)
-        )
-        publish = PublishingOperator(
-            task_id="publish", job="publish_changes", pool=zone_pool(mirror.name), **_of(mirror)
-        )
+        correct = CorrectOperator(task_id="correct", job="corrections", approval_task_id=approve.task_id, **spark)
+        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
         approve >> correct >> publish >> _leaf(mirror)
     return dag
 
 
-def _maintain(mirror: Mirror) -> DAG:
+def _maintain(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     with _dag(mirror, "maintain", dag_docs.MAINTAIN, _MAINTENANCE, {}) as dag:
-        OpenMirroringSparkOperator(task_id="maintain", job="maintain", pool=SPARK_POOL, **_of(mirror))
+        OpenMirroringSparkOperator(task_id="maintain", job="maintain", **spark)
     return dag
 
 
@@ -226,9 +223,7 @@ def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[st
         params=params,
         tags=["open-mirroring", mirror.name],
         default_args={"owner": _OWNER, **retrying(), "on_failure_callback": _notifier(mirror)},
-        doc_md=dag_docs.text(
-            docs, mirror.name, zone_pool=zone_pool(mirror.name), gate_minutes=mirror.gate.timeout_minutes
-        ),
+        doc_md=dag_docs.text(docs, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
         **kwargs,
     )
 
@@ -237,8 +232,11 @@ def _notifier(mirror: Mirror) -> MirrorNotifier:
     return MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
 
 
-def _of(mirror: Mirror) -> dict[str, str]:
-    return {"mirror": mirror.name, "mirror_file": str(mirror.file)}
+def _spark(mirror: Mirror, pool: str) -> dict[str, Any]:
+    """The arguments of every task that starts Spark."""
+    # One at a time of a kind: backfills have their own limit of runs, and ignore the DAG's. The ledger lets one writer
+    # through in any case; the others would start Spark to be told so.
+    return {"mirror": mirror.name, "mirror_file": str(mirror.file), "pool": pool, "max_active_tis_per_dag": 1}
 
 
 def _sources(mirror: Mirror) -> list[str]:

@@ -15,19 +15,20 @@ from spark_jobs.sources.sql_server.type_text import landing_type
 
 
 @dataclass
-class ToldTable:
-    """A table as its source tells it.
+class AnnouncedTable:
+    """A table as its source announces it.
 
     Attributes:
         schema: its schema at the source.
         table: its name there.
-        columns: type by name, in the order in which they were told first; an empty type is untold.
-        key: the key columns in order; empty for a table without key, None where nothing tells.
-        notes: what whoever mirrors it should know.
+        columns: type by name, in the order in which they were announced; empty where nothing gives the type.
+        key: the key columns in order; empty for a table without key, None where nothing names them.
+        notes: warnings for whoever mirrors it.
         changes_rows: whether an update or a delete was seen.
-        senders: the databases or tasks that tell of it.
+        senders: the databases or tasks that announce it.
         load: an initial load that lies ready, as settings.
-        is_streamed: whether the source of the changes tells of it; else the catalog alone does.
+        is_streamed: whether the source of the changes announces it; else the catalog alone does.
+        keys_differ: whether its key was announced in more than one way.
         catalog: type by name of the columns that the catalog of the source database has, where it was asked.
     """
 
@@ -40,6 +41,7 @@ class ToldTable:
     senders: set[str] = field(default_factory=set)
     load: dict[str, str] = field(default_factory=dict)
     is_streamed: bool = True
+    keys_differ: bool = False
     catalog: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -48,8 +50,8 @@ class ToldTable:
         return f"{self.schema}.{self.table}"
 
     @property
-    def untold(self) -> dict[str, str]:
-        """The columns of the catalog that the source of the changes does not tell."""
+    def unannounced(self) -> dict[str, str]:
+        """The columns of the catalog that the source of the changes does not announce."""
         told = self.columns if self.is_streamed else self.catalog
         return {name: kind for name, kind in self.catalog.items() if name not in told}
 
@@ -66,6 +68,7 @@ class ToldTable:
                 self.columns[name] = kind
         if one.key is not None:
             if self.key is not None and set(one.key) != set(self.key):
+                self.keys_differ = True
                 self._note(Note(f"its key is told as {list(one.key)} and as {list(self.key)}"))
             self.key = one.key
         for note in one.notes:
@@ -81,7 +84,7 @@ class ToldTable:
 
 def announcements(
     mirror: Mirror, most: int, database: str | None, spark: Callable[[], Any]
-) -> dict[tuple[str, str], ToldTable]:
+) -> dict[tuple[str, str], AnnouncedTable]:
     """The tables of a source by schema and name, in that order.
 
     Args:
@@ -93,24 +96,25 @@ def announcements(
     Raises:
         MirroringError: the source, or the database, cannot be looked at.
     """
-    tables = _together(transport_of(mirror).announced(format_of(mirror), most, spark))
+    tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
     for one in catalog(database, spark) if database is not None else ():
         known = tables.get((one.schema, one.table))
         if known is None:
-            known = tables[one.schema, one.table] = ToldTable(one.schema, one.table, is_streamed=False)
+            known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
             known.add(one)
         known.catalog = dict(one.columns)
         known.key = known.key or one.key
     return dict(sorted(tables.items()))
 
 
-def _together(announced: Iterable[Announced]) -> dict[tuple[str, str], ToldTable]:
-    tables: dict[tuple[str, str], ToldTable] = {}
+def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
+    """The tables by schema and name that these announce."""
+    tables: dict[tuple[str, str], AnnouncedTable] = {}
     seen = set[Announced]()
     for one in announced:
         if one not in seen:
             seen.add(one)
-            tables.setdefault((one.schema, one.table), ToldTable(one.schema, one.table)).add(one)
+            tables.setdefault((one.schema, one.table), AnnouncedTable(one.schema, one.table)).add(one)
     return tables
 
 

@@ -1,6 +1,6 @@
-"""The entry of one table in a mirror file that is begun: settings that hold as they are, and what is to be known of it.
+"""Writes the entry of one table into a new mirror file: its settings, and remarks for whoever reads the file.
 
-What the source leaves open is not guessed: such a table is written as a comment that says what somebody has to add.
+Nothing is guessed. Where the source leaves a setting open, the table is a comment that says what has to be added.
 Names from the source are data: quoted wherever YAML could read them as anything else, and never written with a
 character that could end a comment.
 """
@@ -23,7 +23,7 @@ from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.streamed_types import is_streamed
 from open_mirroring.config.tables import table_collisions
 from open_mirroring.storage.address import is_address
-from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.sources.registry import format_of
 
 WIDTH = 116
@@ -80,7 +80,7 @@ class Entry:
         return [*above, *(f"{indent}{'# ' if self.waits else ''}{line}" for line in body)]
 
 
-def entries(mirror: Mirror, tables: Iterable[ToldTable], first: FirstRows) -> list[Entry]:
+def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
     """The entries of tables that a mirror does not have yet; two that cannot both be wait, the later one."""
     found = [_entry(mirror, told, first) for told in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
@@ -104,8 +104,8 @@ def yaml_text(value: Any) -> str:
     return str(value)
 
 
-def _entry(mirror: Mirror, told: ToldTable, first: FirstRows) -> Entry:
-    entry = Entry(_printable(told.name), {"source": _source_text(told), "target": _target_text(told)})
+def _entry(mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> Entry:
+    entry = Entry(_printable(told.name), {"source": source_text(told), "target": _target_text(told)})
     entry.columns = [f"{name} {kind}".strip() for name, kind in told.columns.items()]
     entry.remarks += [f"Warning: {note.text}." for note in told.notes]
     if len(told.senders) > 1:
@@ -122,7 +122,7 @@ def _entry(mirror: Mirror, told: ToldTable, first: FirstRows) -> Entry:
     return entry
 
 
-def _choose_columns(entry: Entry, told: ToldTable, first: FirstRows) -> None:
+def _choose_columns(entry: Entry, told: AnnouncedTable, first: FirstRows) -> None:
     """Leave out what cannot be mirrored: types without a landing type, reserved names, loaded types never streamed."""
     bad = dict(told.unlandable)
     bad |= {name: kind for name, kind in told.columns.items() if not _is_column(name)}
@@ -133,12 +133,12 @@ def _choose_columns(entry: Entry, told: ToldTable, first: FirstRows) -> None:
         entry.remarks.append(f"Warning: left out, for the target or the stream has no such columns: {left}.")
         known = dict.fromkeys((*(told.catalog or told.columns), *(told.key or ())))
         entry.settings["columns"] = [name for name in known if name not in bad]
-    untold = ", ".join(f"{name} {kind}" for name, kind in told.untold.items() if name not in bad)
-    if untold:
-        entry.remarks.append(f"The table has columns that no change in the sample brings: {untold}.")
+    unseen = ", ".join(f"{name} {kind}" for name, kind in told.unannounced.items() if name not in bad)
+    if unseen:
+        entry.remarks.append(f"The table has columns that no change in the sample brings: {unseen}.")
 
 
-def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> None:
+def _add_first_rows(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> None:
     if not told.key:
         return  # without a key rows that the stream repeats would be there twice (G-08)
     load: dict[str, Any] = dict(told.load)
@@ -156,7 +156,7 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstR
         entry.suggested.append(_SUGGESTED)
 
 
-def _export(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> dict[str, Any]:
+def _export(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> dict[str, Any]:
     """The export of a table, as `prove --export` finds it; empty where there is none, or its name would lead away."""
     assert first.export is not None
     name = entry.settings["source"]
@@ -175,7 +175,7 @@ def _export(entry: Entry, mirror: Mirror, told: ToldTable, first: FirstRows) -> 
     return load
 
 
-def _why_it_waits(entry: Entry, told: ToldTable, first: FirstRows) -> str:
+def _why_it_waits(entry: Entry, told: AnnouncedTable, first: FirstRows) -> str:
     if not told.is_streamed and not first.unseen:
         return "the catalog has the table, and no change of it is in the sample; if it is streamed, take the # away"
     if told.key is None:
@@ -202,7 +202,7 @@ def _is_column(name: str) -> bool:
     return True
 
 
-def _source_text(told: ToldTable) -> str:
+def source_text(told: AnnouncedTable) -> str:
     """``schema.table``; a part that could be misread stands in brackets."""
     plain = f"{told.schema}.{told.table}"
     quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (told.schema, told.table))
@@ -215,7 +215,7 @@ def _source_text(told: ToldTable) -> str:
     return plain
 
 
-def _target_text(told: ToldTable) -> str:
+def _target_text(told: AnnouncedTable) -> str:
     """The same names at the target where they are safe there, else with underscores for what is not (F-02)."""
     plain = f"{told.schema}/{told.table}"
     try:

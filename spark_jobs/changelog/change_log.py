@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +22,31 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
+from open_mirroring.storage.arrow_files import arrow_path
+from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
+from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA
 
 BLOCK = "batch_block"
+_PROBE = "_created_once"
+"""An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
+_OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
 
 
-def file_path(batch: int, attempt: str, index: int) -> str:
-    """Where one attempt writes its log file number *index*, relative to the log; names are used once."""
-    return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}.parquet"
+def file_path(batch: int, attempt: str, index: int, one_try: str) -> str:
+    """Where one attempt writes its log file number *index*, relative to the log; a name is used once, by one try."""
+    return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}-{one_try}.parquet"
 
 
 class ChangeLog:
     """The change log of one mirror."""
 
-    def __init__(self, root: Path, mirror: str) -> None:
+    def __init__(self, root: Place, mirror: str) -> None:
         self.root = root
         self._app_id = f"open_mirroring/{mirror}"
         self._opened: DeltaTable | None = None
@@ -68,7 +77,9 @@ class ChangeLog:
         table = self._opened
         if table is None:
             raise ValueError("open the log before committing to it")
-        actions: list[AddAction | RemoveAction] = [self._checked(batch, file) for file in manifest.files]
+        # Opening a file mostly waits for the storage.
+        with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
+            actions: list[AddAction | RemoveAction] = [*pool.map(partial(self._checked, batch), manifest.files)]
         properties = CommitProperties(
             custom_metadata={"userMetadata": json.dumps({"batch": batch})},
             app_transactions=[Transaction(self._app_id, batch)],
@@ -86,35 +97,22 @@ class ChangeLog:
             )
         except CommitFailedError:
             return CommitRefused()
-        except DeltaError as error:
-            raise TransientError(
-                "LOG_COMMIT_FAILED",
-                f"the change log did not take batch {batch}: {error}",
-                where=str(self.root),
-                way_out="try again later; if it stays so, look at the storage of the change log",
-            ) from error
+        except (DeltaError, OSError) as error:
+            raise log_error(self.root, f"it did not take batch {batch}", error) from None
         finally:
             self._opened = None  # a handle is stale after its own commit
         return Committed()
 
     def _open(self) -> DeltaTable:
-        if not DeltaTable.is_deltatable(str(self.root)):
-            self.root.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                str(self.root),
-                _table_schema(),
-                mode="ignore",
-                partition_by=[BLOCK],
-                configuration=_CONFIGURATION,
-            )
-        table = DeltaTable(str(self.root))
-        protocol = table.protocol()
-        features = [*(protocol.reader_features or []), *(protocol.writer_features or [])]
-        if protocol.min_reader_version > 1 or protocol.min_writer_version > 2:
+        table = opened_log(self.root)
+        if table is None:
+            self._create()
+            table = opened_log(self.root)
+            assert table is not None
+        if what := upgraded(table):
             raise TerminalError(
                 "LOG_PROTOCOL",
-                f"the change log was upgraded to reader {protocol.min_reader_version}, "
-                f"writer {protocol.min_writer_version}, features {features}",
+                what,
                 where=str(self.root),
                 way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
                 "restore the table's protocol or start a new log",
@@ -122,16 +120,35 @@ class ChangeLog:
         self._opened = table
         return table
 
+    def _create(self) -> None:
+        if isinstance(self.root, Path):
+            self.root.mkdir(parents=True, exist_ok=True)
+        else:
+            check_conditional(self.root)
+        with our_log_errors(self.root, "it cannot be created"):
+            uri, options = delta_address(self.root)
+            DeltaTable.create(
+                uri,
+                _table_schema(),
+                mode="ignore",
+                partition_by=[BLOCK],
+                configuration=_CONFIGURATION,
+                storage_options=options,
+            )
+
     def _checked(self, batch: int, file: Mapping[str, Any]) -> AddAction:
         path = self.root / file["path"]
         try:
-            size = path.stat().st_size
-            with pq.ParquetFile(path) as parquet:
+            stat = path.stat()
+            with pq.ParquetFile(path if isinstance(path, Path) else path.open()) as parquet:
                 schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
         except (OSError, ValueError) as error:
             raise _invalid(path, f"cannot be read: {error}") from error
+        size = stat.st_size
         if (size, rows) != (file["size"], file["rows"]):
             raise _invalid(path, f"has {size} bytes and {rows} rows, sealed were {file['size']} and {file['rows']}")
+        if isinstance(stat, ObjectStatus) and stat.version != f"{size}:{file['etag']}":
+            raise _invalid(path, "is another object than was sealed: its ETag differs")
         if not schema.equals(LOG_SCHEMA, check_metadata=False):
             raise _invalid(path, "has another schema than the change log")
         stats = {
@@ -151,7 +168,28 @@ def _table_schema() -> Any:
     return pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())])
 
 
-def _invalid(path: Path, what: str) -> TerminalError:
+def check_conditional(root: ObjectPath) -> None:
+    """Check that the storage refuses to create an object twice, on which every commit rests (S-10).
+
+    Raises:
+        TerminalError: ``STORAGE_UNCONDITIONAL``.
+        MirroringError: what the storage says.
+    """
+    probe = root / _PROBE
+    for _ in range(2):
+        try:
+            probe.create(b"")
+        except FileExistsError:
+            return
+    raise TerminalError(
+        "STORAGE_UNCONDITIONAL",
+        "the storage creates an object although it exists: two drivers could both commit a batch",
+        where=str(root),
+        way_out="use a storage that keeps If-None-Match on PUT, as Azure Blob Storage and Amazon S3 do",
+    )
+
+
+def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
     return TerminalError(
         "LOG_FILE_INVALID",
         f"the log file {path.name} {what}",
@@ -160,30 +198,25 @@ def _invalid(path: Path, what: str) -> TerminalError:
     )
 
 
-def newest_in_log(root: Path, mirror: str) -> int:
+def newest_in_log(root: Place, mirror: str) -> int:
     """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
 
     Raises:
         TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+        MirroringError: what the storage says.
     """
-    if not DeltaTable.is_deltatable(str(root)):
-        return 0
-    try:
-        return DeltaTable(str(root)).transaction_version(f"open_mirroring/{mirror}") or 0
-    except DeltaError as error:
-        raise TransientError(
-            "LOG_COMMIT_FAILED", f"the change log cannot be opened: {error}", where=str(root), way_out="try again later"
-        ) from error
+    table = opened_log(root)
+    return 0 if table is None else table.transaction_version(f"open_mirroring/{mirror}") or 0
 
 
-def log_files(root: Path) -> list[str]:
-    """Absolute paths of all files of a log; none where there is no log."""
-    if not DeltaTable.is_deltatable(str(root)):
-        return []
+def log_files(root: Place) -> list[str]:
+    """All files of a log, relative to it; none where there is no log."""
+    table = opened_log(root)
     # Addresses are percent-encoded; the last two parts, block and name, never need to be.
-    return [str(root.joinpath(*uri.split("/")[-2:])) for uri in DeltaTable(str(root)).file_uris()]
+    uris = [] if table is None else table.file_uris()
+    return ["/".join(uri.split("/")[-2:]) for uri in uris]
 
 
-def paths_of(root: Path, files: Sequence[str]) -> list[str]:
-    """Absolute paths of log files, for a reader inside a worker."""
-    return [str(root / file) for file in files]
+def paths_of(root: Place, files: Sequence[str]) -> list[str]:
+    """Log files as Arrow names them in their file system."""
+    return [arrow_path(root / file) for file in files]

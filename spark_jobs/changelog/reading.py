@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
+from open_mirroring.storage.arrow_files import arrow_files
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+    from duckdb import DuckDBPyConnection
 
 _COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
 # Long or repeated texts of few different values are read as codes.
@@ -74,11 +83,16 @@ def _bounds(column: pq.ColumnChunkMetaData) -> _Bounds | None:
     return _Bounds(statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0)
 
 
-def read_changes(files: Sequence[str], wanted: Wanted) -> dict[str, pa.Table]:
-    """The wanted changes of log files by source table, in the order of the files; only tables that have any."""
+def read_changes(files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None) -> dict[str, pa.Table]:
+    """The wanted changes of log files by source table, in the order of the files; only tables that have any.
+
+    *storage* is where the files are; None: on this machine.
+    """
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
-        with pq.ParquetFile(path, read_dictionary=list(_READ_CODED)) as file:
+        # Of a distant file what is wanted is fetched by few requests.
+        distant = {"filesystem": storage, "pre_buffer": True} if storage is not None else {}
+        with pq.ParquetFile(path, read_dictionary=list(_READ_CODED), **distant) as file:
             names = file.metadata.schema.names
             places = {name: names.index(name) for name in ("kind", "tbl", "bucket")}
             proofs = [wanted.proof(file.metadata.row_group(at), places) for at in range(file.num_row_groups)]
@@ -106,13 +120,30 @@ def _read(file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -
     return file.read_row_groups(groups, columns=list(columns), use_threads=False)
 
 
-def read_history(files: Sequence[str], source: str, chosen: pc.Expression) -> pa.Table:
+def read_history(
+    files: Sequence[str], source: str, chosen: pc.Expression, storage: FileSystem | None = None
+) -> pa.Table:
     """The *chosen* changes of one table, with the columns of :func:`read_changes`."""
     if not files:
         return CHANGES_SCHEMA.empty_table()
     import pyarrow.dataset as ds  # brings pandas, which a tick without changes does not wait for
 
     coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
-    dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA)
+    dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & chosen
     return dataset.to_table(columns=list(_COLUMNS), filter=wanted, use_threads=False)
+
+
+def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
+    """The rows of log files, to be filtered."""
+    import pyarrow.dataset as ds
+
+    return ds.dataset(paths_of(root, files), format="parquet", schema=LOG_SCHEMA, filesystem=arrow_files(root))
+
+
+def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name: str = "logged") -> None:
+    """Let queries call the rows of log files *name*; DuckDB reads a disk itself, and other storage through Arrow."""
+    if isinstance(root, Path):
+        db.read_parquet(paths_of(root, files)).create_view(name)
+    else:
+        db.register(name, log_rows(root, files))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from open_mirroring.changes.manifest import PlacesSeen, merged
+from open_mirroring.errors import TransientError
+from open_mirroring.storage.object_path import ObjectPath, Place
 from spark_jobs.changelog.change_log import file_path
 from spark_jobs.changelog.schema import (
     CHANGE,
@@ -47,8 +51,10 @@ _FILE_OPTIONS: dict[str, Any] = {
 class LogWriter:
     """Collects the rows of one task and writes them as log files; a file gets its name only when it is complete."""
 
-    def __init__(self, root: Path, batch: int, attempt: str, task: int) -> None:
+    def __init__(self, root: Place, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
+        # A task that Spark repeats, for its worker died, finds the files of the first try.
+        self._try = uuid4().hex[:8]
         self._rows: list[LogRow] = []
         self._tables: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
@@ -85,12 +91,12 @@ class LogWriter:
         table = pa.concat_tables([_held(self._rows), *self._tables], promote_options="default").unify_dictionaries()
         self._rows, self._tables, self._held_rows, self._held_bytes = [], [], 0, 0
         # Two digits per task are plenty of files (20 million rows); the task number keeps names apart.
-        relative = file_path(self._batch, self._attempt, self._task * 100 + len(self._files))
-        size = write_durably(self._root / relative, table, self._batch)
+        relative = file_path(self._batch, self._attempt, self._task * 100 + len(self._files), self._try)
+        written = write_durably(self._root / relative, table, self._batch)
         changes = table.select(_CHANGE_COLUMNS).filter(pc.equal(table["kind"], CHANGE))
         self._note_columns(changes)
         self._note_fragments(table.select(_PIECE_COLUMNS).filter(pc.equal(table["kind"], FRAGMENT)), relative)
-        self._files.append({"path": relative, "rows": table.num_rows, "size": size, "tables": position_bounds(changes)})
+        self._files.append({"path": relative, "rows": table.num_rows, "tables": position_bounds(changes), **written})
 
     def _note_columns(self, changes: pa.Table) -> None:
         rows = changes.filter(pc.is_in(changes["op"], pa.array([INSERT, UPDATE])))
@@ -167,14 +173,38 @@ def position_bounds(changes: pa.Table) -> dict[str, dict[str, list[Any]]]:
     return bounds
 
 
-def write_durably(path: Path, held: pa.Table, batch: int) -> int:
-    """Write rows as a log file under a name used once and push it to disk; its length in bytes."""
+def write_durably(path: Place, held: pa.Table, batch: int) -> dict[str, Any]:
+    """Write rows as a log file under a name used once; its ``size`` in bytes, and in object storage its ``etag``.
+
+    A file is pushed to disk. An object is created once, in one step, when it is complete (S-09).
+    """
+    if not isinstance(path, Path):
+        memory = io.BytesIO()
+        _write(memory, held, batch)
+        return {"size": memory.tell(), "etag": _created(path, memory.getvalue())}
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = _with_batch(held, batch).combine_chunks()
     with path.open("xb") as sink:
-        with pq.ParquetWriter(sink, table.schema, **_FILE_OPTIONS) as writer:
-            for rows in _row_groups(held):
-                writer.write_table(table.take(pa.array(rows)))
+        _write(sink, held, batch)
         sink.flush()
         os.fsync(sink.fileno())
-    return path.stat().st_size
+    return {"size": path.stat().st_size}
+
+
+def _write(sink: IO[bytes], held: pa.Table, batch: int) -> None:
+    table = _with_batch(held, batch).combine_chunks()
+    with pq.ParquetWriter(sink, table.schema, **_FILE_OPTIONS) as writer:
+        for rows in _row_groups(held):
+            writer.write_table(table.take(pa.array(rows)))
+
+
+def _created(path: ObjectPath, content: bytes) -> str:
+    try:
+        return path.create(content)
+    except FileExistsError:
+        # Nobody else has the name: an answer to this very creation was lost, and it was sent once more.
+        found = path.look(0, len(content) + 1)
+        if found.content != content:
+            raise TransientError(
+                "LOG_FILE_TAKEN", "another log file has the name already", where=str(path), way_out="run again"
+            ) from None
+        return found.stat.etag

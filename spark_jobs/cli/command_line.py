@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
-    """Run a command at a steady pace until interrupted. An error is told, and the next round tries again."""
+    """Run a command at a steady pace until interrupted. An error is reported, and the next round tries again."""
     watching = arguments.command == "status" and sys.stdout.isatty()
     while True:
         begun = time.monotonic()
@@ -252,6 +252,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
     schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
+    about = "let a table be published that joined by a pattern which asks (new_tables: ask)"
+    commands.deciding("accept-table", "deciding:accept_table", about)
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"
@@ -265,6 +267,14 @@ def _parser() -> argparse.ArgumentParser:
     mend.add_argument(
         "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
     )
+    about = "make a lost ledger again from landing zone and change log; without --apply only tell what would come of it"
+    again = commands.reporting("rebuild-ledger", "repairing:rebuild_ledger", about)
+    again.add_argument("--apply", action="store_true", help="write it, while no job of the mirror runs")
+    again.add_argument("--approved-by", type=stated, metavar="NAME", help="who decided that; kept in the audit")
+    again.add_argument("--reason", type=stated, metavar="TEXT", help="and why")
+    about = "bring ledger and change log to this version, as the next run would; goes on where it stopped"
+    newer = commands.on_file("upgrade", "upgrading:upgrade", about)
+    newer.add_argument("--check", action="store_true", help="only tell what would be done")
     ui = commands.add("ui", "serving:ui", "serve the page that shows all mirrors, and takes decisions, to a browser")
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
@@ -272,8 +282,6 @@ def _parser() -> argparse.ArgumentParser:
     fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
     fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
-    pools = commands.add("pools", "looking:pools", "print what `airflow pools import` needs")
-    pools.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     return parser
 
 

@@ -142,6 +142,8 @@ def _clock(mirror: Mirror, ledger: Engine) -> Finding:
 
 
 def _space(mirror: Mirror) -> Finding:
+    if not isinstance(mirror.change_log, str):
+        return Finding(f"room for the change log of {mirror.name}", f"{mirror.change_log} grows as it needs")
     place = mirror.resolve(mirror.change_log)
     while not place.exists() and place != place.parent:
         place = place.parent

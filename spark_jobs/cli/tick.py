@@ -39,6 +39,7 @@ class Ticked(NamedTuple):
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
+        joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
         reloading: tables that are being built anew for a change of structure.
         failed: the error that ended reading; publishing went on with what the log has.
@@ -55,6 +56,7 @@ class Ticked(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
+    joined: Mapping[str, str] = MappingProxyType({})
     reloading: Sequence[str] = ()
 
     @property
@@ -115,8 +117,6 @@ def tick(
             raise
         log.error("reading failed, publishing goes on with what the log has: %s", error)
         failed = error
-    if failed is None:
-        decode_redeclared(mirror, ledger, spark)
     log.info("publishing what the log has")
     published = publish(mirror, ledger, spark, only)
     reloads = follow_schema_changes(mirror, ledger, spark, only)
@@ -143,6 +143,7 @@ def tick(
         losses=report.lost,
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
+        joined=read.joined,
         reloading=[source for source, one in reloads.items() if one.hold],
     )
 

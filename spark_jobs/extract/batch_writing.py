@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -16,7 +15,15 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen, SeenLetter, merged
+from open_mirroring.changes.manifest import (
+    LETTERS_SHOWN,
+    SENT_BY,
+    ListSeen,
+    PlacesSeen,
+    SeenLetter,
+    bounded_letters,
+    merged,
+)
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
     AnnouncedSchema,
@@ -27,14 +34,15 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
-from spark_jobs.extract.new_senders import SENT_BY, new_senders
+from spark_jobs.extract.new_senders import new_senders
+from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.letters.bounds import LETTERS_SHOWN, bounded_letters
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
@@ -65,7 +73,7 @@ class BatchWriting:
 
     spark: SparkSession
     ledger: ExtractLedger
-    root: Path
+    root: Place
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]
@@ -75,11 +83,13 @@ class BatchWriting:
     letters: Callable[[], list[OpenLetter]]
     loads: RowsOfRanges
     corrections: RowsOfRanges
+    may_join: Callable[[str], bool]
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt.
 
         Raises:
+            NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
             TransientError: what a transport raises.
         """
@@ -102,6 +112,8 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
+        if new := {name for part in parts for name in part.get("foreign", ()) if self.may_join(name)}:
+            raise NewTablesSeen(new, schemas)
         senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
         fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
@@ -250,7 +262,7 @@ class BatchWriting:
         return sorted(self._announced(parts) - set(known))
 
     def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
-        """Structures that messages announced, and those that the registry knows of the ones that messages wait for."""
+        """Structures announced by messages, and those waited for that the schema registry knows."""
         structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
         if self.registry is None:
             return structures
@@ -265,11 +277,13 @@ class BatchWriting:
         limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []
+        size = 0
         for bound in ranges:
             current.append(bound)
-            if sum(r.end - r.start for r in current) >= limit:
+            size += bound.end - bound.start
+            if size >= limit:
                 tasks.append(tuple(current))
-                current = []
+                current, size = [], 0
         return [*tasks, tuple(current)] if current else tasks
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.bound_ranges import CorrectionRange
 from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.extract_ledger import BoundRange
@@ -51,7 +52,7 @@ class LoggedCorrections:
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
         """The parts of the batch's manifest; a correction that cannot be read is given back."""
-        root = self.mirror.resolve(self.mirror.change_log)
+        root = log_place(self.mirror)
         parts = []
         for at, bound in enumerate(ranges):
             wanted = CorrectionRange.of(bound.name)

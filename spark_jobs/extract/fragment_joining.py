@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 from pyspark.sql import SparkSession
 
 from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
-from spark_jobs.changelog.change_log import paths_of
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
@@ -60,7 +60,7 @@ class FragmentJoining:
 
     spark: SparkSession
     ledger: ExtractLedger
-    root: Path
+    root: Place
     format: Format
     tables: Mapping[str, MirroredTable]
     timeout: timedelta
@@ -161,12 +161,12 @@ class FragmentJoining:
         if not files:
             return {}
         wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
-        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl, op, key FROM read_parquet($files)
+        query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl, op, key FROM logged
                    WHERE kind = $kind AND (epoch || ' ' || pos[:-3]) IN (SELECT unnest($wanted))"""
         places = sorted(set(wanted.values()))
         with duckdb.connect() as db:
-            parameters = {"files": paths_of(self.root, sorted(files)), "kind": CHANGE, "wanted": places}
-            logged = db.execute(query, parameters).fetchall()
+            query_files(db, self.root, sorted(files))
+            logged = db.execute(query, {"kind": CHANGE, "wanted": places}).fetchall()
         near = {place for place, *_ in logged}
         pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
         found: dict[str, set[LoggedHalf]] = {}

@@ -8,12 +8,12 @@ at. This needs no JVM: DuckDB queries the log's files in place (K-18, K-67).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
-from spark_jobs.changelog.change_log import paths_of
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
 
 
@@ -31,11 +31,11 @@ class JudgedLoads(NamedTuple):
     other: str | None
 
 
-_ROWS = """SELECT origin, place, key, row, cols FROM read_parquet($files)
+_ROWS = """SELECT origin, place, key, row, cols FROM {files}
            WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
 
 
-def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
+def judge_loads(root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
     """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
 
     Args:
@@ -46,10 +46,13 @@ def judge_loads(root: Path, table: str, fresh: Sequence[str], earlier: Sequence[
     """
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
     with duckdb.connect() as db:
-        db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS}", {**shared, "files": paths_of(root, fresh)})
+        query_files(db, root, fresh, "fresh_files")
+        db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS.format(files='fresh_files')}", shared)
         if earlier:
-            known = f"CREATE TEMP TABLE known AS SELECT * FROM ({_ROWS}) WHERE key IN (SELECT key FROM fresh)"
-            db.execute(known, {**shared, "files": paths_of(root, earlier)})
+            query_files(db, root, earlier, "earlier_files")
+            rows = _ROWS.format(files="earlier_files")
+            known = f"CREATE TEMP TABLE known AS SELECT * FROM ({rows}) WHERE key IN (SELECT key FROM fresh)"
+            db.execute(known, shared)
         else:
             db.execute("CREATE TEMP TABLE known AS SELECT * FROM fresh WHERE false")
         db.execute(

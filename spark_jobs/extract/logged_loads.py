@@ -22,6 +22,7 @@ from open_mirroring.changes.bound_ranges import LoadChunk
 from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
+from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
@@ -103,7 +104,7 @@ class LoggedLoads:
 
     @property
     def _root(self) -> Any:
-        return self.mirror.resolve(self.mirror.change_log)
+        return log_place(self.mirror)
 
     def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
         """The chunks of one table, side by side; when its database does not answer, none of them was read."""

@@ -9,10 +9,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from open_mirroring.changes.manifest import SENT_BY
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 
-SENT_BY = "(sent by)"
-"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
 _MOST_SENDERS = 3
 """More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
 

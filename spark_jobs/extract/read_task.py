@@ -9,20 +9,20 @@ import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from open_mirroring.changes.dead_letters import HEALED_BY_COPY
-from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
 from open_mirroring.ledger.extract_ledger import BoundRange
-from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, LOG_SCHEMA, REJECTED, LogRow
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
-from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
@@ -39,7 +39,7 @@ _BYTES_AT_ONCE = 64 * 2**20
 class LogTarget:
     """Where a task writes: the log's root, the batch, the attempt's unique name and the task's number."""
 
-    root: Path
+    root: Place
     batch: int
     attempt: str
     task: int
@@ -218,15 +218,16 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
     return {**writer.finish(), **counted, **notes.to_dict()}
 
 
-def read_pieces(root: Path, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
+def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
     """The fragment rows of split messages, each read only from the log files named for it.
 
     Other files may still hold pieces that were joined earlier; a repeated piece must not be joined with them.
     """
     if not wanted:
         return {}
-    files = {str(root / file): file for of_one in wanted.values() for file in of_one}
-    dataset = ds.dataset(sorted(files), format="parquet", schema=LOG_SCHEMA)
+    names = sorted({file for of_one in wanted.values() for file in of_one})
+    files = dict(zip(paths_of(root, names), names, strict=True))
+    dataset = log_rows(root, names)
     chosen = (pc.field("kind") == FRAGMENT) & pc.field("fragment_of").isin(list(wanted))
     found: dict[str, list[LogRow]] = {identity: [] for identity in wanted}
     rows = dataset.to_table(columns=[*LogRow._fields, "__filename"], filter=chosen)

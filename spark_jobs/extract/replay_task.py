@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from open_mirroring.ledger.extract_ledger import LetterPlace
-from spark_jobs.changelog.change_log import paths_of
-from spark_jobs.changelog.schema import LOG_SCHEMA, REJECTED
+from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.extract.read_task import Decoding, ReadTask
 from spark_jobs.sources.contract.decoded import Decoder
 
@@ -59,7 +58,7 @@ def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:
 def _messages(task: ReplayTask, decoder: Decoder) -> list[tuple[Any, list[LetterPlace]]]:
     """Each message once, in the order of its coordinates, with the letters that hold it."""
     wanted = set(task.letters)
-    dataset = ds.dataset(paths_of(task.read.target.root, task.files), format="parquet", schema=LOG_SCHEMA)
+    dataset = log_rows(task.read.target.root, task.files)
     columns = ["batch", "origin", "place", "tbl", "raw"]
     found: dict[tuple[str, int], tuple[Any, list[LetterPlace]]] = {}
     for part in dataset.to_batches(columns=columns, filter=pc.field("kind") == REJECTED, batch_size=_LETTERS_AT_ONCE):

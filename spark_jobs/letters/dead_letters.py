@@ -19,7 +19,9 @@ from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
 
 _FILES_AT_ONCE = 256
@@ -58,7 +60,7 @@ class ListedLetters(NamedTuple):
 
 
 def dead_letters(
-    log_root: Path, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
+    log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
     # So many more have to be looked at as may be settled.
@@ -68,7 +70,7 @@ def dead_letters(
     return ListedLetters(found[:limit], len(found) > limit)
 
 
-def write_raw(file: Path, log_root: Path, letters: Iterable[DeadLetter]) -> int:
+def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int:
     """Write what the log holds of each dead letter into a new file only its owner can read; how many lines it has.
 
     One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
@@ -97,19 +99,21 @@ def write_raw(file: Path, log_root: Path, letters: Iterable[DeadLetter]) -> int:
     return lines
 
 
-def _unreadable(log_root: Path, wanted: int) -> list[DeadLetter]:
+def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
     found: list[DeadLetter] = []
     # Names begin with the batch, so the newest come first and most of a long log stays shut.
     files = sorted(log_files(log_root), key=lambda file: Path(file).name, reverse=True)
     query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
-               FROM read_parquet($files) WHERE kind = $kind"""
+               FROM {} WHERE kind = $kind"""
     with duckdb.connect() as db:
         while files and len(found) < wanted:
             # A batch is never cut, for the order inside it is not the order of its files.
             last = Path(files[min(len(files), _FILES_AT_ONCE) - 1]).name.partition("-")[0]
             chunk = [file for file in files if Path(file).name.partition("-")[0] >= last]
             files = files[len(chunk) :]
-            rows = db.execute(query, {"files": chunk, "kind": REJECTED}).fetchall()
+            view = f"logged_{len(files)}"
+            query_files(db, log_root, chunk, view)
+            rows = db.execute(query.format(view), {"kind": REJECTED}).fetchall()
             found += [DeadLetter("unreadable", *row) for row in rows]
     found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
     return found[:wanted]
@@ -133,12 +137,11 @@ def _untyped(reader: LedgerReader) -> list[DeadLetter]:
     ]
 
 
-def _contents(log_root: Path, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
+def _contents(log_root: Place, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
     files = [file for file in log_files(log_root) if Path(file).name.startswith(f"{batch:012d}-")]
-    query = """SELECT DISTINCT kind, origin, place, tbl, raw, "row", before FROM read_parquet($files)
+    query = """SELECT DISTINCT kind, origin, place, tbl, raw, "row", before FROM logged
                WHERE batch = $batch AND kind IN ($change, $rejected) AND origin IN (SELECT unnest($origins))"""
     parameters = {
-        "files": files,
         "batch": batch,
         "change": CHANGE,
         "rejected": REJECTED,
@@ -146,8 +149,11 @@ def _contents(log_root: Path, batch: int, letters: Sequence[DeadLetter]) -> list
     }
     wanted = {(_KINDS[letter.kind], letter.origin, letter.place): letter for letter in letters}
     lines = []
+    if not files:
+        return []
     with duckdb.connect() as db:
-        for kind, origin, place, table, raw, row, before in db.execute(query, parameters).fetchall() if files else ():
+        query_files(db, log_root, files)
+        for kind, origin, place, table, raw, row, before in db.execute(query, parameters).fetchall():
             letter = wanted.get((kind, origin, place))
             if letter is None or (kind == CHANGE and table != letter.table):
                 continue

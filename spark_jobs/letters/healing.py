@@ -22,10 +22,11 @@ from sqlalchemy import Engine
 from open_mirroring.changes.log_position import is_of_generation, not_above, not_below, position_order
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE
 from spark_jobs.plan.partial_rows import carries_all, types_of
 
@@ -174,8 +175,7 @@ class _Search:
             return {}
         end = state.row.published_position
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
-        root = self.mirror.resolve(self.mirror.change_log)
-        query = """SELECT key, op = $left, max(pos) FROM read_parquet($files)
+        query = """SELECT key, op = $left, max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND key IN (SELECT unnest($keys))
                      AND (op IN ($left, $insert, $delete)
@@ -184,11 +184,11 @@ class _Search:
                    GROUP BY ALL"""
         found: dict[str, tuple[str, str]] = {}
         with duckdb.connect() as db:
+            query_files(db, log_place(self.mirror), files)
             for epoch, limit in limits.items():
                 if epoch not in reaching:
                     continue
                 parameters: dict[str, Any] = {
-                    "files": paths_of(root, files),
                     "kind": CHANGE,
                     "table": state.source,
                     "epoch": epoch,

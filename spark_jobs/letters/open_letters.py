@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
+import pyarrow as pa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import SeenLetter
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
-from spark_jobs.changelog.change_log import paths_of
+from open_mirroring.protocols.table_stops import KEY_MENDED
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import REJECTED
-from spark_jobs.letters.bounds import LETTERS_SHOWN, REASON, bounded_letters
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class LetterChoice(NamedTuple):
 
 
 def open_letters(
-    root: Path, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
+    root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
 ) -> list[OpenLetter]:
     """The open dead letters of the log at *root*, in the order of their batches and coordinates.
 
@@ -101,9 +103,10 @@ def open_letters(
     query = """SELECT batch, origin, place, any_value(tbl), bool_or(key IS NULL), min(code), any_value(epoch), min(pos),
                       bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
                       CASE WHEN count(*) = 1 THEN any_value(key) END
-               FROM read_parquet($files) WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
+               FROM logged WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
     with duckdb.connect() as db:
-        rows = db.execute(query, {"files": paths_of(root, files), "kind": REJECTED}).fetchall()
+        query_files(db, root, files)
+        rows = db.execute(query, {"kind": REJECTED}).fetchall()
     found = []
     for batch, origin, place, table, no_key, code, epoch, position, has_message, count, reason, key in rows:
         at = LetterPlace(batch, origin, place)
@@ -121,8 +124,10 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     dropped = 0 if horizon is None else horizon.dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
+    # Also where the mended key is none (G-69).
+    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_MENDED}
     settled = settled_letters(ledger, mirror.name)
-    return open_letters(mirror.resolve(mirror.change_log), manifests, settled.keys(), with_key)
+    return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 
 
 def untyped_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
@@ -151,7 +156,7 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
     seen: dict[int, list[SeenLetter]] = {}
     try:
         found = read_open_letters(mirror, ledger)
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError, pa.ArrowException) as error:
         log.error("the dead letters of the change log cannot be counted: %s", type(error).__name__)
         return
     for x in found:

@@ -55,29 +55,18 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
         bound = _plan_export(mirror, table, load, hand_over)
-        _refuse_unstreamed(mirror, table, bound.plan)
-        return bound
-    if isinstance(load, JdbcLoad):
+    elif isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
         # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
-        is_below = table.loads_through_log or _is_written_by_task(mirror, load)
+        is_below = table.loads_through_log or mirror.source.is_kept_by_task(load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
-        plan = _plan_jdbc(table, load, batch, spark)
-        _refuse_unstreamed(mirror, table, plan)
-        return BoundLoad(plan, hand_over.above)
-    raise ValueError(f"{table.source} has no initial load")
-
-
-def _refuse_unstreamed(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse columns that the load has and no event carries (C-77); nothing is bound yet."""
-    if mirror.source.format == "sqlserver-ces":
-        refuse_unstreamed([(column.name, column.sql_type) for column in plan.columns], f"table {table.source}")
-
-
-def _is_written_by_task(mirror: Mirror, load: JdbcLoad) -> bool:
-    """Whether a load reads what the task keeps beside its change tables, not the source itself."""
-    return mirror.source.format == "qlik-change-table" and load.connection == mirror.source.connection
+        bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
+    else:
+        raise ValueError(f"{table.source} has no initial load")
+    columns = [(column.name, column.sql_type) for column in bound.plan.columns]
+    refuse_unstreamed(mirror.source, columns, f"table {table.source}")
+    return bound
 
 
 def settings_of(table: Table) -> str:

@@ -1,9 +1,9 @@
-"""Finds, for all keys of a table together, the keys whose newest change is certainly published.
+"""Finds the certain keys of a table: those whose newest change the plan rule certainly publishes.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. A key is certain if one expression over columns
-proves that the definition publishes its newest change: all its changes lie above everything published; none is the
-DELETE half of a key change; none shares a position with another, unless both are equal and of one batch; and at no
-position its row is both set and removed.
+:func:`open_mirroring.changes.plan_rule.plan_key` is the definition; asking it for every key would be slow. A key is
+certain if one expression over columns proves four things. All its changes lie above everything published. None is the
+DELETE half of a key change. No two share a position, unless they are equal and of one batch. At no position its row is
+both set and removed.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ ReadHistory = Callable[[Sequence[str]], pa.Table]
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
+_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
 
 
 @dataclass(frozen=True)
@@ -327,9 +328,6 @@ def arrived(plan: TablePlan, changes: pa.Table) -> int:
 def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
     """The changes of these keys."""
     return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
-
-
-_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
 
 
 @lru_cache(maxsize=4096)

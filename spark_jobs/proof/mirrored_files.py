@@ -25,12 +25,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import folder_place
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.reconciliation.inspection import zone_address
-from spark_jobs.proof.onelake_tables import copied_table
+from open_mirroring.storage.object_path import ObjectPath
+from spark_jobs.proof.copied_tables import copied_stored_table, copied_table
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.sides import anew
 
@@ -114,7 +116,7 @@ class Target:
 
 
 class TargetTables:
-    """Where a mirror's tables are: a folder, or OneLake, whose tables are copied to be compared.
+    """Where a mirror's tables are: a folder, or OneLake or an object storage, whose tables are copied to be compared.
 
     Copies stay until the end, for Spark may read them again: as much room is needed as the tables take.
 
@@ -131,7 +133,7 @@ class TargetTables:
                 where=f"mirror {mirror.name}",
                 way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
             )
-        self._root = None if tables is None else mirror.resolve(tables)
+        self._root = None if tables is None else folder_place(mirror, tables)
         zone = zone_address(mirror) if tables is None else None
         self._zone = zone if isinstance(zone, OneLakeZone) else None
         self._copies = ExitStack()
@@ -159,6 +161,8 @@ class TargetTables:
                 where=str(self._root),
                 way_out="mend `landing_zone.tables`, or mount what it names",
             )
+        if isinstance(self._root, ObjectPath):
+            return self._copies.enter_context(copied_stored_table(self._root, folder))
         return _place_of(self._root, folder)
 
 

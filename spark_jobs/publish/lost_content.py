@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
@@ -96,9 +97,9 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
-    root = mirror.resolve(mirror.change_log)
+    root = log_place(mirror)
     files = {file for plan, _ in prepared.plans for file in (*plan.new_files, *plan.history_files)}
-    if gone := sorted(file for file in files if not (root / file).is_file()):
+    if gone := sorted(file for file in files if not (root / file).exists()):
         raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
     staged: list[StagedFile] = []
     for part in prepared.plans:

@@ -26,7 +26,9 @@ from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
-from spark_jobs.changelog.change_log import log_files
+from open_mirroring.storage.arrow_files import arrow_files
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.change_log import log_files, paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
@@ -57,7 +59,7 @@ class StageTarget:
 class StageTask:
     """Some tables, or some key buckets of one, to be planned and staged by one worker."""
 
-    log_root: Path
+    log_root: Place
     tables: tuple[tuple[TablePlan, StageTarget], ...]
 
 
@@ -80,8 +82,9 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
     attempt = uuid4().hex
     store = open_store(zone)
     plans = [plan for plan, _ in task.tables]
-    new_files = sorted({str(task.log_root / file) for plan in plans for file in plan.new_files})
-    by_table = read_changes(new_files, Wanted(sorted(plan.source for plan in plans), *plans[0].buckets))
+    new_files = paths_of(task.log_root, sorted({file for plan in plans for file in plan.new_files}))
+    wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
+    by_table = read_changes(new_files, wanted, arrow_files(task.log_root))
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (
@@ -116,19 +119,20 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
 class _History:
     """Reads the earlier changes of some keys of one table."""
 
-    def __init__(self, log_root: Path, plan: TablePlan) -> None:
-        self._files = [str(log_root / file) for file in plan.history_files]
-        self._root, self._plan = log_root, plan
-        self._all = sorted({str(log_root / file) for file in (*plan.history_files, *plan.new_files)})
+    def __init__(self, log_root: Place, plan: TablePlan) -> None:
+        self._files = paths_of(log_root, plan.history_files)
+        self._root, self._plan, self._storage = log_root, plan, arrow_files(log_root)
+        self._all = sorted({*plan.history_files, *plan.new_files})
 
     def any(self, condition: pc.Expression) -> pa.Table:
         """The changes that fulfil a condition, new ones included, whatever their key bucket."""
-        return read_history(self._all, self._plan.source, condition)
+        return read_history(paths_of(self._root, self._all), self._plan.source, condition, self._storage)
 
     def older(self, condition: pc.Expression) -> pa.Table:
         """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
-        others = sorted({*log_files(self._root)} - {*self._all})
-        return read_history(others, self._plan.source, condition & (pc.field("batch") <= self._plan.batch_from))
+        others = paths_of(self._root, sorted({*log_files(self._root)} - {*self._all}))
+        older = condition & (pc.field("batch") <= self._plan.batch_from)
+        return read_history(others, self._plan.source, older, self._storage)
 
     def __call__(self, keys: Sequence[str]) -> pa.Table:
         if self._plan.keys:
@@ -136,7 +140,7 @@ class _History:
         else:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return read_history(self._files, self._plan.source, chosen)
+        return read_history(self._files, self._plan.source, chosen, self._storage)
 
 
 class _LocalFile(NamedTuple):

@@ -1,7 +1,7 @@
-"""The columns of one table's publication: what its files have, which came, which are gone, and what has to stop it.
+"""Decides the columns of a table's next files, from the ledger's column lists alone; no row is read.
 
-The ledger's column lists say it all; no row is read. What became of a column is decided by
-:mod:`open_mirroring.changes.column_history`.
+:mod:`open_mirroring.changes.column_history` judges which columns are new, gone, back or renamed. A change that the
+target cannot follow stops the table.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
 
 
 class TableColumns:
-    """What the column lists of a table say.
+    """The columns of one table, as its column lists and the decisions of operators give them.
 
     Args:
         state: the table.

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem, path_text
+from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
@@ -61,7 +62,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
         raise TerminalError(
             LOG_MISSING_BATCH,
             f"{what}; {needing} rest on it",
-            where=str(mirror.resolve(mirror.change_log)),
+            where=str(log_place(mirror)),
             way_out=WAYS_OUT[LOG_MISSING_BATCH],
         )
 
@@ -128,7 +129,7 @@ def _bound(db: sa.Connection, mirror: str) -> int:
 
 
 def _logged(mirror: Mirror) -> int:
-    return newest_in_log(mirror.resolve(mirror.change_log), mirror.name)
+    return newest_in_log(log_place(mirror), mirror.name)
 
 
 def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:

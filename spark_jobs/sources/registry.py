@@ -17,7 +17,7 @@ from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.message.given_structures import given_structures
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import CaptureFiles, LineFiles
 
 if TYPE_CHECKING:
     from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
@@ -31,14 +31,14 @@ FORMATS: Mapping[str, Callable[[Mirror], Format]] = {
 """How what a mirror file calls a format is decoded."""
 
 TRANSPORTS: Mapping[tuple[str, str], Callable[[Mirror], Transport]] = {
-    ("sqlserver-ces", "capture"): MessageFiles.of,
-    ("sqlserver-ces", "files"): MessageFiles.of,
+    ("sqlserver-ces", "capture"): CaptureFiles.of,
+    ("sqlserver-ces", "files"): LineFiles.of,
     ("sqlserver-ces", "kafka"): KafkaTopics.of,
     ("qlik-change-table", "files"): ChangeFiles.of,
     ("qlik-change-table", "jdbc"): ChangeTables.of,
-    ("qlik-message", "files"): MessageFiles.of,
+    ("qlik-message", "files"): LineFiles.of,
     ("qlik-message", "kafka"): KafkaTopics.of,
-    ("debezium-json", "files"): MessageFiles.of,
+    ("debezium-json", "files"): LineFiles.of,
 }
 """What carries a format, by the names of both in a mirror file."""
 

@@ -17,12 +17,13 @@ import pytest
 from airflow import plugins_manager
 from airflow.cli.cli_parser import get_parser
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.pool import Pool
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.operate.pools import pools_document
+from open_mirroring_airflow import mirror_dags
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.provider_info import get_provider_info
 
@@ -153,15 +154,18 @@ def test_a_replay_is_published_and_looked_at(dags: dict) -> None:
         dag.params.get_param("table").resolve("dbo.nothing")
 
 
-def test_pools_are_those_of_the_document_to_import(dags: dict) -> None:
-    pools = {task.pool for dag in dags.values() for task in dag.tasks} - {"default_pool"}
-    document = pools_document([load_mirror(EXAMPLE)])
-    assert pools == set(document)
-    assert document["zone_shop"]["slots"] == 1
-    assert not any(pool["include_deferred"] for pool in document.values())
-    placed = {(dag_id, task.task_id): task.pool for dag_id, dag in dags.items() for task in dag.tasks}
-    assert placed["shop__replicate", "extract"] == placed["shop__initial_load", "load"] == "spark"
-    assert placed["shop__replicate", "publish"] == "zone_shop"
+def test_tasks_run_in_the_pool_that_every_airflow_has_unless_another_one_is_named(dags: dict) -> None:
+    """AF: a pool that was never made leaves the tasks of a new mirror file scheduled for ever, without a word."""
+    assert {task.pool for dag in dags.values() for task in dag.tasks} == {Pool.DEFAULT_POOL_NAME}
+    named = {
+        (dag.dag_id, task.task_id): (task.pool, task.max_active_tis_per_dag)
+        for dag in mirror_dags(EXAMPLE.parent, pool="spark").values()
+        for task in dag.tasks
+    }
+    assert named["shop__replicate", "extract"] == named["shop__replicate", "publish"] == ("spark", 1)
+    assert named["shop__replicate", "gate"] == named["shop__replicate", "reconcile"] == ("default_pool", None)
+    in_pool = {task for task, (pool, _) in named.items() if pool == "spark"}
+    assert in_pool == {key for key, (_, most) in named.items() if most == 1}, "one at a time, backfills included"
 
 
 def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> None:
@@ -169,7 +173,7 @@ def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> 
         assert "shop" in dag.doc_md and "$" not in dag.doc_md
         assert set(dag.tags) == {"open-mirroring", "shop"}
         assert {task.owner for task in dag.tasks} == {"open-mirroring"}
-    assert "Backfill" in dags["shop__replicate"].doc_md and "zone_shop" in dags["shop__replicate"].doc_md
+    assert "Backfill" in dags["shop__replicate"].doc_md
 
 
 def test_the_runbooks_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: dict) -> None:
@@ -255,20 +259,19 @@ def test_the_command_line_lists_exactly_the_dags_and_no_import_error(mirrors: Pa
     assert sorted(dag["dag_id"] for dag in dags) == IDS
 
 
-def test_a_reload_is_approved_and_takes_the_zones_slot_and_its_params_have_no_default(dags: dict) -> None:
-    """AF: one slot for publishing and resets; no table is dropped by a run that names none."""
+def test_a_reload_is_approved_and_its_params_have_no_default(dags: dict) -> None:
+    """AF: no table is dropped by a run that names none."""
     dag = dags["shop__reload_table"]
     assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
         "approve": set(),
         "reload": {"approve"},
         "reconcile": {"reload"},
     }
-    assert dag.get_task("reload").pool == "zone_shop"
     assert dag.get_task("approve").response_timeout == timedelta(days=1)
     for name, wrong in (("table", "dbo.nothing"), ("table", None), ("reason", ""), ("reason", None)):
         with pytest.raises(ParamValidationError):
             dag.params.get_param(name).resolve(wrong)
-    assert "zone_shop" in dag.doc_md and "RESET_OPEN" in dag.doc_md
+    assert "RESET_OPEN" in dag.doc_md
 
 
 def test_a_correction_is_approved_and_names_its_proof(dags: dict) -> None:
@@ -280,7 +283,6 @@ def test_a_correction_is_approved_and_names_its_proof(dags: dict) -> None:
         "publish": {"correct"},
         "reconcile": {"publish"},
     }
-    assert (dag.get_task("correct").pool, dag.get_task("publish").pool) == ("spark", "zone_shop")
     for name, wrong in (("proof", "the last one"), ("proof", None), ("reason", ""), ("reason", None)):
         with pytest.raises(ParamValidationError):
             dag.params.get_param(name).resolve(wrong)

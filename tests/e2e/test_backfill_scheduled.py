@@ -31,7 +31,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger, tables
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.pools import pools_document
 from spark_jobs.cli.command_line import main as command_line
 from tests.postgres import PostgresServer
 from workload_generator.ces_shipping import CaptureShipping
@@ -187,8 +186,6 @@ def airflow_of(place: DemoFolder, postgres: PostgresServer) -> Iterator[Airflow]
         server = AirflowServer(place, follows_schedules=True, database=database)
         ends.callback(server.service.stop)
         api = server.wait_until_ready(print)
-        for name, pool in pools_document([load_mirror(_mirror_file(place))]).items():
-            api.add_pool(name, pool["slots"], pool["description"])
         airflow = Airflow(server, api, service)
         airflow.wait_for("DAG", lambda: REPLICATE in api.dag_ids())
         api.unpause(REPLICATE)

@@ -17,7 +17,7 @@ import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import LineFiles
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
 from workload_generator.delivery import Delivery
@@ -122,6 +122,6 @@ def test_a_mirror_file_is_begun_by_what_the_registry_tells(
     messages = render(made, options, Delivery(partitions=3, scheme="key", seed=61))
     (tmp_path / "source" / "1.jsonl").write_bytes(json_lines(messages, layout="wrapped"))
     form = QlikMessageFormat(registry="registry")
-    told = list(form.announced(MessageFiles("files", tmp_path / "source", "wrapped").sample(1000)))
+    told = list(form.announced(LineFiles(tmp_path / "source", "wrapped").sample(1000)))
     assert {f"{one.schema}.{one.table}" for one in told} == {table["source"] for table in TABLES}
     assert all(one.columns and one.key is None for one in told if one.columns)

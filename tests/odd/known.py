@@ -22,9 +22,6 @@ SILENT = {
     "messages are missing between two offsets": """
         f_offset_hole q_offset_hole w_capture_first_is_missing
     """,
-    "a file that is not read": """
-        f_hidden
-    """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
     """,
@@ -50,7 +47,7 @@ ORDINARY = """
     m_guid_in_capitals m_generation_a m_avro m_avro_confluent p_over_ticks p_base_one p_doubled p_cut_in_character
     p_generation_a f_bom_crlf f_no_last_newline f_gz_two_members f_other_ending_json f_other_ending_ndjson
     f_other_ending_capitals f_twice_two_names f_grows f_written_over_with_the_same
-    f_packed_written_anew f_zero_bytes f_offset_twice f_folder_below zz_heartbeat
+    f_packed_written_anew f_zero_bytes f_offset_twice f_folder_below f_hidden_beside_its_own zz_heartbeat
     f_renamed q_v_real8 q_v_boolean q_v_bytes q_v_datetime q_v_text q_v_text_number q_v_text_longer_than_said
     q_v_uint8 q_mask_padded q_delete_in_before q_delete_only_key q_before_left_out q_doubled_and_replayed q_late
     q_delete_and_insert_in_transaction q_key_change q_key_change_mask_denies q_key_text_case q_key_text_blank
@@ -70,5 +67,7 @@ ORDINARY = """
     l_column_never_streamed_delete_only l_key_blank_and_case l_key_datetime_nanoseconds l_type_nanoseconds
     l_type_decimal_for_money l_type_dictionary_text l_value_texts l_empty l_parts_of_two_orders
     l_key_changed_while_loading l_deleted_while_loading l_csv_sound l_csv_text_null l_csv_bom_crlf
-    l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
+    l_marks_beside_parts v_float_zeros
+    ct_v_text_json_true ct_held_short_numeric_as_double ct_held_numeric_as_decimal ct_held_boolean
+    ct_held_text_as_bytes l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
 """

@@ -18,7 +18,7 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.json_lines import LineBlock, read_blocks, read_lines
-from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
+from spark_jobs.sources.transports.message_files import CaptureFiles, LineFiles
 from tests.ces_messages import event, split
 
 TABLES = {
@@ -267,9 +267,10 @@ def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkey
     [("capture-gen-c", "capture", 0.9), ("json-gen-a", "files", 0.0), ("json-gen-c", "files", 0.5)],
 )
 def test_real_histories_decode_alike(shared_data: Path, folder: str, transport: str, share: float) -> None:
-    source = MessageFiles(transport, shared_data / "ces" / folder, "wrapped")  # type: ignore[arg-type]
+    path = shared_data / "ces" / folder
+    source = CaptureFiles(path) if transport == "capture" else LineFiles(path, "wrapped")
     exact = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
     ordinary = FastCes(exact)
-    found = [m for bound in find_ranges(source, {}).ranges for m in read_range(source, bound)]
+    found = [m for bound in source.find(None, {}).ranges for m in source.read(bound)]
     block = block_of([m.body for m in found if isinstance(m, RawMessage) and m.body])
     assert assert_equal(ordinary, exact, block) >= len(found) * share

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from open_mirroring.config.loading import parse_begun, parse_mirror
-from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import FirstRows, entries
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
 
@@ -24,15 +24,15 @@ TYPES = st.sampled_from(["int", "nvarchar(50)", "decimal(18,4)", "geography", "N
 
 
 @st.composite
-def told(draw: st.DrawFn) -> ToldTable:
+def told(draw: st.DrawFn) -> AnnouncedTable:
     columns = draw(st.dictionaries(NAME, TYPES, max_size=4))
     key = draw(st.one_of(st.none(), st.lists(st.sampled_from(sorted(columns)), unique=True) if columns else st.none()))
     schema, table, senders = draw(NAME), draw(NAME), draw(st.sets(NAME, max_size=2))
-    return ToldTable(schema, table, columns, None if key is None else tuple(key), senders=senders)
+    return AnnouncedTable(schema, table, columns, None if key is None else tuple(key), senders=senders)
 
 
 @given(st.lists(told(), max_size=5, unique_by=lambda one: (one.schema, one.table)), st.sampled_from(["\n", "\r\n"]))
-def test_what_is_written_is_read_back_whatever_the_names(tables: list[ToldTable], ending: str) -> None:
+def test_what_is_written_is_read_back_whatever_the_names(tables: list[AnnouncedTable], ending: str) -> None:
     """G-50: each mirrored table has the announced name, key and a subset of the columns; the others are comments."""
     text = begun_text("test", SOURCE).replace("\n", ending)
     mirror = parse_begun(text, FILE)
@@ -49,7 +49,7 @@ def test_what_is_written_is_read_back_whatever_the_names(tables: list[ToldTable]
         one = by_name[table.source_name]
         assert table.key == one.key and set(table.columns or ()) <= one.columns.keys()
     # A second run adds below, and leaves what is there.
-    more = ToldTable("later", "table", {"id": "int"}, ("id",))
+    more = AnnouncedTable("later", "table", {"id": "int"}, ("id",))
     added = [line for one in entries(parse_mirror(written, FILE), [more], FirstRows()) for line in one.lines("  ")]
     again = parse_mirror(with_tables(written, added, FILE), FILE).tables
     assert again[:-1] == mirrored and again[-1].source == "later.table"

@@ -64,6 +64,7 @@ def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
         ("EXPORT_INVALID", "FILE_DAMAGED", ("LOAD00000001.csv", b'"', b'x"')),
         ("TYPE_UNKNOWN", "'email'", ("LOAD00000001.dfm", b'"email",\n                "type": "STRING"', None)),
         ("EXPORT_INCOMPLETE", "LOAD00000003", ("LOAD00000003.dfm", None, None)),
+        ("EXPORT_INCOMPLETE", ".LOAD00000009.csv", (".LOAD00000009.csv", None, b"x")),
         ("EXPORT_FOREIGN_FILE", "20240101", ("20240101-000000001.csv", None, b"x")),
         ("EXPORT_INVALID", "DFM_ERRORS", ("LOAD00000002.dfm", b'"errorCount": 0', b'"errorCount": 1')),
         ("EXPORT_FOREIGN_FILE", "LOAD00000009.txt", ("LOAD00000009.txt", None, b"x")),

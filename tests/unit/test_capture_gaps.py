@@ -20,10 +20,10 @@ from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.registry import source_of
 from spark_jobs.sources.transports.capture_gaps import Hole, holes
-from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges
+from spark_jobs.sources.transports.message_files import CaptureFiles
 from spark_jobs.sources.transports.source_files import list_source_files
 from tests.hand_made_mirror import MIRROR_FILE
-from tests.unit.test_ces_transports import EVENT_DATA
+from workload_generator.transports import EVENT_DATA
 
 PARTITION = "ns/hub/0"
 
@@ -74,12 +74,12 @@ def test_what_is_behind_a_hole_waits_and_what_is_before_it_does_not_c93(tmp_path
     hole = Hole(PARTITION, "numbers 60 to 64", (window(3), window(4)))
     assert found(tmp_path, {}) == [hole]
     assert found(tmp_path, bound_now(tmp_path, window(1))) == [hole]
-    place = MessageFiles("capture", tmp_path, "wrapped")
-    ranges, waiting, *_ = find_ranges(place, {})
+    place = CaptureFiles(tmp_path)
+    ranges, waiting, *_ = place.find(None, {})
     assert [one.name for one in ranges] == [window(1), window(1, "ns/hub/1")]
     assert waiting == [window(3), window(4)]
     put(tmp_path, window(2), range(60, 65))
-    assert find_ranges(place, {}).waiting == []
+    assert place.find(None, {}).waiting == []
 
 
 def test_a_file_from_before_the_beginning_waits_for_what_lies_between_c93(tmp_path: Path) -> None:
@@ -126,20 +126,20 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
     """With the numbers, the partition and the way out; taking the files before it away accepts the loss."""
     first = put(tmp_path, window(1), range(40, 60))
     late = put(tmp_path, window(3), range(65, 70))
-    place = MessageFiles("capture", tmp_path, "wrapped", gap_timeout_minutes=10)
+    place = CaptureFiles(tmp_path, gap_timeout_minutes=10)
     an_hour_ago = time.time() - 3600
     os.utime(first, (an_hour_ago, an_hour_ago))
-    assert find_ranges(place, {}).waiting == [window(3)]
+    assert place.find(None, {}).waiting == [window(3)]
     os.utime(late, (an_hour_ago, an_hour_ago))
     bound = bound_now(tmp_path, window(1))
     with pytest.raises(TerminalError) as caught:
-        find_ranges(place, bound)
+        place.find(None, bound)
     error = caught.value
     assert error.code == "CAPTURE_GAP"
     assert "numbers 60 to 64" in error.what and repr(PARTITION) in error.what and "copy the missing" in error.way_out
-    assert find_ranges(replace(place, gap_timeout_minutes=100), bound).waiting == [window(3)]
+    assert replace(place, gap_timeout_minutes=100).find(None, bound).waiting == [window(3)]
     first.unlink()
-    assert [one.name for one in find_ranges(place, bound).ranges] == [window(3)]
+    assert [one.name for one in place.find(None, bound).ranges] == [window(3)]
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -154,12 +154,12 @@ def test_however_files_arrive_what_is_bound_follows_each_other_and_at_last_all_i
     ticks = sorted(data.draw(st.sets(st.integers(1, len(lengths)))) | {len(lengths)})
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        place, bound, handed = MessageFiles("capture", root, "wrapped"), dict[str, int](), 0
+        place, bound, handed = CaptureFiles(root), dict[str, int](), 0
         for tick in ticks:
             for at in arrival[handed:tick]:
                 put(root, window(at), range(starts[at], starts[at] + lengths[at]))
             handed = tick
-            bound |= {one.name: one.end for one in find_ranges(place, bound).ranges}
+            bound |= {one.name: one.end for one in place.find(None, bound).ranges}
             read = [at for at in range(len(lengths)) if window(at) in bound and lengths[at]]
             between = [at for at in range(read[0], read[-1]) if lengths[at]] if read else []
             assert set(between) <= set(read), "no window between two that were read is missing"
@@ -172,5 +172,5 @@ def test_the_mirror_file_says_how_long_to_wait_c93(tmp_path: Path, setting: str,
     text = MIRROR_FILE.replace("transport: files, path: source", f"transport: capture, path: source{setting}")
     file.write_text(text, encoding="utf-8")
     place = source_of(load_mirror(file)).transport
-    assert isinstance(place, MessageFiles)
-    assert (place.transport, place.gap_timeout_minutes) == ("capture", minutes)
+    assert isinstance(place, CaptureFiles)
+    assert place.gap_timeout_minutes == minutes

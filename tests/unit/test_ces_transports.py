@@ -23,23 +23,8 @@ from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture import read_capture
 from spark_jobs.sources.transports.capture_gaps import list_capture
 from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
-from spark_jobs.sources.transports.message_files import MessageFiles, find_ranges, read_range
-
-PROPERTIES = {"type": "map", "values": ["long", "double", "string", "bytes"]}
-EVENT_DATA = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "Microsoft.ServiceBus.Messaging.EventData",
-        "fields": [
-            {"name": "SequenceNumber", "type": "long"},
-            {"name": "Offset", "type": "string"},
-            {"name": "EnqueuedTimeUtc", "type": "string"},
-            {"name": "SystemProperties", "type": PROPERTIES},
-            {"name": "Properties", "type": PROPERTIES},
-            {"name": "Body", "type": ["null", "bytes"]},
-        ],
-    }
-)
+from spark_jobs.sources.transports.message_files import LineFiles
+from workload_generator.transports import EVENT_DATA
 
 
 def capture_bytes(bodies: list[bytes | None], codec: str = "deflate", interval: int = 200) -> bytes:
@@ -277,11 +262,11 @@ def test_a_source_may_be_one_file(tmp_path: Path) -> None:
     (tmp_path / "messages.txt").write_bytes(b"{}\n")
     (tmp_path / "other.jsonl").write_bytes(b"{}\n")
     (tmp_path / "empty.jsonl").touch()
-    one = MessageFiles("files", tmp_path / "messages.txt", "bare")
-    assert find_ranges(one, {}) == Found([BoundRange("messages.txt", 0, 3)], [])
-    assert list(read_range(one, BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
-    assert find_ranges(one, {"messages.txt": 3}) == Found([], [])
-    assert find_ranges(replace(one, path=tmp_path / "empty.jsonl"), {}) == Found([], ["empty.jsonl"], ("empty.jsonl",))
+    one = LineFiles(tmp_path / "messages.txt", "bare")
+    assert one.find(None, {}) == Found([BoundRange("messages.txt", 0, 3)], [])
+    assert list(one.read(BoundRange("messages.txt", 0, 3))) == [RawMessage("messages.txt", 0, b"{}")]
+    assert one.find(None, {"messages.txt": 3}) == Found([], [])
+    assert replace(one, path=tmp_path / "empty.jsonl").find(None, {}) == Found([], ["empty.jsonl"], ("empty.jsonl",))
 
 
 def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
@@ -296,13 +281,13 @@ def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
 
 def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> None:
     """Only files with another version are looked into; the same content again is the same file."""
-    place = MessageFiles("files", tmp_path, "bare")
+    place = LineFiles(tmp_path, "bare")
     file, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     file.write_bytes(b'{"a":1}\n{"h')
     other.write_bytes(b'{"b":1}\n')
 
     def seen_now(bound: dict[str, int], seen: dict[str, FileVersion]) -> Found:
-        found = find_ranges(place, bound, seen)
+        found = place.find(None, bound, seen)
         bound |= {one.name: one.end for one in found.ranges}
         seen |= found.versions
         return found
@@ -325,19 +310,19 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
 
 
 def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
-    place = MessageFiles("files", tmp_path, "bare")
+    place = LineFiles(tmp_path, "bare")
     half = tmp_path / "half.jsonl"
     half.write_bytes(b'{"a":1}\n{"h')
     (tmp_path / "blank.jsonl").write_bytes(b'{"a":1}\n  ')
-    found = find_ranges(place, {}, {})
+    found = place.find(None, {}, {})
     assert found.waiting == ["half.jsonl"] and found.empty == (), "what is behind the line is awaited"
     bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
     half.unlink()
-    (gone,) = find_ranges(place, bound, seen).ranges
+    (gone,) = place.find(None, bound, seen).ranges
     assert gone == BoundRange("half.jsonl", 8, 8)
-    (damage,) = read_range(place, gone)
+    (damage,) = place.read(gone)
     assert isinstance(damage, Damage) and damage.code == "LINES_DAMAGED"
     del seen["half.jsonl"]  # as binding the range does
-    assert find_ranges(place, bound, seen).ranges == []
+    assert place.find(None, bound, seen).ranges == []
     half.write_bytes(b'{"a":1}\n{"h":1}\n')
-    assert find_ranges(place, bound, seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"
+    assert place.find(None, bound, seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"

@@ -433,14 +433,6 @@ def test_schema_prints_the_published_document(capsys: pytest.CaptureFixture[str]
     assert Ran(capsys, "schema").out == (ROOT / "docs" / "mirror.schema.json").read_text(encoding="utf-8")
 
 
-def test_pools_prints_one_pool_per_landing_zone_and_one_for_spark(
-    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pools = Ran(capsys, "pools", made.file.parent).json
-    assert {name: pool["slots"] for name, pool in pools.items()} == {"spark": 1, "zone_shop": 1}
-    assert all({"slots", "description", "include_deferred"} <= set(pool) for pool in pools.values())
-
-
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     ran = Ran(capsys, "--help")
     assert ran.code == 0

@@ -66,6 +66,15 @@ def _problems(load: Load, text: str) -> list[tuple[str, int, str]]:
     return [(p.code, p.line, p.path) for p in caught.value.problems]
 
 
+def test_a_setting_of_another_format_is_refused_with_its_default_too(load: Load) -> None:
+    text = GOOD.replace("path: data/capture", "path: data/capture, header_prefix: header__")
+    assert [(code, path) for code, _, path in _problems(load, text)] == [
+        ("COMBINATION_INVALID", "source.header_prefix")
+    ]
+    empty = load(GOOD.replace("path: data/capture", "path: data/capture, binary: null, header_prefix: null")).source
+    assert (empty.binary, empty.header_prefix) == ("hex", "header__"), "an empty setting is none"
+
+
 def test_a_good_file_with_its_defaults(load: Load, tmp_path: Path) -> None:
     mirror = load(GOOD)
     assert mirror.name == "shop"
@@ -78,7 +87,7 @@ def test_a_good_file_with_its_defaults(load: Load, tmp_path: Path) -> None:
     table = mirror.tables[0]
     assert (table.folder, table.source_name) == ("dbo.schema/orders", ("dbo", "orders"))
     assert (table.columns, table.key, table.full_rows, table.initial_load) == (None, ("order_id",), None, None)
-    assert (mirror.schedule, mirror.spark.connection, mirror.source.layout) == ("0 * * * *", "spark_default", None)
+    assert (mirror.schedule, mirror.spark.connection, mirror.source.layout) == ("0 * * * *", "spark_default", "wrapped")
     assert (mirror.gate.max_files, mirror.gate.max_bytes, mirror.gate.timeout_minutes) == (100, 10**10, 10)
     assert (mirror.publish.max_rows_per_file, mirror.source.fragment_timeout_hours) == (1_000_000, 24)
 
@@ -256,7 +265,31 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
         (", path: data/capture", ", path: abfss://x/y", "ADDRESS_INVALID", 2, "source.path", "abfss://CONTAINER@"),
         (", path: data/capture", ", path: s3://bucket/y", "SETTING_MISSING", 2, "source.connection", "AIRFLOW_CONN"),
         (", path: data/capture", ", path: x, connection: c", "COMBINATION_INVALID", 2, "source.connection", "leave"),
-        ("change_log: build/log", "change_log: s3://bucket/log", "NOT_YET_SUPPORTED", 5, "change_log", "volume"),
+        ("change_log: build/log", "change_log: s3://bucket/log", "VALUE_INVALID", 5, "change_log", "connection: NAME"),
+        (
+            "change_log: build/log",
+            "change_log: {path: b, connection: c}",
+            "COMBINATION_INVALID",
+            5,
+            "change_log.path",
+            "text",
+        ),
+        (
+            "change_log: build/log",
+            "change_log: {path: az://bucket/b}",
+            "SETTING_MISSING",
+            5,
+            "change_log.connection",
+            "set",
+        ),
+        (
+            "change_log: build/log",
+            "change_log: {path: az://bucket/100%, connection: c}",
+            "VALUE_INVALID",
+            5,
+            "change_log.path",
+            "letters",
+        ),
         ("path: data/capture", 'path: "a\\0b"', "VALUE_INVALID", 2, "source.path", "relative"),
         (
             "path: data/capture",

@@ -16,7 +16,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
-from spark_jobs.beginning.announcements import ToldTable
+from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
 from spark_jobs.changelog.schema import RawMessage
@@ -388,7 +388,7 @@ def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> No
     source = {"format": "qlik-change-table", "transport": "files", "path": "s3://bucket/qlik", "connection": "store"}
     mirror = parse_begun(begun_text("shop", source), Path("mirrors/shop.yaml"))
     ready = {"format": "qlik-full-load", "path": "s3://bucket/qlik/dbo.a", "stream_from": "beginning"}
-    (entry,) = entries(mirror, [ToldTable("dbo", "a", key=("id",), load=ready)], FirstRows())
+    (entry,) = entries(mirror, [AnnouncedTable("dbo", "a", key=("id",), load=ready)], FirstRows())
     assert entry.waits == "" and entry.settings["initial_load"] == {**ready, "connection": "store"}
 
 

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import SENT_BY
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
@@ -413,28 +414,74 @@ def test_another_key_or_folder_of_a_mirrored_table_is_refused(
     ledger: Engine, publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
 ) -> None:
     """F-13, F-74: keys never change, folders neither; nothing of the declaration is kept, new tables included."""
-    with ledger.begin() as db:
-        db.execute(t.mirrored_table.update().values(established=True))
+    publishing.establish({table: (acquired(publishing, table), "etag")})
     with pytest.raises(TerminalError) as refused:
         publishing.declare([OTHER, changed])
     assert refused.value.code == "TABLE_REDECLARED"
     assert reader.tables().keys() == {"dbo.a"}
 
 
-def test_before_anything_is_published_the_mirror_file_is_right_g69(
-    ledger: Engine, publishing: PublishLedger, table: str, reader: LedgerReader
+@pytest.mark.parametrize(
+    "changed",
+    [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a")],
+)
+def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
+    publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration, ledger: Engine
 ) -> None:
-    """Key and folder are taken from it; of changes that are logged by a key, that key stays."""
-    changed = DECLARED._replace(keys=("ID",), folder="b")
-    assert publishing.declare([changed])["dbo.a"] == table
-    assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("ID",), "b")
-    with ledger.begin() as db:
-        logged = {"batch": 1, "epoch": "e", "rows": 1, "min_pos": "1", "max_pos": "1", "files": "[]"}
-        db.execute(t.batch_table.insert().values(mirror="m", source="dbo.a", **logged))
+    """G-69: the same table, told in the audit; whoever is at work on it loses it."""
+    version = acquired(publishing, table)
+    assert publishing.declare([changed]) == {"dbo.a": table}
+    state = reader.tables()["dbo.a"]
+    assert (state.keys, state.folder, state.stop_code) == (changed.keys, changed.folder, None)
+    assert isinstance(publishing.establish({table: (version, "etag")})[table], Lost)
+    with ledger.connect() as db:
+        ((event, detail),) = db.execute(sa.select(t.audit.c.event, t.audit.c.detail)).tuples()
+    assert event == "TABLE_DECLARED_ANEW" and json.loads(detail)["before"]["keys"] == '["id"]'
+
+
+@pytest.mark.parametrize("sealed_only", [True, False])
+def test_a_key_by_which_changes_are_logged_stays(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, sealed_only: bool
+) -> None:
+    """G-69, I13: also by a batch that is sealed, and not in the log yet. The folder may change."""
+    version = bound(extracting)
+    reply = extracting.seal(version, manifest().to_json())
+    assert isinstance(reply, ExtractOwned)
+    if not sealed_only:
+        assert isinstance(extracting.complete(reply.row.version), ExtractOwned)
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
-        publishing.declare([DECLARED])
-    publishing.declare([changed._replace(folder="c")])
-    assert reader.tables()["dbo.a"].folder == "c"
+        publishing.declare([DECLARED._replace(keys=("name",))])
+    publishing.declare([DECLARED._replace(folder="a")])
+    assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("id",), "a")
+
+
+def test_a_key_of_changes_from_two_senders_stays(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str
+) -> None:
+    """C-12, G-69: the stop for the key stands before the one for the senders, and would take it away with itself."""
+    senders = [(SENT_BY, name, "dbo.a", 0, "") for name in ("one", "other")]
+    completed(extracting, Manifest(files=[], counts={}, schemas=senders))
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
+        publishing.declare([DECLARED._replace(keys=("name",))])
+
+
+@pytest.mark.parametrize("healed", [True, False])
+def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, healed: bool
+) -> None:
+    """G-69, G-01: and what the batch itself stops the table for is not lifted with it."""
+    extracting.stop_table("dbo.a", "KEY_UNKNOWN", "no id")
+    publishing.declare([DECLARED._replace(keys=("name",))])
+    assert extracting.mended_tables() == ["dbo.a"]
+    files = [{"path": "b1/1.parquet", "rows": 2, "bytes": 9, "tables": {
+        "dbo.a": {"s": [1, "0001", "0001"], "r": [1, "0001", "0001"]}}}]  # fmt: skip
+    told = Manifest(files=files if healed else [], counts={}, healed=["dbo.a"] if healed else [])
+    completed(extracting, told)
+    if healed:
+        assert reader.tables()["dbo.a"].stop_code == "EPOCH_UNKNOWN", "two streams, of which nobody knows the order"
+    extracting.refuse_mended("dbo.a", "KEY_MISSING: no name")
+    found = reader.tables()["dbo.a"]
+    assert (found.stop_code, found.row.stop) == (("EPOCH_UNKNOWN",) * 2 if healed else ("KEY_UNKNOWN",) * 2)
 
 
 def test_a_mirrored_table_that_is_no_longer_named_is_refused(

@@ -17,7 +17,7 @@ from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.transports import json_lines, message_files
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import LineFiles
 from tests.ces_messages import ROW, event, split
 
 TABLES = {name: MirroredTable(name, ("id",)) for name in ("dbo.orders", "dbo.items")}
@@ -42,7 +42,7 @@ def _source(folder: Path) -> int:
 def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
     bound = (BoundRange("in.jsonl", 0, end),)
     task = ReadTask(bound, CesFormat(), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
-    part = read(MessageFiles("files", folder, "bare"), task)
+    part = read(LineFiles(folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
     for file in part["files"]:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from open_mirroring.changes.manifest import Manifest, SeenLetter
+from open_mirroring.changes.manifest import Manifest, SeenLetter, bounded_letters
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
@@ -36,7 +36,6 @@ from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
 from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.letters import open_letters
-from spark_jobs.letters.bounds import bounded_letters
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable

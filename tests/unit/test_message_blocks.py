@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.message_blocks import are_text, blocks_of
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.transports import message_files
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import LineFiles
 from tests.qlik_messages import ORDERS, ROW, dt, md
 
 
@@ -43,7 +43,7 @@ def _source(folder: Path) -> int:
 def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
     target = LogTarget(folder / attempt, 1, attempt, 0)
     task = ReadTask((BoundRange("in.jsonl", 0, end),), QlikMessageFormat(), {ORDERS.source: ORDERS}, (), target)
-    part = read(MessageFiles("files", folder, "bare"), task)
+    part = read(LineFiles(folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
     for file in part["files"]:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))

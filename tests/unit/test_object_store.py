@@ -26,7 +26,7 @@ from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin
 from open_mirroring.storage.object_path import ObjectPath
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStore, StorageRoot
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import LineFiles
 from tests.object_storage import KINDS, Storage
 
 NAMES = ["a/1.avro", "a/2 ä%20#+.avro", "a/b", "a/b/3.avro", "ab/4.avro"]
@@ -151,7 +151,7 @@ def refusal(ask: Callable[[ObjectPath], Any], place: ObjectPath, kind: type[Mirr
 def test_nothing_below_a_path_is_no_empty_source(kind: str, storage_servers) -> None:
     """S-07: unless something of it was read before."""
     storage: Storage = storage_servers.new(kind)
-    source = MessageFiles("files", storage.place("mispelled"), "bare")
+    source = LineFiles(storage.place("mispelled"), "bare")
     with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_MISSING: nothing lies below .*mispelled"):
         source.find(None, {})
     assert source.find(None, {"read.jsonl": 3}, {}).ranges == []
@@ -163,7 +163,7 @@ def test_nothing_below_a_path_is_no_empty_source(kind: str, storage_servers) -> 
 def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_servers) -> None:
     """S-06, G-32: lines may follow those that were bound; what was bound has to stand there still."""
     storage: Storage = storage_servers.new(kind)
-    source = MessageFiles("files", storage.place(), "bare")
+    source = LineFiles(storage.place(), "bare")
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":2}\n')
     storage.deliver("b.json.gz", gzip.compress(b'{"b":1}\n'))
     found = source.find(None, {}, {})
@@ -243,7 +243,7 @@ def test_a_path_may_name_one_object(kind: str, storage_servers) -> None:
     storage: Storage = storage_servers.new(kind)
     storage.deliver("events.txt", b'{"a":1}\n')
     storage.deliver("other.jsonl", b"{}\n")
-    source = MessageFiles("files", storage.place("events.txt"), "bare")
+    source = LineFiles(storage.place("events.txt"), "bare")
     (found,) = source.find(None, {}, {}).ranges
     assert [message.body for message in source.read(found)] == [b'{"a":1}']
 

@@ -126,7 +126,7 @@ def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_w
 
 
 def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
-    """T-40: partitions lie in sub-folders; a full load is none of the changes; T-42: decided by folder, not content."""
+    """T-40, T-42: partitions lie in sub-folders; a full load is no change. G-62: nor is what is unfinished."""
     content = f"{HEADER}\n{LINE}\n".encode()
     part = put(tmp_path, content, dfm(), folder=f"{FOLDER}/20170313T123000_20170313T170000")
     put(tmp_path, content, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
@@ -137,9 +137,20 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     put(tmp_path, content, None, "4.csv.tmp")
     ranges, waiting, *_ = find_files(tmp_path, {})
     assert [one.name for one in ranges] == [part]
-    assert waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm", f"{FOLDER}/3.dfm"]
+    # G-62: what somebody is still writing, or hides, is told of; where nobody finishes it, the table is.
+    unfinished = [f"{FOLDER}/.1.csv", f"{FOLDER}/4.csv.tmp"]
+    assert waiting == sorted([*unfinished, f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm", f"{FOLDER}/3.dfm"])
     # The source may be the folder of one change table.
     assert [one.name for one in find_files(tmp_path / FOLDER, {})[0]] == [part.partition("/")[2]]
+    for name in unfinished:
+        os.utime(tmp_path / name, (0, 0))
+    forgotten = [one for one in find_files(tmp_path, {}).ranges if one.name in unfinished]
+    assert [one.name for one in forgotten] == unfinished
+    for one in forgotten:
+        (damage,) = read_file(tmp_path, one)
+        assert isinstance(damage, TableDamage) and damage.damage.code == "FILE_UNKNOWN"
+    (tmp_path / unfinished[0]).rename(tmp_path / FOLDER / "1.csv")
+    assert f"{FOLDER}/1.csv" in [one.name for one in find_files(tmp_path, {}).ranges]
 
 
 def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:

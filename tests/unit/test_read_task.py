@@ -17,7 +17,7 @@ from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.transports import message_files
-from spark_jobs.sources.transports.message_files import MessageFiles
+from spark_jobs.sources.transports.message_files import LineFiles
 from tests.ces_messages import event
 
 TABLES = {"dbo.a": MirroredTable("dbo.a", ("id",)), "dbo.log": MirroredTable("dbo.log", ())}
@@ -84,7 +84,7 @@ def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkey
     """I1: a dead letter is settled by the very message that held it, so no block passes over it."""
     bodies = [event("INS", {"id": str(n), "name": "Ada", "price": "1.00"}, commit=n) for n in (1, 2)]
     (tmp_path / "a.jsonl").write_bytes(b"".join(body + b"\n" for body in bodies))
-    place = MessageFiles("files", tmp_path, "bare")
+    place = LineFiles(tmp_path, "bare")
     bound = BoundRange("a.jsonl", 0, sum(len(body) + 1 for body in bodies))
     monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     tables = {"dbo.orders": MirroredTable("dbo.orders", ("id",))}

@@ -23,7 +23,7 @@ def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
     survey = survey_files(found, ["shop.items", "shop.orders", "shop.carts"], "__ct", "header__")
     assert survey.unseen.keys() == {"shop.orders", "shop.carts"}
     assert "there is 'shop.Orders'" in survey.unseen["shop.orders"] and "there is" not in survey.unseen["shop.carts"]
-    assert survey.untold == ["shop.items"]
+    assert survey.without_mask == ["shop.items"]
     assert survey_files([FoundTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [])
 
 
@@ -39,7 +39,7 @@ def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_s
         "shop.odd": ["the", "control", "table", "lists"],
         "shop.carts": ["the", "login", "sees", "no"],
     }
-    assert survey.untold == ["shop.orders"]
+    assert survey.without_mask == ["shop.orders"]
     assert survey_database(tables, columns, None, "header__").unseen.keys() == {"shop.carts"}
 
 

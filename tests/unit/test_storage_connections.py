@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from base64 import b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
+from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.extract.base_rows import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
+from spark_jobs.publish.staging import StageTask
+from spark_jobs.runtime.task_parcel import packed, unpacked
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -231,3 +236,21 @@ def test_a_task_of_a_load_holds_no_login() -> None:
     """S-04: Spark keeps tasks in a file for a moment; the places come with the function."""
     fields = {name for task in (ExportTask, BaseTask, ReadTask) for name in task.__annotations__}
     assert not fields & {"export", "exports", "root", "path", "transport"}
+
+
+def test_tasks_travel_without_the_login_to_the_log() -> None:
+    """S-04, S-11: of a task's places Spark gets a number; the login comes with the function."""
+    key = b64encode(b"a storage key").decode()
+    connections = [json.dumps({"conn_type": "wasb", "password": k}) for k in (KEY, key)]
+    places = [storage_place(ABFSS, parsed("store", connection)) for connection in connections]
+    tasks = [StageTask(place / "log", ()) for place in (*places, *places)]
+    roots: list[StorageRoot] = []
+    parcels = [packed(task, roots) for task in tasks]
+    assert roots == [place.root for place in places]
+    assert [unpacked(one, pickle.loads(pickle.dumps(roots))) for one in parcels] == tasks
+    function = packed(partial(str, places[0]), roots)
+    assert unpacked(function, roots)() == str(places[0])
+    assert not any(secret.encode() in one for one in (*parcels, function) for secret in (KEY, key))
+    local: list[StorageRoot] = []
+    assert unpacked(packed(StageTask(Path("/log"), ()), local), []) == StageTask(Path("/log"), ())
+    assert local == []

@@ -39,6 +39,9 @@ _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
 _NAME = re.compile(r'"[ \t\r\n]*:')
+_COLUMN_LISTS_KEPT = 1000
+"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
+NOTHING_NOTICED = Notices()
 
 
 class ColumnList(RowColumns):
@@ -93,10 +96,10 @@ class ColumnList(RowColumns):
         return tuple(name for name in self.kept if name not in image)
 
     def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
-        """The columns of an update that tells nothing of some, and its row (G-04, C-96).
+        """The column list and the row of an update that leaves columns out (G-04, C-96).
 
-        That a column is missing is seen by the gap between the places of the others. Where the last ones are missing
-        there is none, so the places begin with 1 then.
+        A gap between the places of the columns shows that one is missing. Where the last columns are missing there is
+        no gap, so the places then begin with 1.
         """
         told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
         shift = int(sorted(c.index for c in told) == list(range(len(told))))
@@ -126,10 +129,10 @@ class ColumnList(RowColumns):
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """An old row in the order of the columns, only what the image tells for certain.
+        """An old row in the order of the columns, with the values that the image certainly has.
 
-        The source leaves out old large objects unless asked (C-71); whether as NULL or not at all is documented
-        nowhere. So a large object of which an old image has no value is not told, nor is what is absent.
+        The source leaves out old large objects unless asked (C-71), as NULL or altogether: that is documented nowhere.
+        So a large object without a value is left out here, as is a column that is absent.
         """
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
@@ -201,12 +204,6 @@ def _lengths(sql_type: str, value: str) -> tuple[int, ...]:
     binary = (len(value.removeprefix("0x")) // 2,) if "binary" in sql_type or sql_type == "image" else ()
     national = (utf16,) if sql_type.startswith("n") else ()
     return (len(value), len(value.encode()), *binary, *national)
-
-
-_COLUMN_LISTS_KEPT = 1000
-"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
-
-NOTHING_NOTICED = Notices()
 
 
 class Outcome(NamedTuple):

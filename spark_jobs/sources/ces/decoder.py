@@ -131,7 +131,7 @@ class CesDecoder(IndependentMessages):
         return () if self.settings.database else senders
 
     def _damage(self, damage: Damage) -> Outcome:
-        """Bytes without a message; a line of its own may still tell its table, bytes of many messages never do."""
+        """The dead letter of damaged bytes. One line may still name its table; bytes of several messages cannot."""
         if damage.code != "WRAPPER_MALFORMED":
             return Outcome((damaged_row(damage),))
         return self.placed(damaged_row(damage), table_in_line(damage.raw))
@@ -180,7 +180,7 @@ class CesDecoder(IndependentMessages):
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
-                # A key that is not told, or told twice, is no reason to take one.
+                # Without a key, or with two, no key is noted: it would be a guess.
                 is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED")
                 key = stale_key(event, data, table, refusal.key) if is_told else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
@@ -190,9 +190,9 @@ class CesDecoder(IndependentMessages):
             return self.placed(row, told)
 
     def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
-        """A dead letter of the table that its bytes still tell; nothing where that table is not mirrored (C-95).
+        """The dead letter, with the table that its bytes still name; no row where that table is not mirrored (C-95).
 
-        Without a key it stops its table, for any row of that may be out of date.
+        Without a key it stops the table, because any of its rows may be out of date.
         """
         if told is None or not (told.schema and told.tbl):
             return Outcome((letter,))
@@ -327,14 +327,14 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Refused | Joined:
-    """The dead letter of pieces that never will be one event, of the table that one of them tells (C-95)."""
+    """The dead letter of pieces that can never be joined, with the table that they name, if only one (C-95)."""
     told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
     return Refused(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
 
 
 def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
-    """The table that a piece tells; the first one does."""
+    """The table that a piece names; only the first piece names one."""
     try:
         return table_in_data(decoder.read(piece.raw).data)
     except Refusal:

@@ -68,6 +68,17 @@ _QUOTE = re.escape(rb"\\\"")
 _ESCAPED = rb'\\\\\\\\(?:[/bfnrt]|\\\\\\["/]|\\\\\\\\|u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4})'
 _VALUE = _PLAIN + rb"(?:" + _ESCAPED + _PLAIN + rb")*+"
 _KEY_PART = rb'\{\\"columnname\\":\\"%b\\",\\"value\\":%b\}'
+_LONGEST = CUT_LENGTH // 8
+"""Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
+_MOST_LISTS = 1000
+_PREFIX = 100
+"""Column lists are looked up by so many bytes, fewer than the shortest has, and then compared to their end."""
+_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Whole numbers of so many digits fit their type."""
+_OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
+_encode = msgspec.json.encode
 
 
 def _foreign() -> re.Pattern[bytes]:
@@ -143,19 +154,6 @@ def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[i
         ValueError: as :class:`ChangePattern`.
     """
     return ChangePattern(names, key, digits)
-
-
-_LONGEST = CUT_LENGTH // 8
-"""Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
-_MOST_LISTS = 1000
-_PREFIX = 100
-"""Column lists are looked up by so many bytes, fewer than the shortest has, and then compared to their end."""
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Whole numbers of so many digits fit their type."""
-_OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
-_encode = msgspec.json.encode
 
 
 class _KnownList(NamedTuple):

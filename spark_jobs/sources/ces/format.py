@@ -26,6 +26,16 @@ from spark_jobs.sources.contract.decoded import (
 )
 from spark_jobs.sources.contract.source import Format
 
+NO_OLD_VALUES = Note(
+    "updates come without old values (@include_old_values = 0): an update that changes the key stops the table (C-73)"
+)
+SOME_COLUMNS = Note(
+    "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
+    "1 at the source, or `complete_rows: true` here (G-04)",
+    ("complete_rows", "full_rows"),
+)
+_LISTS_KEPT = 10_000
+
 
 @dataclass(frozen=True)
 class CesFormat(Format):
@@ -40,7 +50,7 @@ class CesFormat(Format):
     def of(cls, mirror: Mirror) -> CesFormat:
         """The format as a mirror file chooses it."""
         source = mirror.source
-        settings = CesSettings(database=source.database, binary=source.binary or "hex")
+        settings = CesSettings(database=source.database, binary=source.binary)
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> CesDecoder:
@@ -54,17 +64,6 @@ class CesFormat(Format):
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         """As :meth:`Format.fast_decoder`."""
         return FastCes(CesDecoder(tables, self.settings))
-
-
-NO_OLD_VALUES = Note(
-    "updates come without old values (@include_old_values = 0): an update that changes the key stops the table (C-73)"
-)
-SOME_COLUMNS = Note(
-    "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
-    "1 at the source, or `complete_rows: true` here (G-04)",
-    ("complete_rows", "full_rows"),
-)
-_LISTS_KEPT = 10_000
 
 
 def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class AnnouncedColumn(NamedTuple):
-    """A column; *type* as the change log calls it, or the source where the log has none; empty where it is untold."""
+    """A column; *type* is the change log's name of it, else the source's; empty where nothing gives the type."""
 
     name: str
     type: str = ""
 
 
 class Note(NamedTuple):
-    """What whoever mirrors a table should know: a sentence, and the settings of the table that answer it."""
+    """A warning about a table that is to be mirrored, and the settings of the table that settle it."""
 
     text: str
     answered_by: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class Announced(NamedTuple):
     Args:
         schema: the table's schema at the source.
         table: its name.
-        columns: as far as they are told; others may be told elsewhere.
+        columns: those that are named here; another message may name more.
         key: the key columns in order; empty for a table that has none, None where nothing is said of it.
-        notes: what whoever mirrors the table should know.
+        notes: warnings for whoever mirrors the table.
         changes_rows: whether this is an update or a delete, which a table without key cannot take.
-        sender: who tells it, where two senders could mean two tables: a database, or a task.
+        sender: the database or the task that sent it; two senders may mean two tables.
         load: an initial load that lies ready: its settings in the mirror file.
     """
 

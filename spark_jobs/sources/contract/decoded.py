@@ -22,7 +22,7 @@ class MirroredTable(NamedTuple):
         columns: the only columns that may be read, the key always among them; None reads all (G-12).
         keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
         full_rows: the mirror file promises that changes carry whole rows (G-04).
-        complete_rows: what changes do not tell of a row is told by the changes before them (G-04).
+        complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
     """
 
     source: str

@@ -50,15 +50,15 @@ class Chosen(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What can be told of mirrored tables at their source before anything is read.
+    """What a look at the source shows of the mirrored tables before anything is read.
 
     Args:
         unseen: mirrored tables without a place at the source, each with what is missing.
-        untold: mirrored tables whose change table has no change mask.
+        without_mask: mirrored tables whose change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
-    untold: Collection[str] = ()
+    without_mask: Collection[str] = ()
 
 
 class Format(ABC):
@@ -88,12 +88,16 @@ class Format(ABC):
 
     @property
     def key_changes(self) -> str:
-        """How changes of keys are told, for people; empty where the format always tells them."""
+        """How one sees that a key changed, for people; empty where the format always shows it."""
         return ""
 
     @abstractmethod
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
         """The decoder, by the tables' names in messages and the structures known so far."""
+
+    def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
+        """What structures that were announced before tell of their tables; here nothing, as messages describe all."""
+        return iter(())
 
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
@@ -114,7 +118,14 @@ class Transport(ABC):
 
     A range names a file, a topic partition or a table, and a half-open interval in it. The ledger binds ranges before
     anything is read, so a message is read in exactly one batch however the source grows meanwhile.
+
+    Attributes:
+        describes_tables: whether :meth:`announced` tells of every table without a look at its messages.
+        reads_named_tables: whether nothing is read of a table that the mirror does not name.
     """
+
+    describes_tables: ClassVar[bool] = False
+    reads_named_tables: ClassVar[bool] = False
 
     @abstractmethod
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
@@ -175,7 +186,7 @@ class Transport(ABC):
         return False
 
     def survey(self) -> Survey:
-        """What can be told of the mirrored tables before anything is read, without a JVM."""
+        """Look at the source for the mirrored tables before anything is read, without a JVM."""
         return Survey()
 
     @abstractmethod
@@ -209,7 +220,7 @@ class MessageTransport(Transport):
         return form.announced(self.sample(most))
 
     def sample(self, most: int) -> Iterator[Any]:
-        """About *most* messages, alike many from the beginning of each range."""
+        """About *most* messages, an equal share from the beginning of each range."""
         ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
         ranges = ranges[:: -(-len(ranges) * _FEWEST // most) or 1]
         left = most

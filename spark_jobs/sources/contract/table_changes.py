@@ -134,7 +134,7 @@ def change_rows(
         keys: the encoded keys of the row before and of the row after; one of them, where there is only one row.
         cols: the columns, as the log has them; all of the table.
         row: the row after, as the log has it; None for a delete.
-        before: the row before, as far as it is told.
+        before: the values of the row before, as far as the message has them.
     """
     change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
     if op == DELETE:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import shutil
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -17,7 +19,6 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from open_mirroring.storage.object_path import ObjectPath, Place
-from spark_jobs.sources.exports.readable import readable
 
 _BLOCK = 16 << 20
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
@@ -82,3 +83,17 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
             return "a quote stands inside a field and is not doubled"
         inside = (inside + len(quotes)) % 2
     return "a quoted field is not closed: it may be cut off" if inside else None
+
+
+@contextmanager
+def readable(path: Place) -> Iterator[Any]:
+    """What Arrow's readers take.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+    """
+    if isinstance(path, Path):
+        yield path
+        return
+    with path.open() as file:
+        yield file

@@ -26,8 +26,7 @@ from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.exports.columns import land_column, landing_column
-from spark_jobs.sources.exports.csv import csv_header, read_csv, why_malformed
-from spark_jobs.sources.exports.readable import readable
+from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
@@ -35,6 +34,8 @@ from spark_jobs.sources.sql_server.typed_rows import Failure
 from spark_jobs.sources.transports.source_files import list_source_files
 
 _ROWS_AT_ONCE = 65_536
+_BEGINNING = "LOAD"
+"""What the names of the files of a full load by Qlik begin with."""
 
 
 class Export(NamedTuple):
@@ -82,33 +83,36 @@ def export_files(export: Export) -> list[str]:
     found: list[str] = []
     for folder, folders, names in _walk(export.root):
         _refuse_layouts(folder, folders)
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        folders.sort()
+        hidden_folder = any(part.startswith(("_", ".")) for part in _below(export.root, folder).parts)
         for name in names:
-            if name.startswith(("_", ".")) and not name.endswith(f".{export.format}"):
-                continue
-            if name.startswith(("_", ".")):
-                raise TerminalError(
-                    "EXPORT_FOREIGN_FILE",
-                    f"the file {name!r} is hidden by its name, and may hold rows",
-                    where=folder,
-                    way_out="rename the file if it belongs to the export, or take it out",
+            if hidden_folder or name.startswith(("_", ".")):
+                if not _may_hold_rows(name, export.format):
+                    continue
+                what, way_out = (
+                    "is hidden by its name or that of a folder, and may hold rows",
+                    "give file and folder a plain name if they belong to the export",
                 )
+                raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", f"{way_out}, or take it out")
             if not name.endswith(f".{export.format}"):
-                raise TerminalError(
-                    "EXPORT_FOREIGN_FILE",
-                    f"the file {name!r} does not end with .{export.format}",
-                    where=folder,
-                    way_out="an export is a folder of its own: rename the file, or take it out",
-                )
-            found.append(PurePosixPath(folder, name).relative_to(str(export.root)).as_posix())
+                what, way_out = f"does not end with .{export.format}", "an export is a folder of its own"
+                way_out += ": rename the file, or take it out"
+                raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", way_out)
+            found.append((_below(export.root, folder) / name).as_posix())
     if not found:
-        raise TerminalError(
-            "EXPORT_MISSING",
-            f"there is no .{export.format} file",
-            where=str(export.root),
-            way_out="put the export there (a table without rows has one file too), or mend `path`",
-        )
+        way_out = "put the export there (a table without rows has one file too), or mend `path`"
+        raise _error(export.root, "EXPORT_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
+
+
+def _below(root: Place, folder: str) -> PurePosixPath:
+    return PurePosixPath(folder).relative_to(str(root))
+
+
+def _may_hold_rows(name: str, form: str) -> bool:
+    """Whether a hidden file is more than a mark or a checksum: packed and unfinished ones may hold rows as well."""
+    folded = name.casefold()
+    return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _walk(root: Place) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -135,7 +139,7 @@ def _refuse_layouts(folder: str, folders: Sequence[str]) -> None:
         way_out = "export without partitioning"
     else:
         return
-    raise TerminalError("EXPORT_NOT_PLAIN", what, where=folder, way_out=way_out)
+    raise _error(folder, "EXPORT_NOT_PLAIN", what, way_out)
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
@@ -184,15 +188,15 @@ def export_columns(
                 kinds = [(field.name, field.type) for field in pq.read_schema(opened)]
     names = [name for name, _ in kinds]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _columns("COLUMN_TWICE", path, f"the file has the columns {twice} more than once", "rename them")
+        raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
     missing = [name for name in (wanted or types) if name not in names]
     if missing:
-        raise _columns("COLUMN_MISSING", path, f"the file has no columns {missing}", "mend the export or `columns`")
+        raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
     chosen = [(name, kind) for name, kind in kinds if wanted is None or name in wanted]
     untyped = [name for name, _ in chosen if export.format == "csv" and name not in types]
     if untyped:
-        raise _columns("COLUMN_UNTYPED", path, f"`types` does not name {untyped}", "name their SQL types")
+        raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
     return tuple(landing_column(name, kind, types.get(name)) for name, kind in chosen)
 
 
@@ -268,9 +272,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
 
 def invalid(path: Place, what: str) -> TerminalError:
     """The error for a file that is not what its name says."""
-    return TerminalError(
-        "EXPORT_INVALID", f"the file cannot be read: {what}", where=str(path), way_out="export the table anew"
-    )
+    return _error(path, "EXPORT_INVALID", f"the file cannot be read: {what}", "export the table anew")
 
 
 @contextmanager
@@ -311,14 +313,7 @@ def _as_bound(path: Place, piece: Piece) -> Place:
 
 def _changed(path: Place, what: str) -> TerminalError:
     way_out = "put the export back as it was and go on, or reset the table and load the new one"
-    return TerminalError("EXPORT_CHANGED", what, where=str(path), way_out=way_out)
-
-
-def _columns(code: str, path: Place, what: str, way_out: str) -> TerminalError:
-    return TerminalError(code, what, where=str(path), way_out=way_out)
-
-
-_BEGINNING = "LOAD"
+    return _error(path, "EXPORT_CHANGED", what, way_out)
 
 
 def load_files(root: Place) -> list[str]:
@@ -330,7 +325,7 @@ def load_files(root: Place) -> list[str]:
     """
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
-    if listed is None or not (listed.files or listed.waiting or listed.unknown):
+    if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished)):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
     data = [name for name in names if not name.endswith(SUFFIX)]
@@ -340,9 +335,9 @@ def load_files(root: Place) -> list[str]:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
     described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    if listed.waiting or described != {stem(name) for name in data}:
-        odd = [*listed.waiting, *sorted(described ^ {stem(name) for name in data})]
-        what = f"{odd[0]!r} is empty, or has no file beside it that describes it or that it describes"
+    if listed.waiting or listed.unfinished or described != {stem(name) for name in data}:
+        odd = [*listed.waiting, *listed.unfinished, *sorted(described ^ {stem(name) for name in data})]
+        what = f"{odd[0]!r} is empty, unfinished, or has no file beside it that describes it or that it describes"
         raise _error(root, "EXPORT_INCOMPLETE", what, "wait until the full load is complete, or copy all of its files")
     return data
 
@@ -370,9 +365,7 @@ def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, st
             told = given.get(column.name)
             found[column.name] = told or log_type(column.type, column.length, column.precision, column.scale)
         except TerminalError as error:
-            raise TerminalError(
-                error.code, f"column {column.name!r}: {error.what}", where=str(path), way_out=error.way_out
-            ) from error
+            raise _error(path, error.code, f"column {column.name!r}: {error.what}", error.way_out) from error
     return found
 
 
@@ -404,8 +397,8 @@ def _dfm_of(path: Place) -> Dfm:
 
 def _invalid(path: Place, refusal: Refusal) -> TerminalError:
     what = f"the file is not as a full load is: {refusal.code}: {refusal.reason}"
-    return TerminalError("EXPORT_INVALID", what, where=str(path), way_out="load the table anew with the Qlik task")
+    return _error(path, "EXPORT_INVALID", what, "load the table anew with the Qlik task")
 
 
-def _error(root: Place, code: str, what: str, way_out: str) -> TerminalError:
-    return TerminalError(code, what, where=str(root), way_out=way_out)
+def _error(where: Place | str, code: str, what: str, way_out: str) -> TerminalError:
+    return TerminalError(code, what, where=str(where), way_out=way_out)

@@ -1,4 +1,4 @@
-"""The SQL of an initial load over JDBC, for PostgreSQL and SQL Server: pure texts, nothing is connected here.
+"""The SQL of an initial load over JDBC, for PostgreSQL and SQL Server, and what their refusals mean: pure texts.
 
 Every column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's
 changes. So the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value.
@@ -15,11 +15,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
 
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.errors import TerminalError
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from spark_jobs.sources.sql_server.type_text import read_type
 
 BoundKind = Literal["integer", "date", "timestamp", "instant"]
 """What the bounds of a split are: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
+_PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
+"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
 
 
 class Dialect(Protocol):
@@ -305,4 +308,32 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
         "TYPE_UNSUPPORTED",
         f"column {column['name']!r} of type {column['data_type']} {reason}",
         way_out="leave the column out with `columns`, or read a view that casts it",
+    )
+
+
+def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
+    """``SOURCE_REFUSED`` where an equal question would be refused again, else ``SOURCE_UNREACHABLE``.
+
+    Args:
+        doing: what was asked of the database.
+        state: the SQLSTATE; empty where there was none.
+        what: what the driver says; the password is taken out of it.
+        connection: the connection.
+        table: what was read.
+    """
+    if connection.password:
+        what = what.replace(connection.password, "***")
+    where = f"connection {connection.name}, table {table.schema}.{table.table}"
+    if state.startswith(_PERMANENT):
+        return TerminalError(
+            "SOURCE_REFUSED",
+            f"{doing}, the database refused (SQLSTATE {state}): {what}",
+            where=where,
+            way_out="mend the connection, the rights of its login, or the table's settings",
+        )
+    return TransientError(
+        "SOURCE_UNREACHABLE",
+        f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
+        where=where,
+        way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",
     )

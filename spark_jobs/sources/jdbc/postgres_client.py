@@ -16,7 +16,7 @@ import pyarrow.csv as csv
 
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
-from spark_jobs.sources.jdbc.database_errors import database_error
+from spark_jobs.sources.jdbc.dialects import database_error
 
 BLOCK_BYTES = 4 * 2**20
 """Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""

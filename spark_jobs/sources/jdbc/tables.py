@@ -21,8 +21,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.sources.exports.files import refused
-from spark_jobs.sources.jdbc.database_errors import database_error
-from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, dialect_of, ranges
+from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
 from spark_jobs.sources.jdbc.postgres_client import ask
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, landing_type, read_type

@@ -96,7 +96,7 @@ class Broker:
         return self._made(AdminClient, {})
 
     def results(self, admin: AdminClient, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's call; a refusal is told at once, not after the time-out.
+        """The results of an admin client's call; a refusal is raised at once, not after the time-out.
 
         Raises:
             MirroringError: what :meth:`fail` makes of the first failure.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.config.source import MAX_MESSAGES_PER_RUN
 
 CONNECTION_TYPES = ("kafka", "event_hubs")
 OPTIONS = frozenset(
@@ -85,7 +86,7 @@ class KafkaPlace(NamedTuple):
     settings: ClientSettings
     ids: tuple[tuple[str, str], ...] = ()
     messages_per_range: int = 200_000
-    max_messages_per_run: int = 10_000_000
+    max_messages_per_run: int = MAX_MESSAGES_PER_RUN
     timeout_seconds: float = 60.0
 
 

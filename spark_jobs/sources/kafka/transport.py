@@ -37,6 +37,7 @@ from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retentio
 
 _WORTH_MESSAGES = 1_000
 """Fewer messages are decoded one by one: what takes them from blocks has to learn before it is fast."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class KafkaTopics(MessageTransport):
         """
         source = mirror.source
         place = place_of(resolve(source.connection or ""), source.topics or ())
-        limit = source.max_messages_per_run or place.max_messages_per_run
-        return cls(place._replace(max_messages_per_run=limit))
+        return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
 
     @property
     def settles_after(self) -> int:
@@ -127,9 +127,6 @@ class KafkaTopics(MessageTransport):
     def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
         """As :meth:`MessageTransport.blocks`."""
         return blocks_of(self.read(bound)) if bound.end - bound.start >= _WORTH_MESSAGES else None
-
-
-log = logging.getLogger(__name__)
 
 
 def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:

@@ -28,16 +28,16 @@ class Column(msgspec.Struct, gc=False):
 
 
 class RowColumns:
-    """The columns that rows of one table have, which of them leave, and the key in them.
+    """The columns of one table's rows: all of them, those that are mirrored, and those of the key.
 
     Args:
         columns: as the source announces them.
         key: key columns of the table.
-        allowed: the only columns that may leave, besides the key; None for all.
+        allowed: the only columns that are mirrored, besides the key; None for all.
 
     Attributes:
         types: type by name.
-        text: the columns that leave as the change log keeps them.
+        text: the mirrored columns as the change log keeps them.
         kept: their names.
 
     Raises:

@@ -40,6 +40,8 @@ from spark_jobs.sources.transports.source_files import (
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
+_SINCE = timedelta(days=1)
+"""So long before the newest window that was bound a listing begins."""
 
 
 class Span(NamedTuple):
@@ -215,10 +217,6 @@ def _read_long(file: IO[bytes]) -> int:
         shift += 7
 
 
-_SINCE = timedelta(days=1)
-"""So long before the newest window that was bound a listing begins."""
-
-
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
     """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
 
@@ -241,7 +239,7 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
     for partition, (files, start) in zip(partitions, listed, strict=True):
         found += files
         begun[partition] = start
-    return sorted_out(found, SUFFIXES)._replace(begun=begun)
+    return sorted_out(root, found, SUFFIXES)._replace(begun=begun)
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
@@ -52,6 +54,8 @@ class SourceFile(NamedTuple):
 
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload", ".swp", "~")
 """How the names of files end that a copying program is still writing: it gives them their own names when it is done."""
+_FORGOTTEN_SECONDS = 86_400
+"""A file that is hidden or unfinished for so long will not be renamed any more."""
 
 
 class Listing(NamedTuple):
@@ -60,21 +64,23 @@ class Listing(NamedTuple):
     Args:
         files: those to read.
         waiting: those without a byte yet, which may be filled later.
-        unknown: those whose ending says nothing that is read here. Whoever lists a source has to tell of them.
+        unknown: those whose name says nothing that is read here. Whoever lists a source has to tell of them.
+        unfinished: those that would be read but for their names, which say that somebody is still writing them.
         begun: by folder the one below it with which its listing began; what comes before is there, as far as is known.
     """
 
     files: list[SourceFile]
     waiting: list[str]
     unknown: Sequence[SourceFile] = ()
+    unfinished: Sequence[str] = ()
     begun: Mapping[str, str] = MappingProxyType({})
 
 
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder, those to read being the ones whose names end in one of *suffixes*, in any case.
 
-    A name with a part that begins with a dot or an underscore is hidden, and one that ends as in :data:`UNFINISHED` is
-    still being written: neither is listed.
+    Folders whose names begin with a dot or an underscore are not looked into. A file with such a name is hidden, and
+    one that ends as in :data:`UNFINISHED` is still being written: it is not read, but told of if it would be (G-62).
 
     Args:
         root: the folder.
@@ -85,22 +91,22 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
-        return sorted_out(objects_below(root, was_read=was_read), suffixes)
+        return sorted_out(root, objects_below(root, was_read=was_read), suffixes)
     if not root.is_dir():
         raise TerminalError(
             "SOURCE_FOLDER_MISSING",
             f"the folder {str(root)!r} does not exist",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
-    return sorted_out(_files_below(root), suffixes)
+    return sorted_out(root, _files_below(root), suffixes)
 
 
 def _files_below(root: Path) -> Iterator[SourceFile]:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name[0] not in "._"]
         for name in names:
-            if not _is_passed_over(name):
-                path = Path(folder, name)
+            path = Path(folder, name)
+            with suppress(FileNotFoundError):  # it was renamed, or taken away, between the two looks
                 yield SourceFile.of(path, path.relative_to(root).as_posix())
 
 
@@ -122,34 +128,61 @@ def objects_below(root: ObjectPath, *, was_read: bool = False) -> list[SourceFil
 
 
 def source_files(root: ObjectPath, objects: Iterable[ObjectStat]) -> list[SourceFile]:
-    """Objects below a folder as files that are neither hidden nor still being written."""
+    """Objects below a folder as files, but for those in hidden folders."""
     found = list(objects)
     # Some services keep a folder as an object of its own.
     folders = {name.rpartition("/")[0] for name, *_ in found}
     files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in folders)
-    return [file for file in files if not _is_hidden_below(file.name)]
+    return [file for file in files if not any(folder[0] in "._" for folder in file.name.split("/")[:-1])]
 
 
-def _is_passed_over(name: str) -> bool:
-    return name[0] in "._" or name.casefold().endswith(UNFINISHED)
+def is_read(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether the name of a file says that it is whole, and how it is read."""
+    return name == finished_name(name) and name.casefold().endswith(suffixes)
 
 
-def _is_hidden_below(name: str) -> bool:
-    *folders, last = name.split("/")
-    return _is_passed_over(last) or any(folder[0] in "._" for folder in folders)
+def why_unread(name: str, suffixes: tuple[str, ...]) -> str:
+    """Why a file is not read that :func:`is_read` denies."""
+    if name != finished_name(name):
+        return "the file's name says since a day that it is hidden, or still being written"
+    return f"the file's name ends in none of {', '.join(suffixes)}"
 
 
-def sorted_out(found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
-    """Files in the order of their names, by whether they are read, are waited for, or tell nothing by their ending."""
-    files, waiting, unknown = [], [], []
-    for file in found:
-        if not file.name.casefold().endswith(suffixes):
+def finished_name(name: str) -> str:
+    """The name without what hides a file or says that it is still being written: its own if nothing does."""
+    folder, slash, last = name.rpartition("/")
+    last = last.lstrip("._")
+    ending = next((ending for ending in UNFINISHED if last.casefold().endswith(ending)), "")
+    return folder + slash + last[: len(last) - len(ending)]
+
+
+def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
+    """Files in the order of their names, by whether they are read, are waited for, or tell nothing by their names.
+
+    Of a hidden or unfinished one nothing is said where the finished one lies beside it, or where that would not be
+    read either, such as a checksum or a mark. One that stays so for a day is of the unknown ones (G-62).
+    """
+    files, waiting, unknown, unfinished = [], [], [], []
+    listed = {file.name: file for file in found}
+    for file in listed.values():
+        finished = finished_name(file.name)
+        if finished != file.name:
+            if file.size and finished not in listed and finished.casefold().endswith(suffixes):
+                unknown.append(file) if _is_forgotten(root / file.name) else unfinished.append(file.name)
+        elif not file.name.casefold().endswith(suffixes):
             unknown.append(file)
         elif file.size:
             files.append(file)
         else:
             waiting.append(file.name)
-    return Listing(sorted(files), sorted(waiting), sorted(unknown))
+    return Listing(sorted(files), sorted(waiting), sorted(unknown), sorted(unfinished))
+
+
+def _is_forgotten(path: Place) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS
+    except FileNotFoundError:  # it has its own name by now
+        return False
 
 
 def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:

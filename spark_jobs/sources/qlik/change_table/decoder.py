@@ -56,6 +56,14 @@ __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Struct
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
+_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
+"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
+_IMAGES = (
+    "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
+)
+_KEEP = (
+    "look for rows or files missing at the source, let only the task's own retention remove any, and reload the table"
+)
 
 
 class ChangeTableSettings(NamedTuple):
@@ -354,16 +362,6 @@ class QlikChangeTableDecoder:
         )
 
 
-_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
-"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
-_IMAGES = (
-    "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
-)
-_KEEP = (
-    "look for rows or files missing at the source, let only the task's own retention remove any, and reload the table"
-)
-
-
 def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
     """Why the pieces of one pair are of no use alone; *reason* says how long they waited."""
     if any(piece.piece == 1 for piece in pieces):
@@ -378,7 +376,7 @@ def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
 
 
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and its key where that can be told and no other row is concerned."""
+    """The dead letter of a row, with its table, and with its key where that is known and no other row is concerned."""
     if refusal.code in _OF_OTHER_ROWS:
         return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=NO_BUCKET)
     key = refusal.key

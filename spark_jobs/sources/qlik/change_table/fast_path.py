@@ -44,6 +44,8 @@ _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
 """What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
 _I, _U, _D, _B = range(1, 5)
 _READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
+_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Whole numbers of so many digits fit their type."""
 
 
 class FastChangeRows:
@@ -151,7 +153,7 @@ class _Look:
         return told, masks.indices.fill_null(len(told) - 1).to_numpy()
 
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
-        """Which of the UPDATEs without before image surely keep their key, as their masks say (T-19)."""
+        """Which UPDATEs without before image keep their key, as their masks prove (T-19)."""
         keys, stay = self._layout.key_places, np.zeros(self._size, bool)
         if not is_alone.any():
             return stay
@@ -314,10 +316,6 @@ def _positions(sequences: pa.Array, operations: npt.NDArray[np.int8]) -> pa.Arra
     texts[:, -1] = np.where(operations == _D, ord("0"), ord("1"))
     offsets = np.arange(len(sequences) + 1, dtype=np.int32) * len(model)
     return pa.Array.from_buffers(pa.string(), len(sequences), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-
-
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Whole numbers of so many digits fit their type."""
 
 
 def canonical_texts(

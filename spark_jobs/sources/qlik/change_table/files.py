@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,11 +49,13 @@ from spark_jobs.sources.transports.source_files import (
     as_bound,
     bound_files,
     bound_so_far,
+    is_read,
     is_rewritten,
     list_source_files,
     open_source,
     side_by_side,
     versions_of,
+    why_unread,
 )
 
 NOT_STORED = Note("there is a full load of the table, and no change table yet")
@@ -76,6 +78,7 @@ class ChangeFiles(MessageTransport):
         files: how the files were when they were bound; matters in object storage only.
     """
 
+    describes_tables: ClassVar[bool] = True
     path: Place
     suffix: str = TABLE_SUFFIX
     prefix: str = HEADER_PREFIX
@@ -91,11 +94,9 @@ class ChangeFiles(MessageTransport):
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
         source = mirror.source
-        prefix = HEADER_PREFIX if source.header_prefix is None else source.header_prefix
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
-        suffix, timeout = source.table_suffix or TABLE_SUFFIX, source.fragment_timeout_hours
         path = place_of(mirror, source.path, source.connection)
-        return cls(path, suffix, prefix, mirrored, timeout)
+        return cls(path, source.table_suffix, source.header_prefix, mirrored, source.fragment_timeout_hours)
 
     @property
     def empty_range_is_damage(self) -> bool:
@@ -164,7 +165,7 @@ def find_files(
     """Finished data files of change tables that were never bound, and files that are waited for.
 
     A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
-    file is waited for too. A file whose ending tells nothing is a damage of its table: it may hold changes. A file that
+    file is waited for too. A file whose name tells nothing is a damage of its table: it may hold changes. A file that
     has grown since it was bound, or was written anew (G-32), is bound again as a whole: the plan drops what it holds
     twice. One that has waited too long for its metadata file, or for its content although that is there, is bound
     without a byte: it is a damage of its table, and is read once it is whole.
@@ -181,7 +182,7 @@ def find_files(
     """
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
-    waiting = [name for name in listed.waiting if change_folder(root, name, suffix) is not None]
+    waiting = [n for n in (*listed.waiting, *listed.unfinished) if change_folder(root, n, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
     data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
     ranges: list[BoundRange] = []
@@ -196,7 +197,7 @@ def find_files(
             ranges.append(BoundRange(file.name, 0, file.size))
         else:
             waiting.append(file.name)
-    never = [name for name in waiting if name not in bound]
+    never = [name for name in waiting if name not in bound and name not in listed.unfinished]
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
     # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
@@ -242,8 +243,8 @@ def read_batches(
     table, is_sure = table_of_folder(root, bound.name, suffix), False
     place = 0
     try:
-        if not bound.name.lower().endswith(DATA_SUFFIXES):
-            raise Refusal("FILE_UNKNOWN", f"the file's name ends in none of {', '.join(DATA_SUFFIXES)}")
+        if not is_read(bound.name, DATA_SUFFIXES):
+            raise Refusal("FILE_UNKNOWN", why_unread(bound.name, DATA_SUFFIXES))
         if not bound.end:
             raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
         if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:

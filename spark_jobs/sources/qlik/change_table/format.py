@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import HEADER_PREFIX
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
@@ -33,10 +32,10 @@ class ChangeTableFormat(Format):
         source = mirror.source
         return cls(
             ChangeTableSettings(
-                source.load or DEFAULT_SETTINGS.load,
-                HEADER_PREFIX if source.header_prefix is None else source.header_prefix,
-                source.mask_order or "auto",
-                bool(source.sparse_updates),
+                source.load,
+                source.header_prefix,
+                source.mask_order,
+                source.sparse_updates,
                 source.before_images,
             )
         )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -65,6 +65,8 @@ class ChangeTables(Transport):
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
     """
 
+    describes_tables: ClassVar[bool] = True
+    reads_named_tables: ClassVar[bool] = True
     connection: str
     tables: Mapping[str, NamedChangeTable]
     suffix: str = TABLE_SUFFIX
@@ -85,14 +87,14 @@ class ChangeTables(Transport):
     @classmethod
     def of(cls, mirror: Mirror) -> ChangeTables:
         """The change tables that a mirror file names."""
-        source, suffix = mirror.source, mirror.source.table_suffix or TABLE_SUFFIX
+        source = mirror.source
         return cls(
             source.connection or "",
-            {".".join(table.source_name): _named(table, suffix) for table in mirror.tables},
-            suffix,
-            HEADER_PREFIX if source.header_prefix is None else source.header_prefix,
+            {".".join(table.source_name): _named(table, source.table_suffix) for table in mirror.tables},
+            source.table_suffix,
+            source.header_prefix,
             None if source.partitions is None else split_source_name(source.partitions),
-            source.overlap_minutes or OVERLAP_MINUTES,
+            source.overlap_minutes,
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:

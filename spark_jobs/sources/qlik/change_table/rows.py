@@ -165,7 +165,7 @@ class RowLayout:
         return encode_key(texts) if texts else None
 
     def same_key(self, one: Values, other: Values) -> bool:
-        """Whether two rows spell the key alike; keys that they spell in two ways may be equal all the same."""
+        """Whether two rows spell the key in the same way; two spellings may still be one key."""
         return all(one[at] == other[at] for at in self.key_places)
 
     def image(self, values: Values) -> str:

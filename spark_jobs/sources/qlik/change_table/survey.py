@@ -34,8 +34,8 @@ def survey_files(found: Iterable[FoundTable], mirrored: Collection[str], suffix:
             alike = f"; there is {shown(other)}" if other is not None else ""
             unseen[one] = f"no folder {one + suffix!r} has a file with its metadata file{alike}"
     mask = (prefix + MASK).lower()
-    untold = [one for one in mirrored if one in there and mask not in {c.lower() for c in there[one].columns}]
-    return Survey(unseen, untold)
+    without_mask = [one for one in mirrored if one in there and mask not in {c.lower() for c in there[one].columns}]
+    return Survey(unseen, without_mask)
 
 
 def survey_database(
@@ -52,7 +52,7 @@ def survey_database(
         closed: the mirrored tables that have a closed partition; None without partitioning.
         prefix: what the names of header columns begin with.
     """
-    unseen, untold = {}, []
+    unseen, without_mask = {}, []
     mask = (prefix + MASK).lower()
     for source, name in tables.items():
         if name not in columns:
@@ -61,5 +61,5 @@ def survey_database(
         if closed is not None and source not in closed:
             unseen[source] = f"the control table lists no closed partition of {'.'.join(name)!r}"
         if mask not in {column.lower() for column in columns[name]}:
-            untold.append(source)
-    return Survey(unseen, untold)
+            without_mask.append(source)
+    return Survey(unseen, without_mask)

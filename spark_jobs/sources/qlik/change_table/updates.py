@@ -93,7 +93,7 @@ def choose_reading(
 
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
-    """The places of the mirrored columns that an UPDATE changed; large objects are not told in masks (T-25)."""
+    """The places of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
     places = [*layout.key_places, *layout.value_places()]
     return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
 

@@ -89,7 +89,7 @@ def _rows(
     texts = images.key_texts(image)
     if headers.operation != "UPDATE":
         _refuse_another_row(before, texts, images, headers.operation)
-        # A column that is not told is no NULL, of a new row either: like an update's it has to be completed (K-23).
+        # A column that was not sent is not NULL, not even in a new row: it has to be completed, as in an update (K-23).
         op = INSERT if images.tells_all(image) else UPDATE
         if op == UPDATE and images.full_rows:
             raise Refusal("ROW_MALFORMED", f"{headers.operation} without all columns, and `full_rows` promises them")

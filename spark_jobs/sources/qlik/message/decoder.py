@@ -99,7 +99,7 @@ class QlikMessageDecoder(IndependentMessages):
         return Waiting() if decoded.counts.fragments else decoded
 
     def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
-        """A message of the log as it was read, its own key, which the log does not keep, told by its table there."""
+        """A logged message as it was read. The log keeps no key, so one that names the logged table replaces it."""
         name = next((name for name, table in self._tables.items() if table.source == source), None)
         return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
 

@@ -24,7 +24,7 @@ _BLANKS = b" \t\r\n"
 
 
 class JsonNumber(str):
-    """The text of a JSON number that no whole number spells just so, to be told from a string."""
+    """A JSON number with its exact text, where no Python whole number has that text; so it differs from a string."""
 
     __slots__ = ()
 

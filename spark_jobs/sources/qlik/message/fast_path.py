@@ -32,6 +32,7 @@ from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
 """Ids remembered for a topic: a task has few; a hostile stream must not fill the memory."""
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class FastQlikMessages:
@@ -148,9 +149,6 @@ def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
     message = block.each[number]
     key = message.key if isinstance(message, RawMessage) else None
     return key is None or table_of_key(key) in (None, followed.structure.table)
-
-
-_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class Spot(NamedTuple):

@@ -33,7 +33,13 @@ from spark_jobs.sources.qlik.message.structures import (
     task_of,
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+
+Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
+NO_MASKS = Note(
+    "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
+    "the task send beforeData, or say `keys_never_change: true` (K-70)",
+    ("keys_never_change",),
+)
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,12 @@ class QlikMessageFormat(Format):
         source = mirror.source
         return cls(
             QlikMessageSettings(
-                source.load or DEFAULT_SETTINGS.load,
-                source.mask_order or "auto",
+                source.load,
+                source.mask_order,
                 {t.topic: ".".join(t.source_name) for t in mirror.tables if t.topic is not None},
-                source.binary or "hex",
-                source.sequence_digits or SEQUENCE_DIGITS,
-                bool(source.unframed_avro),
+                source.binary,
+                source.sequence_digits,
+                source.unframed_avro,
             ),
             source.schema_registry,
         )
@@ -76,6 +82,11 @@ class QlikMessageFormat(Format):
         """As :meth:`Format.decoder`."""
         return QlikMessageDecoder(tables, schemas, self.settings)
 
+    def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
+        """As :meth:`Format.described`; the newest structure of a table comes last."""
+        known = [one for one in map(known_structure, schemas) if isinstance(one, Structure) and one.table]
+        return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
+
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
         return announced(messages, self.settings, self._registered)
@@ -93,14 +104,6 @@ class QlikMessageFormat(Format):
     ) -> FastQlikMessages:
         """As :meth:`Format.fast_decoder`."""
         return FastQlikMessages(tables, schemas, self.settings)
-
-
-Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
-NO_MASKS = Note(
-    "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
-    "the task send beforeData, or say `keys_never_change: true` (K-70)",
-    ("keys_never_change",),
-)
 
 
 def announced(

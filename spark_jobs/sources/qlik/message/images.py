@@ -160,7 +160,7 @@ class TableImages:
         return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
     def same_key(self, one: Image, other: Image) -> bool:
-        """Whether two images spell the key alike; keys that they spell in two ways may be equal all the same."""
+        """Whether two images spell the key in the same way; two spellings may still be one key."""
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:

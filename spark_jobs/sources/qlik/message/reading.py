@@ -1,4 +1,4 @@
-"""Sorts messages: what each of them is, which table and structure it belongs to, and its one disposition.
+"""Sorts messages: finds the kind, the table and the structure of each, and gives it its one disposition.
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -70,15 +70,15 @@ class QlikMessageSettings(NamedTuple):
 
 
 UNTOLD = "untold:"
-"""Begins the name under which messages wait that do not tell whose they are."""
+"""Begins the fragment identity of messages that name no table."""
 
 BY_KEY = ":key:"
-"""Ends that name, before the table that the key of such a message names, should anybody announce it."""
+"""Separates, in that identity, the table that the message's key may name, in case its structure is announced later."""
 
 _LONGEST, _LONGEST_NAME = 290, 200
 
 _NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
-"""Dead letters of no table: nothing is in them, or what tells their table contradicts itself."""
+"""Dead letters without table: the message is empty, or its parts name different tables."""
 
 
 class _StructureUnknown(Exception):
@@ -90,10 +90,10 @@ class _StructureUnknown(Exception):
 
 
 class _Seen:
-    """What a message told before it was given up: its members, and the mirrored table that it surely belongs to.
+    """What was read of a message before it was refused: its members, and its mirrored table, if that is certain.
 
-    *foreign* is its table where that is not mirrored, *said* the one that its metadata names, *may_be* the one that its
-    key would name if it is one.
+    *foreign* is its table where that is not mirrored; *said* is the table that its metadata names; *may_be* is the
+    table that its key names, if the key is a table's name at all.
     """
 
     record: Mapping[str, Any] | None = None
@@ -180,7 +180,7 @@ class MessageReader:
             return self._read(message, seen), seen.foreign
         except Refusal as refusal:
             if seen.table is None and refusal.code not in _NO_TABLE:
-                told = self._told_anyhow(message, seen)
+                told = self._named_in_remains(message, seen)
                 seen.table = self._tables.get(told or "")
                 if told is not None and self._names.meant_by(told) is None:
                     return [], told
@@ -226,7 +226,7 @@ class MessageReader:
             raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {limit}")
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
         topic = topic_of(message.origin)
-        by_key = self._told_by_key(message.key)
+        by_key = self._named_by_key(message.key)
         seen.may_be = None if by_key is not None or message.key is None else named_by_key(message.key)
         if isinstance(read, Metadata):
             seen.said = announced_table(read.record)
@@ -362,15 +362,15 @@ class MessageReader:
             raise Refusal("WRONG_TOPIC", f"the key names {shown(by_key)} where {shown(stated)} was said")
         return stated or by_key
 
-    def _told_by_key(self, key: bytes | None) -> str | None:
-        """The table that a key tells; a table nobody has heard of may be the text of any other key (K-60)."""
+    def _named_by_key(self, key: bytes | None) -> str | None:
+        """The mirrored or announced table that a key names; any other text may be the key of a row (K-60)."""
         told = None if key is None else table_of_key(key)
         if told is None or (self._names.meant_by(told) is None and not self._structures.of_table(told)):
             return None
         return told
 
-    def _told_anyhow(self, message: RawMessage, seen: _Seen) -> str | None:
-        """The table of a message that cannot be read, where all that is left of it says the same one (K-63)."""
+    def _named_in_remains(self, message: RawMessage, seen: _Seen) -> str | None:
+        """The table of an unreadable message, where all its readable parts name the same one (K-63)."""
         topic, told = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
         with suppress(Refusal):
             told.add(stated_table(seen.record or {}))
@@ -382,7 +382,7 @@ class MessageReader:
             with suppress(Refusal):
                 found = self._structures.of_id(topic, schema_id, None, self._tables) if schema_id else None
                 told.add(found.table or None if found else None)
-        told.add(self._told_by_key(message.key))
+        told.add(self._named_by_key(message.key))
         names = told - {None}
         return names.pop() if len(names) == 1 else None
 
@@ -395,7 +395,7 @@ class MessageReader:
 
 
 def _identity(where: str, name: str) -> str:
-    """Under what messages wait that wait for the same: the ledger keeps a limited length of it, whatever is sent."""
+    """The identity shared by messages that wait for one structure, shortened to what the ledger keeps."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 17]}~{_digest(name)}"
     if len(where) + len(name) > _LONGEST:
@@ -408,7 +408,7 @@ def _digest(text: str) -> str:
 
 
 def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
-    """The dead letter of a message, homeless as yet."""
+    """The dead letter of a message, still without table."""
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
 
 

@@ -1,4 +1,4 @@
-"""Finds the table of a message by its own key, or by what is left of it (K-15, K-60, K-63).
+"""Finds the table of a message by its key, or by the readable part of a damaged message (K-15, K-60, K-63).
 
 A task can be set to write schema and table into the message's key: ``schema+table`` as text, or a record of both. A
 key of other things, such as the primary key's columns, names no table.
@@ -28,7 +28,7 @@ _AVRO_SPACE = "com.attunity.queue.msg."
 
 @lru_cache(maxsize=4096)
 def table_of_key(key: bytes) -> str | None:
-    """``schema.table`` as a message's key spells it; None where it tells none."""
+    """``schema.table`` as a message's key spells it; None where the key names no table."""
     if key.startswith(b"Obj\x01"):
         return _table_of_record(key)
     try:
@@ -49,13 +49,13 @@ def table_of_key(key: bytes) -> str | None:
 
 
 def named_by_key(key: bytes) -> str | None:
-    """The table that a key may name, though nobody has heard of it; None where it has not the form of such names."""
+    """The table that a key may name, announced or not; None where the key has no such form."""
     told = table_of_key(key)
     return told if told is not None and _NAMES.fullmatch(told) else None
 
 
 def key_that_tells(name: str) -> bytes:
-    """A key that tells this table, for a message whose own key was not kept."""
+    """A key that names this table, for a message whose own key was not kept."""
     schema, _, table = name.partition(".")
     return msgspec.json.encode({"schema": schema, "table": table})
 

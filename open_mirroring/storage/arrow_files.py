@@ -1,0 +1,69 @@
+"""Object storage as a file system of Arrow, so that Parquet files are read there as from a disk."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, PyFileSystem
+
+from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_store import StorageRoot
+
+_AT_ONCE = 2**22
+"""A file of so many bytes is read by one request, whatever is asked of it: a request costs more than a megabyte."""
+
+
+def arrow_path(place: Place) -> str:
+    """How Arrow names a file in the file system of its place."""
+    return str(place) if isinstance(place, Path) else place.key
+
+
+def arrow_files(place: Place) -> FileSystem | None:
+    """The file system in which a place is; None: the local one."""
+    return None if isinstance(place, Path) else _file_system(place.root)
+
+
+@lru_cache(maxsize=64)
+def _file_system(root: StorageRoot) -> FileSystem:
+    return PyFileSystem(_Objects(root))
+
+
+class _Objects(FileSystemHandler):  # type: ignore[misc]
+    """Reads the objects of a container, each as it is when it is opened; nothing is written or listed this way."""
+
+    def __init__(self, root: StorageRoot) -> None:
+        self._root = root
+
+    def get_type_name(self) -> str:
+        return f"open_mirroring+{self._root.address.service}"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[FileInfo]:
+        return [self._info(path) for path in paths]
+
+    def _info(self, path: str) -> FileInfo:
+        try:
+            return FileInfo(path, FileType.File, size=ObjectPath(self._root, path).stat().st_size)
+        except FileNotFoundError:
+            return FileInfo(path, FileType.NotFound)
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        place = ObjectPath(self._root, path)
+        held = place.look(0, _AT_ONCE)
+        if held.stat.size == len(held.content):
+            return pa.BufferReader(held.content)
+        return pa.PythonFile(place.holding(held).open(), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self.open_input_file(path)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("objects are read this way, and nothing else")
+
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _refuse
+    get_file_info_selector = move = open_append_stream = open_output_stream = _refuse

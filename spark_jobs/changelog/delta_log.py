@@ -1,0 +1,70 @@
+"""The Delta table of a change log, in a folder or in object storage: opened, and its refusals in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import Place
+
+COMMIT_FAILED = "LOG_COMMIT_FAILED"
+
+
+def opened_log(root: Place) -> DeltaTable | None:
+    """The newest state of the log; None where there is none. Creates nothing.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED`` when it cannot be opened.
+        MirroringError: what the storage says.
+    """
+    with our_log_errors(root, "it cannot be opened"):
+        uri, options = delta_address(root)
+        try:
+            return DeltaTable(uri, storage_options=options) if DeltaTable.is_deltatable(uri, options) else None
+        except TableNotFoundError:
+            return None
+
+
+def upgraded(table: DeltaTable) -> str:
+    """What is wrong with the log's protocol: its files are read directly, so nothing may stand beside them."""
+    protocol = table.protocol()
+    if protocol.min_reader_version <= 1 and protocol.min_writer_version <= 2:
+        return ""
+    features = [*(protocol.reader_features or []), *(protocol.writer_features or [])]
+    return (
+        f"the change log was upgraded to reader {protocol.min_reader_version}, "
+        f"writer {protocol.min_writer_version}, features {features}"
+    )
+
+
+@contextmanager
+def our_log_errors(root: Place, what: str) -> Iterator[None]:
+    """Tell what delta-rs raises as our own error: *what* happened to the log; no signed address is shown.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED``.
+        MirroringError: of object storage, what the storage says.
+    """
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise log_error(root, what, error) from (error if isinstance(root, Path) else None)
+
+
+def log_error(root: Place, what: str, error: Exception) -> MirroringError:
+    """Our error for one that delta-rs raised."""
+    if not isinstance(root, Path) and isinstance(error, OSError):
+        return root.store.told(error, root.key)
+    shown = f"{what}: {error}" if isinstance(root, Path) else f"{what}: {type(error).__name__}"
+    return TransientError(
+        COMMIT_FAILED,
+        f"the change log: {shown}",
+        where=str(root),
+        way_out="try again later; if it stays so, look at the storage of the change log",
+    )

@@ -1,0 +1,52 @@
+"""Which keys have logged changes of a kind: workers read the log's files, wherever they are."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from open_mirroring.errors import MirroringError
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.reading import log_rows
+
+_FOUND = pa.schema([pa.field("key", pa.string()), pa.field("error", pa.binary())])
+_TASKS_PER_CORE = 3
+
+
+def logged_among(
+    spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table
+) -> pa.Array:
+    """The *keys* of which log files hold a *chosen* row; the other keys of these rows stay in the workers.
+
+    Raises:
+        MirroringError: what the storage of the log says.
+    """
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for file in (file for batch in batches for file in batch.column(0).to_pylist()):
+                for found in log_rows(root, [file]).to_batches(columns=["key"], filter=chosen, use_threads=False):
+                    errors = pa.nulls(found.num_rows, pa.binary())
+                    yield pa.RecordBatch.from_arrays([found.column(0), errors], schema=_FOUND)
+        except MirroringError as error:
+            # Raised here, Spark would bury it in a stack of its own.
+            yield pa.RecordBatch.from_pylist([{"key": None, "error": pickle.dumps(error)}], _FOUND)
+
+    tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    # As rows, for many names would make the function, which has the login, so large that Spark writes it to a file.
+    named = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
+    logged = named.mapInArrow(each, "key string, error binary").persist(StorageLevel.DISK_ONLY)
+    try:
+        (line,) = logged.agg(F.max("error").alias("error")).collect()
+        if line["error"] is not None:
+            raise pickle.loads(bytes(line["error"]))
+        wanted = spark.createDataFrame(keys.select(["key"]))
+        return wanted.join(logged, "key", "left_semi").toArrow()["key"].combine_chunks()
+    finally:
+        logged.unpersist()

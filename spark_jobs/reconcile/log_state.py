@@ -1,0 +1,120 @@
+"""Counts of what the change log holds, made by workers for the deep check.
+
+Files are read as publishing reads them, wherever they are: no file system of Spark's is used, so the login to an
+object storage stays out of Spark's configuration.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from open_mirroring.errors import TransientError
+from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogState, PieceCount
+from open_mirroring.storage.object_path import Place
+from open_mirroring.storage.object_store import ObjectReplaced
+from spark_jobs.changelog.delta_log import COMMIT_FAILED, opened_log, upgraded
+from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.schema import FRAGMENT
+from spark_jobs.runtime.job import run_job
+
+_TASKS_PER_CORE = 3
+_GROUP = ["batch", "kind", "tbl", "epoch"]
+_COLUMNS = [*_GROUP, "pos", "fragment_of"]
+_Group = tuple[Any, ...]
+
+
+def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
+    """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
+
+    A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
+
+    Raises:
+        MirroringError: what an object storage says.
+    """
+    try:
+        table = opened_log(root)
+    except TransientError as error:
+        if error.code != COMMIT_FAILED:
+            raise
+        return LogState(unreadable=error.what)
+    if table is None:
+        return LogState()
+    if what := upgraded(table):
+        return LogState(unreadable=what)
+    actions = table.get_add_actions(flatten=True)
+    columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
+    files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
+    tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    names = sorted(files)
+    counting = [_Counting(root, tuple(names[at::tasks]), frozenset(waiting)) for at in range(tasks)]
+    return _merged(run_job(spark, "count the change log", _count, counting), files)
+
+
+@dataclass(frozen=True)
+class _Counting:
+    root: Place
+    files: tuple[str, ...]
+    waiting: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    rows: Sequence[LogCount]
+    pieces: Sequence[PieceCount]
+
+
+def _count(task: _Counting) -> _Counted:
+    rows: list[LogCount] = []
+    pieces: list[PieceCount] = []
+    for file in task.files:
+        try:
+            found = _counted(task, file)
+        except (OSError, pa.ArrowException, ObjectReplaced):
+            continue
+        rows += found.rows
+        pieces += found.pieces
+    return _Counted(rows, pieces)
+
+
+def _counted(task: _Counting, file: str) -> _Counted:
+    rows: list[LogCount] = []
+    pieces: list[PieceCount] = []
+    waiting = pa.array(sorted(task.waiting), pa.string())
+    for batch in log_rows(task.root, [file]).to_batches(columns=_COLUMNS, use_threads=False):
+        some = pa.Table.from_batches([batch])
+        groups = some.group_by(_GROUP).aggregate([([], "count_all"), ("pos", "min"), ("pos", "max")])
+        for line in groups.to_pylist():
+            group = (line["kind"], line["tbl"], line["epoch"])
+            # No row of ours lacks its batch; one of somebody else's is counted as batch 0, which nobody ever bound.
+            rows.append(LogCount(line["batch"] or 0, *group, line["count_all"], line["pos_min"], line["pos_max"]))
+        mine = some.filter(pc.and_(pc.equal(some["kind"], FRAGMENT), pc.is_in(some["fragment_of"], waiting)))
+        for line in mine.group_by(["fragment_of", "batch"]).aggregate([([], "count_all")]).to_pylist():
+            pieces.append(PieceCount(line["fragment_of"], line["batch"], line["count_all"]))
+    return _Counted(rows, pieces)
+
+
+def _merged(parts: Iterable[_Counted], files: Mapping[str, LogFile]) -> LogState:
+    rows: dict[_Group, LogCount] = {}
+    pieces: dict[_Group, int] = defaultdict(int)
+    for part in parts:
+        for one in part.rows:
+            group = one[:4]
+            known = rows.get(group)
+            rows[group] = one if known is None else _both(known, one)
+        for piece in part.pieces:
+            pieces[piece.identity, piece.batch] += piece.rows
+    return LogState([*rows.values()], [PieceCount(group[0], group[1], count) for group, count in pieces.items()], files)
+
+
+def _both(one: LogCount, other: LogCount) -> LogCount:
+    lowest = min((p for p in (one.lowest, other.lowest) if p is not None), default=None)
+    highest = max((p for p in (one.highest, other.highest) if p is not None), default=None)
+    return one._replace(rows=one.rows + other.rows, lowest=lowest, highest=highest)
