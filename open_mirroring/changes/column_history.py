@@ -131,7 +131,10 @@ def column_history(
 def renamed_columns(
     lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
 ) -> list[FormerColumn]:
-    """Those of the renames that operators *said* which the lists do not contradict, oldest word first."""
+    """Those of the renames that operators *said* which the lists do not contradict, oldest word first.
+
+    A renamed column was there until its new name came: what had its old name before a row without it was another one.
+    """
     found = []
     for word in sorted(said, key=lambda one: one.up_to):
         gone, back = history.gone.get(word.column), history.back.get(word.column)
@@ -139,6 +142,12 @@ def renamed_columns(
         # Rows that have both names are of two columns, whatever was said.
         both = any({word.column, word.now} <= one.types.keys() and one.seen.first <= word.up_to for one in lists)
         if holds and not both:
+            came = min((one.seen.first for one in lists if word.now in one.types), default="")
+            first = min(one.seen.first for one in lists if word.column in one.types)
+            proofs = [one.seen for one in lists if word.column not in one.types and one.seen.whole_last]
+            without = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < came]
+            if without:
+                found.append(FormerColumn(word.column, max(without), None))
             found.append(word)
     return found
 

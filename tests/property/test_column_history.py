@@ -15,11 +15,27 @@ from hypothesis import strategies as st
 from open_mirroring.changes.column_history import (
     ColumnHistory,
     Dropped,
+    FormerColumn,
     Gone,
     ListOfColumns,
     Seen,
     column_history,
+    renamed_columns,
 )
+
+
+def test_a_name_that_was_renamed_was_another_columns_before_its_gap_g66() -> None:
+    """Of a column that was dropped, came back and was renamed then, only the second one has the new name."""
+    lives = [("ab", 1, 3), ("b", 4, 5), ("ab", 6, 7), ("bc", 8, 9)]
+    lists = [
+        ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m), place(n), place(m)))
+        for names, n, m in lives
+    ]
+    said = FormerColumn("a", place(9), "c")
+    history = column_history(lists, [Dropped("a", place(9))])
+    assert renamed_columns(lists, history, [said]) == [FormerColumn("a", place(5), None), said]
+    assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [said]
+
 
 NAMES = "abcd"
 TYPES = {"a": "INT32", "b": "INT32", "c": "STRING", "d": "STRING"}
