@@ -41,6 +41,7 @@ class Extracted(NamedTuple):
         counts: its messages by disposition.
         waiting_files: source files that are not whole yet.
         withheld: those of them that hold something already.
+        joined: tables that joined by a pattern, each with what the source told of it (G-70).
         batches: all batches that it completed.
         gone: what a backfill should read again and the source no longer has.
         losses: what the mirror's tables lack, or may, by table; the job asks, :func:`extract` leaves it empty.
@@ -56,6 +57,7 @@ class Extracted(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     withheld: Sequence[str] = ()
+    joined: Mapping[str, str] = MappingProxyType({})
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
@@ -108,7 +110,8 @@ class _Points:
         driver.drive(agenda)
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
-        return Extracted(newest, driver.counts, self._waiting, batches, self._gone, withheld=self._withheld)
+        counts, waiting, joined = driver.counts, self._waiting, driver.joined
+        return Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
 
     def read_mended(self) -> None:
         """Decode again what wrong keys rejected; a table of which a change is hidden still is stopped again."""
@@ -132,6 +135,7 @@ class _Points:
         # Before anything can be found to be lost: how near it came is worth seeing then, too.
         if retained := self._driver.source.transport.retained():
             self._driver.ledger.record_offsets(retained)
+        self._driver.look_for_tables()
         found = self._find()
         self._waiting = found.waiting
         self._withheld = sorted({*found.waiting} - {*found.empty})

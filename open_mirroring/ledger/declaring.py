@@ -6,7 +6,7 @@ A reset under way is kept as a document of the table's row.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 
 
 class TableDeclaration(NamedTuple):
@@ -41,6 +41,70 @@ class TableDeclaration(NamedTuple):
         """Whether the ledger's *row* says the same of what only a reset may change."""
         said = (self.folder, self.keys_text, self.text_format)
         return said == (row.folder, row.keys, row.text_format)
+
+
+class JoinedTable(NamedTuple):
+    """A table that joined by a pattern, as the source announced it; *columns* are type by name."""
+
+    source: str
+    schema: str
+    table: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    batch: int
+
+
+def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
+    """Every table that ever joined a mirror by a pattern, in the order of names."""
+    c = t.joined_table.c
+    query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
+    with ledger.connect() as db:
+        return [
+            JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
+            for source, schema, table, keys, columns, batch in db.execute(query.order_by(c.source)).tuples()
+        ]
+
+
+def join(ledger: Engine, mirror: str, joined: JoinedTable, declared: TableDeclaration, asks: str) -> bool:
+    """Register a table that joins by a pattern, unless the ledger has it already; whether it was registered.
+
+    All in one transaction: a table that has to wait for a yes never is without its stop. What joined before under the
+    same name, and was dropped since, is announced anew.
+
+    Args:
+        ledger: the ledger.
+        mirror: the mirror.
+        joined: as the source announces it.
+        declared: the same as a declaration.
+        asks: why its publishing waits for a yes; empty where it does not.
+
+    Raises:
+        TerminalError: ``TARGET_TAKEN``.
+    """
+    values = {
+        "mirror": mirror,
+        "source": joined.source,
+        "schema_name": joined.schema,
+        "table_name": joined.table,
+        "keys": json.dumps(joined.keys, ensure_ascii=False),
+        "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
+        "batch": joined.batch,
+        "joined_at": datetime.now(UTC),
+    }
+    with ledger.begin() as db:
+        c = t.mirrored_table.c
+        if db.scalar(sa.select(c.id).where(c.mirror == mirror, c.source == joined.source)) is not None:
+            return False
+        refuse_taken_folder(db, mirror, declared)
+        update = ["keys", "columns", "batch", "joined_at"]
+        t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
+        _insert(db, mirror, declared)
+        own = (c.mirror == mirror) & (c.source == joined.source)
+        if asks:
+            stopped = {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
+            db.execute(t.mirrored_table.update().where(own, c.stop_code.is_(None)).values(stopped))
+        audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(asks)})
+    return True
 
 
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:

@@ -10,8 +10,9 @@ whoever binds a later batch has read the new declaration (:mod:`~open_mirroring.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -138,6 +139,14 @@ class ResetLedger:
                 return False
             self._request(db, row, reason, drops=True, loads=False)
         return True
+
+    def requests_of(self, source: str, who: str, within: timedelta) -> int:
+        """How often somebody asked for a reset of a table lately."""
+        c = t.audit.c
+        asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
+        query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)
+        with self._engine.connect() as db:
+            return sum(json.loads(detail)["who"] == who for detail in db.scalars(query))
 
     def asked(self, asked: Asked) -> Open | Answered:
         """Whether a request came to its end, by whomever.

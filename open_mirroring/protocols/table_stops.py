@@ -7,6 +7,7 @@ from __future__ import annotations
 
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it anew, by a load or from the log."""
+FROM_LOG = ", which builds it from the log where that tells every row, and says so where a new `initial_load` is needed"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 
 LOAD_NEEDED = "LOAD_NEEDED"
@@ -14,16 +15,20 @@ LOAD_NEEDED = "LOAD_NEEDED"
 
 KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
 """A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+NEW_TABLE = "NEW_TABLE"
+"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
 
 WAYS_OUT = {
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
+    NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
+    f"under `exclude` of its pattern, and {DROP}",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
     f"file, and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and load the table anew",
-    "COLUMN_RENAMED": f"{RESET} with a new initial load: it brings the values under the new name",
-    "COLUMN_BACK": f"{RESET} with a new initial load: it brings the values of the new column",
+    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew",
+    "COLUMN_RENAMED": f"{RESET}{FROM_LOG}; either brings the values under the new name",
+    "COLUMN_BACK": f"{RESET}{FROM_LOG}; either leaves out the values of the column that was dropped",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
