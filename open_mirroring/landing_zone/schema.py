@@ -101,6 +101,23 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
+def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
+    """The columns of a data file of ours, as its Parquet schema tells them; the marker left out.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
+    """
+    names = {arrow: name for name, arrow in _SIMPLE.items()}
+    found = []
+    for field in schema:
+        if field.name != ROW_MARKER:
+            kind = field.type
+            decimal = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else str(kind)
+            found.append(LandingColumn(field.name, names.get(kind, decimal)))
+            arrow_type(found[-1].type)
+    return tuple(found)
+
+
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
     """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
 

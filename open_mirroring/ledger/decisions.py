@@ -29,7 +29,7 @@ from open_mirroring.ledger.requests import (
     Asked,
 )
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_NEEDED, NEW_TABLE, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
@@ -43,6 +43,7 @@ NEEDS_RESET = {
     "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    LEDGER_UNKNOWN: "what of it was published is not known",
     LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }
