@@ -150,8 +150,8 @@ class TableSchema(NamedTuple):
 
         Raises:
             TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold a column's new one (F-87), or none
-                does, ``COLUMN_RESERVED`` for a source column named like the marker, ``COLUMN_CASE`` when two differ in
-                case only.
+                does, ``COLUMN_RESERVED`` for a source column named like the marker or with a NUL in its name,
+                ``COLUMN_CASE`` when two differ in case only.
         """
         fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
@@ -175,6 +175,12 @@ class TableSchema(NamedTuple):
                     "COLUMN_RESERVED",
                     f"the source has a column named {column.name!r}",
                     way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
+                )
+            if "\0" in column.name:
+                raise TerminalError(
+                    "COLUMN_RESERVED",
+                    f"the source has a column named {column.name!r}, and a reader of Parquet ends the name at its NUL",
+                    way_out="rename it at the source, or list the other `columns`",
                 )
             twin = by_fold.get(column.name.casefold())
             if twin is not None:

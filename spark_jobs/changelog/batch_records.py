@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.reconciliation.rebuilding import BatchRecord
-from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_path import Place
 
 FOLDER = "_batches"
+_READS_AT_ONCE = 16
 
 
 def write_record(root: Place, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
@@ -24,19 +28,23 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
 
     *at* is when it was bound, where that is not just now.
     """
-    path = _path(root, number)
-    document = {"batch": number, "at": (at or datetime.now(UTC)).isoformat(), "ranges": ranges, "manifest": manifest}
-    content = json.dumps(document, ensure_ascii=False)
-    if isinstance(path, ObjectPath):
-        # An object is whole or not there; one of a killed try gives way, and is written by the next try if that dies.
-        path.store.delete(path.key)
-        path.create(content.encode())
+    place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
+    moment = (at or datetime.now(UTC)).isoformat()
+    content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
+    if isinstance(place, Path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all: what a crash leaves behind has another name.
+        written = place.with_name(f".{place.name}.{uuid4().hex}")
+        written.write_bytes(content)
+        os.replace(written, place)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: what a crash leaves behind has another name.
-    written = path.with_name(f".{path.name}.{uuid4().hex}")
-    written.write_text(content, encoding="utf-8")
-    os.replace(written, path)
+    try:
+        place.create(content)
+    except FileExistsError:
+        there = json.loads(place.read_bytes())
+        if {name: there.get(name) for name in sealed} != sealed:
+            place.store.delete(place.key)
+            place.create(content)
 
 
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
@@ -45,24 +53,27 @@ def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
     Raises:
         TerminalError: ``LOG_RECORD_INVALID`` when one cannot be read.
     """
-    found: dict[int, BatchRecord] = {}
-    for number in range(1, newest + 1):
-        path = _path(root, number)
-        try:
-            document = json.loads(path.read_bytes())
-            at = datetime.fromisoformat(document["at"])
-            found[number] = BatchRecord(number, at, document["ranges"], document["manifest"])
-        except FileNotFoundError:
-            continue
-        except (ValueError, KeyError, TypeError) as error:
-            raise TerminalError(
-                "LOG_RECORD_INVALID",
-                f"the record of batch {number} cannot be read: {type(error).__name__}",
-                where=str(path),
-                way_out="restore the file from a backup of the change log; without one, start over (runbook)",
-            ) from error
-    return found
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        found = pool.map(partial(_read, root), range(1, newest + 1))
+        return {record.number: record for record in found if record is not None}
 
 
-def _path(root: Place, number: int) -> Place:
+def _read(root: Place, number: int) -> BatchRecord | None:
+    place = _place(root, number)
+    try:
+        document = json.loads(place.read_bytes())
+        at = datetime.fromisoformat(document["at"])
+        return BatchRecord(number, at, document["ranges"], document["manifest"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TerminalError(
+            "LOG_RECORD_INVALID",
+            f"the record of batch {number} cannot be read: {type(error).__name__}",
+            where=str(place),
+            way_out="restore the file from a backup of the change log; without one, start over (runbook)",
+        ) from error
+
+
+def _place(root: Place, number: int) -> Place:
     return root / FOLDER / f"{number // 10_000:08d}" / f"{number:012d}.json"
