@@ -22,6 +22,7 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
+    names_before_return,
     other_columns,
     place_text,
     renamed_columns,
@@ -81,7 +82,7 @@ class TableColumns:
         up_to: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
-        self._epochs, self._decided, self._renames = epochs, decided, renames
+        self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted = former
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
@@ -108,7 +109,7 @@ class TableColumns:
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._noted
         keys = {*self._declared.key}
-        said = {one.column: (one.renamed_to, one.up_to) for one in self._decided if one.renamed_to is not None}
+        said = [FormerColumn(one.column, one.up_to, one.renamed_to) for one in self._decided if one.renamed_to]
         placed = _placed(self._spelled)
         renamed = renamed_columns(placed, self._history(placed), said)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
@@ -158,6 +159,18 @@ class TableColumns:
             if first != name and name not in keys and not any({first, name} <= names for names in together):
                 found.append(FormerColumn(name, _EVERYWHERE, first))
         return found
+
+    @cached_property
+    def _decided(self) -> list[ColumnDecision]:
+        """What operators said, in the target's spelling."""
+        spelled = self._spelling
+        return [
+            one._replace(
+                column=spelled.get(one.column) or one.column,
+                renamed_to=spelled.get(one.renamed_to or "") or one.renamed_to,
+            )
+            for one in self._given
+        ]
 
     @cached_property
     def _spelling(self) -> dict[str, str | None]:
@@ -364,6 +377,7 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
+        self._refuse_doubtful_returns()
         for former in self.former:
             if former.now is None and (again := self._gone_again(former)):
                 raise PlanStop(
@@ -380,6 +394,23 @@ class TableColumns:
                 "dropped",
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
+
+    def _refuse_doubtful_returns(self) -> None:
+        """Stop where a column that the log is read without may have been renamed before another took its name."""
+        if self.former is self._noted:
+            return
+        placed = _placed(self._spelled)
+        for column, back in self._history(placed).back.items():
+            known = max((one.up_to for one in self._decided if one.column == column), default="")
+            names = names_before_return(column, back, placed, self._renames)
+            open_ones = {name: since for name, since in names.items() if since > known}
+            if open_ones:
+                raise PlanStop(
+                    "RENAME_POSSIBLE",
+                    f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time, and have "
+                    f"{list(open_ones)[:5]}, which they did not have before: dropped, or renamed",
+                    min(open_ones.values()),
+                )
 
     def _gone_again(self, former: FormerColumn) -> str:
         """Where a whole row lacks a column behind its gap and, for all that is known, rows with it stand before."""
