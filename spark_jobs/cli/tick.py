@@ -21,7 +21,6 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.publish_changes import publish
 from spark_jobs.reload_table import follow_schema_changes
-from spark_jobs.replay_dead_letters import decode_redeclared
 
 log = logging.getLogger(__name__)
 
