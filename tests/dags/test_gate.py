@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import JoinedTable, Joining, join
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring_airflow import triggers
-from open_mirroring_airflow.connections import landing_zone
+from open_mirroring_airflow.connections import landing_zone, named_connections
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.gate import GateEvent, error_event, event_error, gate_event, is_settled
 from open_mirroring_airflow.sensors import GateSensor
@@ -312,3 +313,11 @@ def test_tables_that_joined_by_a_pattern_are_asked_about_g70(
     params = dags["shop__reload_table"].params
     assert params.get_param("table").resolve(ORDERS) == ORDERS
     assert dags["shop__replicate"].params.get_param("tables").resolve([ORDERS]) == [ORDERS]
+
+
+def test_a_job_gets_the_connections_that_a_pattern_names_g70(write_mirror: Callable[..., Path]) -> None:
+    text = MIRROR.format(customers="", orders="").replace(", }", "}")
+    load, proof = ({"format": "jdbc", "connection": name} for name in ("shop_load", "shop_proof"))
+    pattern = {"source": "dbo.*", "initial_load": load, "prove": proof}
+    file = write_mirror(text[: text.index("tables:")] + f"tables: [{json.dumps(pattern)}]\n")
+    assert named_connections(load_mirror(file)) == ["shop_load", "shop_proof"]
