@@ -36,6 +36,7 @@ from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import (
     Collision,
+    OnSchemaChange,
     Table,
     TableEntry,
     TablePattern,
@@ -96,6 +97,16 @@ class Publish(Section):
         default=False,
         description="Whether a column that is added at the source stops its table until that is loaded anew; a table "
         "may say otherwise. Else `status` tells that the column is unverified (G-07).",
+    )
+    on_schema_change: OnSchemaChange = Field(
+        default="log",
+        description="What becomes of a table that a change of structure stopped, as the target cannot follow it in "
+        "place (F-87); a table may say otherwise. log: it is built anew by itself where the log holds every change of "
+        "it and the target shows its tables (G-68). reload: also where it is loaded anew from a database, which reads "
+        "the whole table there. stop: somebody says `open-mirroring reload-table`.",
+    )
+    schema_reloads_per_day: Positive = Field(
+        default=3, description="How often in 24 hours a table is built anew by `on_schema_change` at most."
     )
 
 

@@ -32,6 +32,10 @@ SOURCE_NAME = r"^.+\..+$"
 _DEFAULT_SCHEMA = "dbo"
 
 
+OnSchemaChange = Literal["stop", "log", "reload"]
+"""What becomes of a table that a change of structure stopped."""
+
+
 class DelimitedText(Section):
     """Files of delimited text instead of Parquet; the columns stand for the life of the table (F-23)."""
 
@@ -260,6 +264,11 @@ class Table(Section):
         default=None,
         description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
         "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
+    )
+    on_schema_change: OnSchemaChange | None = Field(
+        default=None,
+        description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
+        "`publish` (G-68). Default: that of the mirror.",
     )
     history: Literal["latest", "full"] = Field(
         default="latest",

@@ -168,8 +168,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         "version": c.version + 1,
     }
     if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
-        what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
-        values |= {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+        values |= mended_stop(row, declared)
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
     if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
@@ -178,6 +177,12 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     now = {name: values[name] for name in before}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
+
+
+def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
+    """The values of a row whose key was mended, until what the wrong one rejected is read again."""
+    what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+    return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:

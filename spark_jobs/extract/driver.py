@@ -30,6 +30,7 @@ from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
+from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, told_tables
 from spark_jobs.letters.open_letters import read_open_letters
@@ -229,6 +230,7 @@ class ExtractionDriver:
                 self._current = (batch.ranges, batch.number, Manifest.from_json(document))
                 return self._log.open(*self._current[1:], document)
             case protocol.CommitLog(batch, _):
+                write_record(self._log.root, batch.number, batch.ranges, batch.manifest or "")
                 committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
                 reach("extract.committed")
                 return committed
