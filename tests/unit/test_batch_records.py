@@ -13,6 +13,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.batch_records import FOLDER, read_records, write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.changelog.retention import vacuum
+from tests.object_storage import KINDS, StorageServers
 
 
 def test_a_record_is_read_as_it_was_written_and_only_up_to_the_log_g_80(tmp_path: Path) -> None:
@@ -48,3 +49,15 @@ def test_cleaning_up_the_log_leaves_the_records_g_80(tmp_path: Path) -> None:
         os.utime(path, (0, 0))
     assert vacuum(tmp_path / "log", timedelta(hours=1)) == 1 and not stray.exists()
     assert list(read_records(tmp_path / "log", 1)) == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_lie_in_object_storage_as_the_log_does_g_80(storage_servers: StorageServers, kind: str) -> None:
+    """G-80: created once; the same again changes nothing, and one that never came into the log is written over."""
+    log = storage_servers.new(kind).place("log")
+    write_record(log, 1, "[]", "{}")
+    first = read_records(log, 1)
+    write_record(log, 1, "[]", "{}")
+    assert read_records(log, 2) == first
+    write_record(log, 1, "[]", '{"files":[]}')
+    assert [one.manifest for one in read_records(log, 1).values()] == ['{"files":[]}']
