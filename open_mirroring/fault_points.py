@@ -11,6 +11,7 @@ import signal
 
 FAULT_POINTS = (
     "extract.bound",
+    "extract.joined",
     "extract.written",
     "extract.sealed",
     "extract.committed",

@@ -209,7 +209,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-        published = publish(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+        # A reset publishes, too, so that its job needs this one.
+        from spark_jobs.reload_table import follow_schema_changes
+
+        only = arguments.tables.split(",") if arguments.tables else None
+        published = publish(mirror, ledger, spark, only)
+        reloads = follow_schema_changes(mirror, ledger, spark, only)
+        left = {source: what for source, what in published.stopped.items() if source not in reloads}
+        stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
+        published = published._replace(stopped=stopped)
         report = look(mirror, ledger)
         return published._replace(losses=report.lost, told=report.document())
 

@@ -141,18 +141,14 @@ def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
 
 
 def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
-    there, holding, dropped = {_name(file) for file in log_files(root)}, dict[str, set[int]](), 0
+    there, holding, dropped = {Path(file).name for file in log_files(root)}, dict[str, set[int]](), 0
     for number, record in records.items():
         for file in Manifest.from_json(record.manifest).files:
-            if _name(str(file["path"])) not in there:
+            if Path(file["path"]).name not in there:
                 dropped = max(dropped, number)
             for source in file["tables"]:
                 holding.setdefault(source, set()).add(number)
     return FoundLog(max(records), {source: frozenset(batches) for source, batches in holding.items()}, dropped)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _found_tables(store: LandingZoneStore, declared: Sequence[Table]) -> list[FoundTable]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,16 +20,19 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
+from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.decisions import Reason
-from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.decisions import RENAME_POSSIBLE, Reason
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
-from open_mirroring.reconciliation.inspection import declaration
+from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import log_files
+from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation
@@ -39,6 +42,9 @@ from spark_jobs.runtime.reset_arguments import add_reset_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
+
+FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED"})
+"""Stops after which the log, read by the columns of now, may tell what the target should have."""
 
 
 class Reloaded(NamedTuple):
@@ -107,6 +113,7 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
+        read_mended(mirror, ledger, spark)
         if table.initial_load is not None:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
@@ -125,6 +132,58 @@ def reload_table(
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
+
+
+def follow_schema_changes(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
+) -> dict[str, Reloaded]:
+    """Reset the tables (of *only*, if given) that a change of structure stopped, where the mirror file approves that.
+
+    What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, nobody can
+    see whether the target has dropped it, or it was built anew often enough for one day (G-68).
+
+    Raises:
+        TransientError: ledger, store or a source do not answer; the next run goes on.
+        TerminalError: what the source or the store refuses.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    approver = f"the mirror file {mirror.name}"
+    done: dict[str, Reloaded] = {}
+    for source, state in reader.tables().items():
+        declared = next((table for table in mirror.tables if table.source == source), None)
+        if declared is None or (only is not None and source not in only):
+            continue
+        is_ours = state.reset is None or state.reset.who == approver
+        if state.stop_code in FOLLOWED and is_ours:
+            _follow(mirror, ledger, declared, state, approver)
+        now = reader.tables(source)[source]
+        if now.reset is not None and now.reset.who == approver and not now.reset.drops and now.stop_code is None:
+            done[source] = reload_table(mirror, ledger, lambda: spark, source)
+    return done
+
+
+def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
+    """Ask for the reset of a stopped table, if that may be."""
+    chosen = declared.on_schema_change or mirror.publish.on_schema_change
+    if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
+        return
+    limit = mirror.publish.schema_reloads_per_day
+    if ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, timedelta(days=1)) >= limit:
+        log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)
+        return
+    reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
+    try:
+        if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
+            log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
+        else:
+            request_reload(mirror, ledger, declared.source, reason)
+    except TerminalError as error:
+        log.warning("%s stays stopped: %s", declared.source, error)
+
+
+def _loads_anew(declared: Table, chosen: str) -> bool:
+    """Whether its initial load brings the rows of now; those of an export were written before the change."""
+    return chosen == "reload" and isinstance(declared.initial_load, JdbcLoad)
 
 
 def stage_text(outcome: ResetOutcome) -> str:
@@ -164,7 +223,9 @@ def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
     try:
         preparation.schema_from_log(state._replace(keys=tuple(table.key)))
     except PlanStop as stop:
-        raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
+        # A question is asked once the table is built anew as far as that; its answer goes on from there.
+        if stop.code != RENAME_POSSIBLE:
+            raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     wanted = {file for part in logged for file in part.files}
     there = {*log_files(log_place(mirror))} if wanted else set[str]()

@@ -128,24 +128,29 @@ def column_history(
     return ColumnHistory(gone, back)
 
 
-def former_columns(
-    lists: Sequence[ListOfColumns], history: ColumnHistory, renamed: Mapping[str, tuple[str, str]]
+def renamed_columns(
+    lists: Sequence[ListOfColumns], history: ColumnHistory, said: Mapping[str, tuple[str, str]]
 ) -> list[FormerColumn]:
-    """The columns that a table which is built from the log alone has to read otherwise than they were logged.
+    """The columns of which operators said that they have another name since, oldest word first.
 
     Args:
         lists: the column lists of the table's changes.
         history: what became of the columns.
-        renamed: what operators said: for a column its name since, and the place up to which they said it.
+        said: for a column its name since, and the place up to which they said it.
     """
-    found = [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
-    for column, (name, up_to) in sorted(renamed.items()):
+    found = []
+    for column, (name, up_to) in said.items():
         gone = history.gone.get(column)
         firsts = [one.seen.first for one in lists if name in one.types]
         # Rows that have both names are of two columns, whatever was said.
         if gone is not None and up_to > gone.after and firsts and min(firsts) > gone.after:
             found.append(FormerColumn(column, up_to, name))
-    return found
+    return sorted(found, key=lambda one: one.up_to)
+
+
+def other_columns(history: ColumnHistory) -> list[FormerColumn]:
+    """The columns whose name was that of another one before they came."""
+    return [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
 
 
 def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:

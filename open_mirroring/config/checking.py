@@ -18,7 +18,7 @@ from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
-from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
 
@@ -101,7 +101,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         setting: SettingPath = ("tables", index, "initial_load")
         load = table.initial_load
         try:
@@ -116,7 +116,8 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
-                wanted = [n for n in load.types if table.columns is None or n in table.columns]
+                columns = table.columns if isinstance(table, Table) else None
+                wanted = [n for n in load.types if columns is None or n in columns]
                 refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")
@@ -148,7 +149,7 @@ def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterat
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.tables):
+    for index, table in enumerate(mirror.entries):
         # An export that a proof is to read may be made just before.
         if isinstance(table.prove, JdbcLoad):
             try:

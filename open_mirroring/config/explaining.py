@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from open_mirroring.config.problems import SettingPath
@@ -44,7 +45,7 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Explanation:
         return Explanation(path, kind, context["what"], context["way_out"])
     name = str(path[-1]) if path else ""
     if kind == "extra_forbidden":
-        known = sorted({setting for model in _models_at(root, location[:-1]) for setting in model.model_fields})
+        known = sorted({setting for model in _models_at(root, location[:-1]) for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
         return Explanation(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
@@ -94,9 +95,14 @@ def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[t
         if _is_tag(part):
             current = [model for model in current if f"({model.__name__})" == part]
             continue
-        fields = [model.model_fields[part] for model in current if part in model.model_fields]
+        fields = [_fields(model)[part] for model in current if part in _fields(model)]
         current = [model for field in fields for model in _models_in(field.annotation)]
     return current
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The settings of a model by the names that a mirror file calls them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
@@ -109,14 +115,14 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
 def _described(root: type[BaseModel], location: tuple[str | int, ...]) -> str:
     setting = next((i for i in range(len(location) - 1, -1, -1) if isinstance(location[i], str)), None)
     for model in _models_at(root, location[:setting]) if setting is not None else ():
-        field = model.model_fields.get(str(location[setting or 0]))
+        field = _fields(model).get(str(location[setting or 0]))
         if field is not None and field.description:
             return f"set it: {field.description}"
     return "see the published schema of mirror files"
 
 
 def _vocabulary(root: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    fields = [model.model_fields.get(str(location[-1])) for model in _models_at(root, location[:-1])]
+    fields = [_fields(model).get(str(location[-1])) for model in _models_at(root, location[:-1])]
     return [str(word) for field in fields if field is not None for word in _words(field.annotation)]
 
 

@@ -7,7 +7,7 @@ run after an error in a field, so one mistake would hide another.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -34,7 +34,15 @@ from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, DeadLetters, FolderSetting, Positive, Section
 from open_mirroring.config.source import Source, check_complete_position
 from open_mirroring.config.structures import GivenStructure, structures_of_others
-from open_mirroring.config.tables import Collision, Table, change_table_collisions, table_collisions
+from open_mirroring.config.tables import (
+    Collision,
+    OnSchemaChange,
+    Table,
+    TableEntry,
+    TablePattern,
+    change_table_collisions,
+    table_collisions,
+)
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
@@ -89,6 +97,16 @@ class Publish(Section):
         default=False,
         description="Whether a column that is added at the source stops its table until that is loaded anew; a table "
         "may say otherwise. Else `status` tells that the column is unverified (G-07).",
+    )
+    on_schema_change: OnSchemaChange = Field(
+        default="log",
+        description="What becomes of a table that a change of structure stopped, as the target cannot follow it in "
+        "place (F-87); a table may say otherwise. log: it is built anew by itself where the log holds every change of "
+        "it and the target shows its tables (G-68). reload: also where it is loaded anew from a database, which reads "
+        "the whole table there. stop: somebody says `open-mirroring reload-table`.",
+    )
+    schema_reloads_per_day: Positive = Field(
+        default=3, description="How often in 24 hours a table is built anew by `on_schema_change` at most."
     )
 
 
@@ -180,8 +198,11 @@ class Mirror(Section):
         "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
         "that has a complete position.",
     )
-    tables: tuple[Table, ...] = Field(
-        min_length=1, description="The mirrored tables; `open-mirroring init` writes them as the source announces them."
+    entries: tuple[TableEntry, ...] = Field(
+        alias="tables",
+        min_length=1,
+        description="The mirrored tables; `open-mirroring init` writes them as the source announces them. An entry "
+        "whose `source` holds a * stands for all tables of that pattern, with what is common to them.",
     )
     structures: tuple[GivenStructure, ...] = Field(
         default=(),
@@ -208,6 +229,12 @@ class Mirror(Section):
     prove: Prove = Field(default=Prove(), description="How tables are compared with their source.")
 
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(Path("<memory>"), Path.cwd(), {(): 1}))
+    _joined: tuple[tuple[TablePattern, Table], ...] = PrivateAttr(default=())
+    _tables: tuple[Table, ...] = PrivateAttr(default=())
+
+    def model_post_init(self, context: Any) -> None:
+        """Pick the tables that are written out from the patterns beside them."""
+        self._tables = tuple(table for _, table in _tables_of(self.entries))
 
     @field_validator("consistency")
     @classmethod
@@ -226,20 +253,20 @@ class Mirror(Section):
             raise names.refusal("COMBINATION_INVALID", what, "leave `gate.status` out")
         return gate
 
-    @field_validator("tables")
+    @field_validator("entries")
     @classmethod
-    def _collisions(cls, tables: tuple[Table, ...]) -> tuple[Table, ...]:
-        found = table_collisions(list(enumerate(tables)))
+    def _collisions(cls, entries: tuple[TableEntry, ...]) -> tuple[TableEntry, ...]:
+        found = table_collisions(_tables_of(entries))
         if found:
             errors = [
                 InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
             ]
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return tables
+        return entries
 
-    @field_validator("tables")
+    @field_validator("entries")
     @classmethod
-    def _settings_of_formats(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+    def _settings_of_formats(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         source = info.data.get("source")
         errors = [
             InitErrorDetails(
@@ -249,21 +276,21 @@ class Mirror(Section):
                 loc=(index, setting),
                 input=None,
             )
-            for index, table in enumerate(tables)
+            for index, entry in enumerate(entries)
             for setting, formats in _FORMATS_OF_SETTINGS.items()
-            if isinstance(source, Source) and source.format not in formats and getattr(table, setting) is not None
+            if isinstance(source, Source) and source.format not in formats and getattr(entry, setting, None) is not None
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return tables
+        return entries
 
-    @field_validator("tables")
+    @field_validator("entries")
     @classmethod
-    def _promises(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+    def _promises(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
         source, first = info.data.get("source"), dict[str, int]()
         errors = []
-        for index, table in enumerate(tables):
+        for index, table in _tables_of(entries):
             if table.topic is None:
                 continue
             twin = first.setdefault(table.topic, index)
@@ -281,7 +308,7 @@ class Mirror(Section):
                 for at, what, way_out in errors
             ]
             raise ValidationError.from_exception_data("tables", details, hide_input=True)
-        return tables
+        return entries
 
     @field_validator("structures")
     @classmethod
@@ -290,24 +317,28 @@ class Mirror(Section):
         if given and isinstance(source, Source) and source.format != "qlik-message":
             what = f"{source.format} describes its tables itself"
             raise names.refusal("COMBINATION_INVALID", what, "leave `structures` out")
-        sources = [table.source_name for table in info.data.get("tables", ())]
-        for at in structures_of_others(given, sources) if sources else ():
+        entries = info.data.get("entries", ())
+        mirrored = [table.source_name for _, table in _tables_of(entries)]
+        patterns = [entry for entry in entries if isinstance(entry, TablePattern)]
+        mirrored += [one.source_name for one in given if any(entry.fits(one.source_name) for entry in patterns)]
+        for at in structures_of_others(given, mirrored) if entries else ():
             what = f"{given[at].table!r} is no mirrored table"
             raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
         return given
 
-    @field_validator("tables")
+    @field_validator("entries")
     @classmethod
-    def _change_tables(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+    def _change_tables(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         source = info.data.get("source")
         if not isinstance(source, Source) or source.format != "qlik-change-table":
-            return tables
-        found = change_table_collisions(list(enumerate(tables)), source.table_suffix)
+            return entries
+        tables = _tables_of(entries)
+        found = change_table_collisions(tables, source.table_suffix)
         if source.transport == "files":
             what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
             found = [
                 Collision((index, "change_table"), "COMBINATION_INVALID", what, way_out)
-                for index, table in enumerate(tables)
+                for index, table in tables
                 if table.change_table is not None
             ]
         if found:
@@ -315,30 +346,64 @@ class Mirror(Section):
                 InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
             ]
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return tables
+        return entries
 
-    @field_validator("tables")
+    @field_validator("entries")
     @classmethod
-    def _histories(cls, tables: tuple[Table, ...], info: ValidationInfo) -> tuple[Table, ...]:
+    def _histories(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         if info.data.get("consistency", "transaction") == "transaction":
-            return tables
+            return entries
         what = "without a complete position a change may still come that belongs before one that is published"
         way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
         errors = [
             InitErrorDetails(
                 type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(index, "history"), input=None
             )
-            for index, table in enumerate(tables)
-            if table.history == "full"
+            for index, entry in enumerate(entries)
+            if entry.history == "full"
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return tables
+        return entries
 
     @property
     def name(self) -> str:
         """The mirror's name."""
         return self.mirror
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The mirrored tables: those that the file writes out, and behind them those that joined by a pattern."""
+        return self._tables
+
+    @property
+    def placed_tables(self) -> tuple[tuple[SettingPath, Table], ...]:
+        """The same, each with the place in the file that says what it is."""
+        written = [(("tables", at), table) for at, table in _tables_of(self.entries)]
+        return (*written, *((("tables", self.entries.index(by)), table) for by, table in self._joined))
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether tables may join by their names."""
+        return any(isinstance(entry, TablePattern) for entry in self.entries)
+
+    def pattern_of(self, name: names.SourceName) -> TablePattern | None:
+        """The pattern that a table belongs to; None for one that is written out, or fits none."""
+        if any(table.source_name == name for _, table in _tables_of(self.entries)):
+            return None
+        return next((one for one in self.entries if isinstance(one, TablePattern) and one.fits(name)), None)
+
+    def ignores(self, name: names.SourceName) -> bool:
+        """Whether a table stands under ``ignore``: it joins no more, and goes on if it has joined."""
+        return any(names.split_source_name(one) == name for one in self.ignore)
+
+    def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
+        """Mirror these tables, too, each by its pattern, in place of those that had joined.
+
+        The one thing about a mirror that changes while it is in use, for whoever has it has to see a table that joins.
+        """
+        self._joined = tuple(tables)
+        self._tables = (*(table for _, table in _tables_of(self.entries)), *(table for _, table in tables))
 
     @property
     def asks_status(self) -> bool:
@@ -385,7 +450,12 @@ class Mirror(Section):
 class BegunMirror(Mirror):
     """A mirror file that may have no tables yet."""
 
-    tables: tuple[Table, ...] = Field(default=(), description="The mirrored tables.")
+    entries: tuple[TableEntry, ...] = Field(default=(), alias="tables", description="The mirrored tables.")
+
+
+def _tables_of(entries: Sequence[TableEntry]) -> list[tuple[int, Table]]:
+    """The tables that are written out, each with its place."""
+    return [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Table)]
 
 
 def json_schema() -> dict[str, Any]:

@@ -40,6 +40,33 @@ class SourceName(NamedTuple):
 
 def split_source_name(text: str) -> SourceName:
     """``dbo.orders`` → (dbo, orders). A part with a dot in it is quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
+    return SourceName(*map(_unquoted, _split(text)))
+
+
+def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """``sales.*`` → what schema and table look like; * stands for any characters, except in brackets or quotes."""
+    schema, table = (
+        re.escape(_unquoted(part)) if _is_quoted(part) else ".*".join(map(re.escape, part[0].split("*")))
+        for part in _split(text)
+    )
+    return re.compile(schema, re.DOTALL), re.compile(table, re.DOTALL)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text names tables by a pattern, not one table."""
+    try:
+        return any("*" in part[0] and not _is_quoted(part) for part in _split(text))
+    except PydanticCustomError:
+        return False
+
+
+def check_pattern(text: str) -> str:
+    """Refuse a text that :func:`split_pattern` cannot split."""
+    split_pattern(text)
+    return text
+
+
+def _split(text: str) -> tuple[re.Match[str], re.Match[str]]:
     first = _PART.match(text)
     second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
     if first is None or second is None:
@@ -48,7 +75,11 @@ def split_source_name(text: str) -> SourceName:
             f"{text!r} does not name one schema and one table",
             "write schema.table with exactly one dot; put a part that holds a dot in brackets: [my.schema].orders",
         )
-    return SourceName(_unquoted(first), _unquoted(second))
+    return first, second
+
+
+def _is_quoted(part: re.Match[str]) -> bool:
+    return part[1] is not None or part[2] is not None
 
 
 def _unquoted(part: re.Match[str]) -> str:

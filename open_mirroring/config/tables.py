@@ -7,10 +7,19 @@ Learn, *Open mirroring landing zone requirements and format*).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
@@ -21,6 +30,10 @@ from open_mirroring.storage.address import is_address
 
 SOURCE_NAME = r"^.+\..+$"
 _DEFAULT_SCHEMA = "dbo"
+
+
+OnSchemaChange = Literal["stop", "log", "reload"]
+"""What becomes of a table that a change of structure stopped."""
 
 
 class DelimitedText(Section):
@@ -252,6 +265,11 @@ class Table(Section):
         description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
         "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
     )
+    on_schema_change: OnSchemaChange | None = Field(
+        default=None,
+        description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
+        "`publish` (G-68). Default: that of the mirror.",
+    )
     history: Literal["latest", "full"] = Field(
         default="latest",
         description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
@@ -385,6 +403,128 @@ class Table(Section):
         return load
 
 
+class TablePattern(Section):
+    """Tables by a pattern of their names; each is mirrored from the first change on that is seen of it (G-70).
+
+    Keys and columns are those that the source announces. A table that is written out in the mirror file belongs to no
+    pattern, one that stands under ``ignore`` does not join; of two patterns that fit, the first counts.
+    """
+
+    source: Annotated[str, AfterValidator(names.check_pattern)] = Field(
+        description="schema.table at the source, in which * stands for any characters, as in sales.*. With a "
+        "`key` it is one table that has the * in its name.",
+        json_schema_extra={"pattern": r"^.*\*.*$"},
+    )
+    exclude: tuple[Annotated[str, AfterValidator(names.check_pattern)], ...] = Field(
+        default=(), description="schema.table, or patterns of them, that are not mirrored although they fit."
+    )
+    new_tables: Literal["join", "ask"] = Field(
+        default="join",
+        description="What becomes of a table that is seen for the first time. join: it is mirrored. ask: its changes "
+        "are logged, and nothing is published before `open-mirroring accept-table`.",
+    )
+    target: str = Field(
+        default="{schema}/{table}",
+        description="schema/table, or only table, in the mirrored database; {schema} and {table} stand for the "
+        "source's. Two tables cannot have the same.",
+        json_schema_extra={"pattern": r"\{table\}"},
+    )
+    full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
+    complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
+    keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
+    require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
+    history: Literal["latest", "full"] = Field(default="latest", description="As `history` of a table.")
+    dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
+    initial_load: JdbcLoad | None = Field(
+        default=None,
+        description="Rows that were there before the stream, of each table that has a key, from the database's table "
+        "of its name. Unset: a table starts with the first change that is read of it.",
+    )
+    prove: JdbcLoad | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
+
+    @field_validator("target")
+    @classmethod
+    def _target(cls, target: str) -> str:
+        if "{table}" not in target:
+            what = "all tables of the pattern would have one target"
+            raise names.refusal("NAME_COLLISION", what, "write {table} where the table's name shall stand")
+        names.check_target(target.replace("{schema}", "schema").replace("{table}", "table"))
+        return target
+
+    @field_validator("initial_load", "prove")
+    @classmethod
+    def _of_each(cls, load: JdbcLoad | None) -> JdbcLoad | None:
+        if load is not None and load.table is not None:
+            what = "the rows of one table would be those of all"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `table` out: each is read by its own name")
+        return load
+
+    @field_validator("prove")
+    @classmethod
+    def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
+        """Refuse here what every table of the pattern would be refused for."""
+        settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
+        try:
+            Table.model_validate({name: settings[name] for name in settings.keys() & Table.model_fields.keys()})
+        except ValidationError as error:
+            first = error.errors()[0]
+            context = first.get("ctx", {})
+            way_out = context.get("way_out", "mend the pattern")
+            raise names.refusal(first["type"], context.get("what", first["msg"]), way_out) from None
+        return prove
+
+    def fits(self, name: names.SourceName) -> bool:
+        """Whether a table is one of the pattern's."""
+        return _fits(self.source, name) and not any(_fits(one, name) for one in self.exclude)
+
+    def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
+        """The table that a source announces under this name, with this key, as if the mirror file wrote it out.
+
+        Args:
+            name: schema and table.
+            source: the same as a mirror file spells it.
+            key: the key columns in order.
+
+        Raises:
+            ValidationError: no mirror file could name it: its target or a column of its key can be none.
+        """
+        shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
+        target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
+        load = {"initial_load": self.initial_load} if key else {}
+        if not key:
+            shared.pop("keys_never_change")
+        return Table.model_validate({"source": source, "target": target, "key": tuple(key), **shared, **load})
+
+
+_OF_EACH_TABLE = (
+    "full_rows",
+    "complete_rows",
+    "keys_never_change",
+    "require_reload_on_add",
+    "history",
+    "dead_letters",
+    "prove",
+)
+
+
+def _fits(pattern: str, name: names.SourceName) -> bool:
+    return all(wanted.fullmatch(part) for wanted, part in zip(names.split_pattern(pattern), name, strict=True))
+
+
+def _kind_of_table(value: Any) -> str:
+    if isinstance(value, Table | TablePattern):
+        return f"({type(value).__name__})"
+    source = value.get("source") if isinstance(value, dict) else None
+    # A table may have a * in its name: one that is written out has a key.
+    is_pattern = isinstance(source, str) and names.is_pattern(source) and "key" not in value
+    return "(TablePattern)" if is_pattern else "(Table)"
+
+
+TableEntry = Annotated[
+    Annotated[Table, Tag("(Table)")] | Annotated[TablePattern, Tag("(TablePattern)")], Discriminator(_kind_of_table)
+]
+
+
 class Collision(NamedTuple):
     """Two tables that cannot both be; *path* is the setting of the later one."""
 
@@ -394,7 +534,7 @@ class Collision(NamedTuple):
     way_out: str
 
 
-def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
+def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Collision]:
     """Every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
     found: list[Collision] = []
     sources: dict[tuple[str, str], int] = {}
@@ -418,7 +558,7 @@ def table_collisions(tables: Sequence[tuple[int, Table]]) -> list[Collision]:
     return found
 
 
-def change_table_collisions(tables: Sequence[tuple[int, Table]], suffix: str) -> list[Collision]:
+def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Collision]:
     """Every table, given with its place in the file, whose change table is that of an earlier one: it stayed empty."""
     found: list[Collision] = []
     taken: dict[tuple[str, str], int] = {}

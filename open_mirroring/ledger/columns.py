@@ -171,7 +171,8 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
     Files that were never published may have been read otherwise: they are made anew.
     """
     c = t.former_column.c
-    rows = [{"table_id": table_id, "generation": generation, **one._asdict()} for one in columns]
+    place = {"table_id": table_id, "generation": generation}
+    rows = [{**place, "step": step, **one._asdict()} for step, one in enumerate(columns)]
     with ledger.begin() as db:
         db.execute(t.former_column.delete().where(c.table_id == table_id, c.generation == generation))
         if rows:
@@ -179,11 +180,11 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
 
 
 def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[FormerColumn]]:
-    """By table id how its present generation reads columns of earlier rows."""
+    """By table id how its present generation reads columns of earlier rows, one after the other."""
     c = t.former_column.c
     found: dict[str, list[FormerColumn]] = {}
     with ledger.connect() as db:
-        for row in db.execute(sa.select(t.former_column).order_by(c.table_id, c.column)):
+        for row in db.execute(sa.select(t.former_column).order_by(c.table_id, c.step)):
             if generations.get(row.table_id) == row.generation:
                 found.setdefault(row.table_id, []).append(FormerColumn(row.column, row.up_to, row.now))
     return found

@@ -20,13 +20,20 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.requests import ACCEPT_EPOCH, ACCEPT_SCHEMA, RESUME, RESUME_EXTRACTION, Asked
+from open_mirroring.ledger.requests import (
+    ACCEPT_EPOCH,
+    ACCEPT_SCHEMA,
+    ACCEPT_TABLE,
+    RESUME,
+    RESUME_EXTRACTION,
+    Asked,
+)
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
-    "SCHEMA_CHANGED": "published files hold the column in its old type, and the log its values in both",
+    "SCHEMA_CHANGED": "published files hold the column in its old type, and a type cannot change in place",
     "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
     "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
     "COLUMN_BACK": "published rows hold values of the column that was dropped",
@@ -108,7 +115,9 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
             ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name; ``SCHEMA_NOT_ACCEPTED``
-            for a column that was dropped or renamed, which the operator has to say.
+            for a column that was dropped or renamed, which the operator has to say; ``TABLE_NOT_ACCEPTED`` for a table
+            that waits for :func:`accept_table`; ``RUN_NEEDED`` for a mended key, by which the next run reads again what
+            was rejected (G-69).
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
@@ -143,6 +152,13 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
             )
+        if row.stop_code == KEY_MENDED:
+            raise TerminalError(
+                "RUN_NEEDED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
+            )
         if row.stop_code == RENAME_POSSIBLE:
             raise TerminalError(
                 "SCHEMA_NOT_ACCEPTED",
@@ -151,9 +167,41 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 way_out="look at the source, then say which it was: `open-mirroring accept-schema --dropped COLUMN`, "
                 "or `--renamed OLD=NEW`",
             )
+        if row.stop_code == NEW_TABLE:
+            raise TerminalError(
+                "TABLE_NOT_ACCEPTED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="`open-mirroring accept-table` says that it shall be mirrored",
+            )
         cleared = _clear(db, row)
         requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, source, "RESUMED", reason, cleared)
+    return cleared
+
+
+def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
+    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; ``NOT_ASKED`` when the table does not wait for this.
+    """
+    with ledger.begin() as db:
+        row = locked_table(db, mirror, source)
+        asked = Asked(request, ACCEPT_TABLE, source)
+        if done := requests.known(db, mirror, asked):
+            return OpenStop.of(done.outcome or {})
+        if row.stop_code != NEW_TABLE:
+            is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
+            raise TerminalError(
+                "NOT_ASKED",
+                f"table {source!r} does not wait to be accepted: it {is_so}",
+                where=f"mirror {mirror}",
+                way_out="look at `open-mirroring status`",
+            )
+        cleared = _clear(db, row)
+        requests.record(db, mirror, asked, cleared.document())
+        _audit(db, mirror, source, "TABLE_ACCEPTED", reason, cleared)
     return cleared
 
 

@@ -6,7 +6,7 @@ A reset under way is kept as a document of the table's row.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 
 
 class TableDeclaration(NamedTuple):
@@ -41,6 +41,78 @@ class TableDeclaration(NamedTuple):
         """Whether the ledger's *row* says the same of what only a reset may change."""
         said = (self.folder, self.keys_text, self.text_format)
         return said == (row.folder, row.keys, row.text_format)
+
+
+class JoinedTable(NamedTuple):
+    """A table that joined by a pattern, as the source announced it; *columns* are type by name."""
+
+    source: str
+    schema: str
+    table: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    batch: int
+
+
+def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
+    """Every table that ever joined a mirror by a pattern, in the order of names."""
+    c = t.joined_table.c
+    query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
+    with ledger.connect() as db:
+        return [
+            JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
+            for source, schema, table, keys, columns, batch in db.execute(query.order_by(c.source)).tuples()
+        ]
+
+
+class Joining(NamedTuple):
+    """A table that is to join: *declared* is the same as a declaration, *asks* why it waits for a yes, if it does."""
+
+    joined: JoinedTable
+    declared: TableDeclaration
+    asks: str = ""
+
+
+def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
+    """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
+
+    All in one transaction: a table that has to wait for a yes never is without its stop.
+
+    Raises:
+        TerminalError: ``TARGET_TAKEN``.
+    """
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        known = set(db.scalars(sa.select(c.source).where(c.mirror == mirror)))
+        new = [one for one in tables if one.joined.source not in known]
+        for one in new:
+            _join(db, mirror, one)
+    return [one.joined.source for one in new]
+
+
+def _join(db: Connection, mirror: str, one: Joining) -> None:
+    joined, now = one.joined, datetime.now(UTC)
+    values = {
+        "mirror": mirror,
+        "source": joined.source,
+        "schema_name": joined.schema,
+        "table_name": joined.table,
+        "keys": json.dumps(joined.keys, ensure_ascii=False),
+        "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
+        "batch": joined.batch,
+        "joined_at": now,
+    }
+    refuse_taken_folder(db, mirror, one.declared)
+    # Under this name a table may have joined before, and been dropped since.
+    update = ["keys", "columns", "batch", "joined_at"]
+    t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
+    _insert(db, mirror, one.declared)
+    if one.asks:
+        c = t.mirrored_table.c
+        own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
+        stop = {"stop_code": NEW_TABLE, "stop_what": one.asks, "stopped_at": now}
+        db.execute(t.mirrored_table.update().where(own).values(stop))
+    audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(one.asks)})
 
 
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
@@ -96,8 +168,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         "version": c.version + 1,
     }
     if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
-        what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
-        values |= {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+        values |= mended_stop(row, declared)
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
     if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
@@ -106,6 +177,12 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     now = {name: values[name] for name in before}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
+
+
+def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
+    """The values of a row whose key was mended, until what the wrong one rejected is read again."""
+    what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+    return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:

@@ -27,6 +27,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
     "accept-dead-letters",
 )
 ACCEPT_SCHEMA = "accept-schema"
+ACCEPT_TABLE = "accept-table"
 RESETS = (RELOAD, DROP)
 """A later reset of a table takes an earlier one over, and ends it with its own end."""
 

@@ -249,6 +249,8 @@ former_column = Table(
     Column("table_id", String(36), primary_key=True),
     Column("generation", Integer, primary_key=True),
     Column("column", String(300), primary_key=True),
+    # One is read after the other: a new name may be an old one of another column.
+    Column("step", Integer, nullable=False),
     # The place over all stream incarnations up to which rows are read so.
     Column("up_to", String(240), nullable=False),
     # Its name since; null: it was dropped, and what has its name now is another column.
@@ -400,6 +402,21 @@ foreign_table = Table(
     Column("first_seen", Moment, nullable=False),
     Column("last_batch", BigInteger, nullable=False),
     Column("last_seen", Moment, nullable=False),
+)
+
+# Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
+# announced them when the table was first seen.
+joined_table = Table(
+    "joined_table",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("schema_name", String(150), nullable=False),
+    Column("table_name", String(150), nullable=False),
+    Column("keys", Text, nullable=False),
+    Column("columns", Text, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+    Column("joined_at", Moment, nullable=False),
 )
 
 # Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.

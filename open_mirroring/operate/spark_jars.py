@@ -7,6 +7,8 @@ from pathlib import Path
 
 JARS = "OPEN_MIRRORING_JARS"
 """Environment variable naming the folder of jars."""
+SUBMITTED = "OPEN_MIRRORING_SUBMITTED"
+"""Environment variable of a job whose Spark is to be started by the options in ``PYSPARK_SUBMIT_ARGS``."""
 _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 
 

@@ -45,6 +45,8 @@ def decide(
         )
         said = [f"Column {subject} was {f'renamed to {renamed_to}' if renamed_to else 'dropped'}: that is recorded."]
         said += [_cleared(cleared)] if cleared else []
+    elif action == ways_out.ACCEPT_TABLE:
+        said = [_cleared(decisions.accept_table(ledger, mirror.name, source, reason, request=request))]
     elif action == ways_out.RESUME_EXTRACTION:
         said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
     elif action == ways_out.ACCEPT_LETTERS:

@@ -7,31 +7,35 @@ from __future__ import annotations
 
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it anew, by a load or from the log."""
+FROM_LOG = ", which builds it from the log where that tells every row, and says so where a new `initial_load` is needed"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 
 LOAD_NEEDED = "LOAD_NEEDED"
 """The log does not hold every change of the table: only a load tells its rows."""
 
+KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
+"""A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
+NEW_TABLE = "NEW_TABLE"
+"""The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
 LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 """The ledger was lost and made again, and what it knew of the table could not be found out."""
 
-KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
-"""A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
-
 WAYS_OUT = {
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}",
+    NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
+    f"under `exclude` of its pattern, and {DROP}",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
     f"file, and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and load the table anew",
-    "COLUMN_RENAMED": f"{RESET} with a new initial load: it brings the values under the new name",
-    "COLUMN_BACK": f"{RESET} with a new initial load: it brings the values of the new column",
+    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew",
+    "COLUMN_RENAMED": f"{RESET}{FROM_LOG}; either brings the values under the new name",
+    "COLUMN_BACK": f"{RESET}{FROM_LOG}; either leaves out the values of the column that was dropped",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
-    "lift the stop, or rename it at the source",
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): list `columns` without it in "
+    "the mirror file and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",

@@ -31,6 +31,7 @@ from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableStat
 from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
+from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 
@@ -68,9 +69,12 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
 def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
+    From here on the mirror names those that joined by a pattern, too (G-70).
+
     Raises:
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``.
+        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``.
     """
+    take_in_joined(mirror, ledger)
     return declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
 
 

@@ -33,6 +33,7 @@ from open_mirroring.protocols.table_losses import (
     Loss,
 )
 from open_mirroring.reconciliation.evidence_text import shown
+from open_mirroring.reconciliation.joined_tables import take_in_joined
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
@@ -102,6 +103,7 @@ class SeenTable(NamedTuple):
 
 def look(mirror: Mirror, ledger: Engine) -> LossReport:
     """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables."""
+    take_in_joined(mirror, ledger)
     letters = letter_counts(ledger, mirror.name)
     foreign = foreign_tables(ledger, mirror.name)
     m, b = t.mirrored_table.c, t.batch_table.c

@@ -43,11 +43,13 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
         TerminalError: ``SPARK_MISSING``.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
-    home = environment.get("SPARK_HOME") or _installed_spark()
+    installed = _installed_spark()
+    home = environment.get("SPARK_HOME") or installed
     if home:
         environment["SPARK_HOME"] = home
         environment["PATH"] = _joined(str(Path(home) / "bin"), environment.get("PATH", os.defpath))
-    if shutil.which("spark-submit", path=environment.get("PATH", os.defpath)) is None:
+    submit = shutil.which("spark-submit", path=environment.get("PATH", os.defpath))
+    if submit is None:
         raise TerminalError(
             "SPARK_MISSING",
             "there is no spark-submit here",
@@ -55,6 +57,11 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
             way_out="install pyspark beside Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
         )
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not home:
+        home = environment["SPARK_HOME"] = str(Path(submit).resolve().parents[1])
+    if home != installed:  # its own Python side goes with it, as spark-submit would see to
+        for archive in sorted(Path(home, "python", "lib").glob("*.zip")):
+            environment["PYTHONPATH"] = _joined(str(archive), environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = _joined(str(_jobs_folder().parent), environment.get("PYTHONPATH", ""))
     return {**environment, **connections}
 

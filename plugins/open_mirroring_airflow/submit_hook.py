@@ -1,7 +1,13 @@
-"""Submits one job to Spark: secrets go in by the environment, so that no command line shows them; a file comes back."""
+"""Runs one job on Spark: secrets go in by the environment, so that no command line shows them; a file comes back.
+
+The job is started as a Python program with the options of ``spark-submit`` in its environment, and starts Spark by them
+once it has something to do: most runs find nothing new, and a JVM costs more than all else that they do.
+"""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +17,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result
+from open_mirroring.operate.spark_jars import SUBMITTED
 
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -56,7 +63,7 @@ class JobSubmitHook(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the submitting process, which in client mode is the job's; None before its end."""
+        """The exit code of the job; None before its end."""
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
@@ -65,9 +72,23 @@ class JobSubmitHook(SparkSubmitHook):
         Raises:
             AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`result` say more.
         """
+        options = self._build_spark_common_args()
+        self.log.info("Spark, once it is needed: %s", self._mask_cmd(options))
         with TemporaryDirectory(prefix="open-mirroring-") as folder:
             file = Path(folder, "result.json")
+            environment = {
+                **self._environment,
+                RESULT_FILE: str(file),
+                SUBMITTED: "1",
+                "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
+            }
             try:
-                return super().submit(application, env={**self._environment, RESULT_FILE: str(file)}, **kwargs)
+                return super().submit(application, env=environment, **kwargs)
             finally:
                 self.result = read_result(file)
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        """The job as a program of the Python that ``spark-submit`` would take for the driver."""
+        named = (self._environment.get(name) for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
+        python = next(filter(None, named), sys.executable)
+        return [python, application, *(self._application_args or ())]

@@ -28,6 +28,7 @@ class AnnouncedTable:
         senders: the databases or tasks that announce it.
         load: an initial load that lies ready, as settings.
         is_streamed: whether the source of the changes announces it; else the catalog alone does.
+        keys_differ: whether its key was announced in more than one way.
         catalog: type by name of the columns that the catalog of the source database has, where it was asked.
     """
 
@@ -40,6 +41,7 @@ class AnnouncedTable:
     senders: set[str] = field(default_factory=set)
     load: dict[str, str] = field(default_factory=dict)
     is_streamed: bool = True
+    keys_differ: bool = False
     catalog: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -66,6 +68,7 @@ class AnnouncedTable:
                 self.columns[name] = kind
         if one.key is not None:
             if self.key is not None and set(one.key) != set(self.key):
+                self.keys_differ = True
                 self._note(Note(f"its key is told as {list(one.key)} and as {list(self.key)}"))
             self.key = one.key
         for note in one.notes:
@@ -93,7 +96,7 @@ def announcements(
     Raises:
         MirroringError: the source, or the database, cannot be looked at.
     """
-    tables = _together(transport_of(mirror).announced(format_of(mirror), most, spark))
+    tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
     for one in catalog(database, spark) if database is not None else ():
         known = tables.get((one.schema, one.table))
         if known is None:
@@ -104,7 +107,8 @@ def announcements(
     return dict(sorted(tables.items()))
 
 
-def _together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
+def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
+    """The tables by schema and name that these announce."""
     tables: dict[tuple[str, str], AnnouncedTable] = {}
     seen = set[Announced]()
     for one in announced:

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.names import split_source_name
+from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
+from open_mirroring.reconciliation.joined_tables import NEW_TABLE_REFUSED, REFUSED_WAY_OUT
 from spark_jobs.beginning.announcements import AnnouncedTable
+from spark_jobs.beginning.joining import refusals
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.type_text import landing_type
 
@@ -48,14 +50,18 @@ def compare(mirror: Mirror, told: Mapping[tuple[str, str], AnnouncedTable]) -> C
         of_its_kind.append(Problem(found.code, *where, found.what, found.way_out))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in told.items()}
-    for index, table in enumerate(mirror.tables):
+    for place, table in mirror.placed_tables:
         schema, name = table.source_name
         one = told.get((schema, name))
         alike = spelled.get((schema.casefold(), name.casefold()))
         for found in _absent(alike) if one is None else _differences(table, one):
-            note(("tables", index, found.setting), found)
+            note((*place, found.setting), found)
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
-    others = [one.name for key, one in told.items() if one.is_streamed and key not in known]
+    fitting = {key for key in told if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
+    for pattern, why in refusals(mirror, [told[key] for key in sorted(fitting) if told[key].is_streamed]):
+        place = ("tables", mirror.entries.index(pattern), "source")
+        note(place, _Found("", NEW_TABLE_REFUSED, why, REFUSED_WAY_OUT, stops=True))
+    others = [one.name for key, one in told.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"

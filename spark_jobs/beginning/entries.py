@@ -105,7 +105,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _entry(mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> Entry:
-    entry = Entry(_printable(told.name), {"source": _source_text(told), "target": _target_text(told)})
+    entry = Entry(_printable(told.name), {"source": source_text(told), "target": _target_text(told)})
     entry.columns = [f"{name} {kind}".strip() for name, kind in told.columns.items()]
     entry.remarks += [f"Warning: {note.text}." for note in told.notes]
     if len(told.senders) > 1:
@@ -202,7 +202,7 @@ def _is_column(name: str) -> bool:
     return True
 
 
-def _source_text(told: AnnouncedTable) -> str:
+def source_text(told: AnnouncedTable) -> str:
     """``schema.table``; a part that could be misread stands in brackets."""
     plain = f"{told.schema}.{told.table}"
     quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (told.schema, told.table))

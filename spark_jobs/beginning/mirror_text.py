@@ -65,8 +65,8 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
         mirror = parse_mirror(new, file)
     except ConfigError as error:
         raise _unknown_shape(file, "its last lines would be read otherwise") from error
-    kept = {name: value for name, value in mirror.model_dump().items() if name != "tables"}
-    if mirror.tables[: len(old.tables)] != old.tables or kept != old.model_dump(exclude={"tables"}):
+    kept = {name: value for name, value in mirror.model_dump().items() if name != "entries"}
+    if mirror.entries[: len(old.entries)] != old.entries or kept != old.model_dump(exclude={"entries"}):
         raise _unknown_shape(file, "what stands behind its tables would mean something else")
     return new
 

@@ -14,7 +14,7 @@ import yaml
 from open_mirroring.config import Mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.config.models import BegunMirror
-from open_mirroring.config.names import split_source_name
+from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import foreign_tables
@@ -37,19 +37,19 @@ def init(arguments: argparse.Namespace) -> Exit:
     if before is not None and arguments.source is not None:
         raise UsageError("FILE_EXISTS", f"{file} is there already", way_out="leave --source out: the file says it")
     mirror = parse_begun(text, file)
-    if mirror.tables and not arguments.add:
-        what = f"{file} has {len(mirror.tables)} tables already"
+    if mirror.entries and not arguments.add:
+        what = f"{file} has {len(mirror.entries)} tables already"
         raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
     told = announcements(mirror, arguments.sample, arguments.database, _session)
     chosen = [one for one in told.values() if _is_chosen(one.name, arguments.only, arguments.exclude)]
     found = _new(mirror, text, chosen, _first_rows(arguments))
-    _warn_of_ignored(found, _ignored_before(mirror) if mirror.tables else {})
+    _warn_of_ignored(found, _ignored_before(mirror) if mirror.entries else {})
     if secret := [one for one in found if one.looks_secret]:
         log.warning("%d tables are left out: a name in each looks like a secret; write them by hand", len(secret))
     found = [one for one in found if not one.looks_secret]
     active = [one for one in found if not one.waits]
-    if not active and not mirror.tables:
+    if not active and not mirror.entries:
         reasons = "".join(f"\n  {one.name}: {one.waits}" for one in found)
         raise UsageError(
             "NOTHING_ANNOUNCED",
@@ -57,7 +57,7 @@ def init(arguments: argparse.Namespace) -> Exit:
             way_out="see that `format` and `layout` are right; wait until changes are there, name the source database "
             "(--database), or write the tables by hand",
         )
-    new = with_tables(text, _lines(found, text, is_first=not mirror.tables), file) if found else text
+    new = with_tables(text, _lines(found, text, is_first=not mirror.entries), file) if found else text
     if arguments.print:
         print(new, end="")
     elif new != before:
@@ -133,7 +133,9 @@ def _first_rows(arguments: argparse.Namespace) -> FirstRows:
 def _new(mirror: BegunMirror, text: str, told: list[AnnouncedTable], first: FirstRows) -> list[Entry]:
     """The entries that the file does not have, not even as a comment of an earlier run, and does not ignore."""
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
-    found = entries(mirror, [one for one in told if (one.schema, one.table) not in known], first)
+    new = [one for one in told if (one.schema, one.table) not in known]
+    new = [one for one in new if mirror.pattern_of(SourceName(one.schema, one.table)) is None]
+    found = entries(mirror, new, first)
     comments = {line.lstrip(" #-").rstrip() for line in text.splitlines() if line.lstrip().startswith("#")}
     return [one for one in found if not one.waits or f"source: {yaml_text(one.settings['source'])}" not in comments]
 

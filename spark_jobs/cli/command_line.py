@@ -252,6 +252,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
     schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
+    about = "let a table be published that joined by a pattern which asks (new_tables: ask)"
+    commands.deciding("accept-table", "deciding:accept_table", about)
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"

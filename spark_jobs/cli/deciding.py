@@ -10,13 +10,14 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import decisions, open_ledger
+from open_mirroring.ledger import decisions
 from open_mirroring.ledger.decisions import OpenStop, Reason
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
 from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
@@ -73,6 +74,16 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
     return _verdict_now(mirror, ledger, arguments.table)
 
 
+def accept_table(arguments: argparse.Namespace) -> Exit:
+    """Say that a table shall be mirrored that joined by a pattern which asks."""
+    mirror, ledger = _opened(arguments)
+    cleared = decisions.accept_table(
+        ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments)
+    )
+    _say_cleared(arguments.table, cleared)
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
 def resume_extraction(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a mirror's reading."""
     mirror, ledger = _opened(arguments)
@@ -108,7 +119,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
         raise TerminalError(
             "NOT_STOPPED", f"nothing of mirror {mirror.name!r} has run yet", way_out="there is nothing to clear"
         )
-    return mirror, open_ledger(mirror.ledger_url())
+    return mirror, ledger_of(mirror)
 
 
 def _say_cleared(what: str, stop: OpenStop) -> None:

@@ -18,7 +18,6 @@ from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
-from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.proofs import ProofLedger
@@ -29,6 +28,7 @@ from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
@@ -60,7 +60,9 @@ def check(arguments: argparse.Namespace) -> Exit:
         loads = sum(table.initial_load is not None for table in mirror.tables)
         ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
-        print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load")
+        patterns = len(mirror.entries) - len(mirror.tables)
+        also = f", and those of {patterns} {'pattern' if patterns == 1 else 'patterns'}" if patterns else ""
+        print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load{also}")
         print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")
@@ -95,7 +97,7 @@ def status(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     with ExitStack() as stack:
         # Looking creates no ledger: where it is gone, what was published is seen by one that knows nothing.
-        ledger = stack.enter_context(empty_ledger()) if never_run(mirror) else open_ledger(mirror.ledger_url())
+        ledger = stack.enter_context(empty_ledger()) if never_run(mirror) else ledger_of(mirror)
         return _status(arguments, mirror, ledger)
 
 
@@ -144,7 +146,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
         for lost in check_ledger_knows(mirror):
             raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
     else:
-        ledger = open_ledger(mirror.ledger_url())
+        ledger = ledger_of(mirror)
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
         ensure_counted(mirror, ledger)
         counts = letter_counts(ledger, mirror.name)

@@ -15,10 +15,10 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.proving import ProofVerdict
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, proved_text
 from spark_jobs.cli.working import chosen_tables
 from spark_jobs.runtime.session import build_session
@@ -32,13 +32,13 @@ def prove(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.prove import prove as run
 
     mirror = load_mirror(arguments.file)
+    ledger = ledger_of(mirror)
     only = chosen_tables(mirror, arguments.tables)
     asked = Asked(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):
         raise UsageError("APPROVAL_MISSING", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
-    ledger = open_ledger(mirror.ledger_url())
     log.info("starting Spark")
     spark = build_session(f"open-mirroring {mirror.name}")
     proved = run(mirror, ledger, spark, only, asked)

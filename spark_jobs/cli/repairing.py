@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from open_mirroring.config import load_mirror
-from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, shown
 from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.runtime.reset_arguments import request_of
@@ -21,7 +21,7 @@ def repair(arguments: argparse.Namespace) -> Exit:
     reason = Reason(arguments.approved_by, arguments.reason)
     done = repair_number(
         mirror,
-        open_ledger(mirror.ledger_url()),
+        ledger_of(mirror),
         arguments.table,
         arguments.number,
         reason,

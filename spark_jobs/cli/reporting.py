@@ -62,6 +62,7 @@ def tick_text(ticked: Ticked) -> str:
         lines.append(
             f"      {len(ticked.waiting_files)} of the source are not ready yet, and read once they are: {named}"
         )
+    lines += [f"new table: {shown(table)}: {shown(what)}" for table, what in ticked.joined.items()]
     if ticked.files:
         files = sum(map(len, ticked.files.values()))
         lines.append(f"published: {files} files for {len(ticked.files)} tables")

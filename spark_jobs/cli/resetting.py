@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.requests import DROP, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.protocols.resetting import ResetStage
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs import reload_table as job
 from spark_jobs.cli.reporting import shown
 from spark_jobs.runtime.reset_arguments import request_of
@@ -26,7 +26,7 @@ from spark_jobs.runtime.session import build_session
 def reload_table(arguments: argparse.Namespace) -> Exit:
     """Drop a table at the target and build it anew; goes on where it stopped."""
     mirror = load_mirror(arguments.file)
-    ledger = open_ledger(mirror.ledger_url())
+    ledger = ledger_of(mirror)
     reason, request = _reason(arguments), request_of(arguments)
     requested = job.request_reload(mirror, ledger, arguments.table, reason, again=arguments.again, request=request)
     print(f"{arguments.table}: the reset is {'recorded' if requested else 'under way, or done already'}")
@@ -53,7 +53,7 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
 def drop_table(arguments: argparse.Namespace) -> Exit:
     """Drop a table, which was taken out of the mirror file, at the target; goes on where it stopped."""
     mirror = load_mirror(arguments.file)
-    ledger, request = open_ledger(mirror.ledger_url()), request_of(arguments)
+    ledger, request = ledger_of(mirror), request_of(arguments)
     asked = Asked(request, DROP, arguments.table)
     if answer(ledger, mirror.name, asked) is not None:
         return _said(arguments.table, request, "", "", Exit.ON_HOLD)

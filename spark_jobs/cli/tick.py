@@ -15,11 +15,13 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill
+from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.publish_changes import publish
+from spark_jobs.reload_table import Reloaded, follow_schema_changes
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ class Ticked(NamedTuple):
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
+        joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
+        reloading: tables that are being built anew for a change of structure.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 
@@ -52,6 +56,8 @@ class Ticked(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
+    joined: Mapping[str, str] = MappingProxyType({})
+    reloading: Sequence[str] = ()
 
     @property
     def did_nothing(self) -> bool:
@@ -62,6 +68,8 @@ class Ticked(NamedTuple):
     def exit(self) -> Exit:
         """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
 
+        A table that is being built anew is not at the target: it holds whatever else was done.
+
         What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule.
         """
         if self.failed is not None:
@@ -69,7 +77,7 @@ class Ticked(NamedTuple):
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if self.waiting and not self.files and all(source in self.held for source in self.waiting):
+        if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
             return Exit.ON_HOLD
         return Exit.ON_HOLD if self.awaited and self.batch is None else Exit.DONE
 
@@ -111,6 +119,7 @@ def tick(
         failed = error
     log.info("publishing what the log has")
     published = publish(mirror, ledger, spark, only)
+    reloads = follow_schema_changes(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
     report = look(mirror, ledger)
     findings = inspect_mirror(mirror, ledger, losses=report)
@@ -127,14 +136,20 @@ def tick(
         counts=read.counts,
         waiting_files=read.waiting_files,
         files=published.files,
-        held=published.held,
-        stopped={**stopped, **published.stopped},
+        held={**published.held, **{s: _in_reload(one) for s, one in reloads.items() if one.waits_for}},
+        stopped={**stopped, **{s: what for s, what in published.stopped.items() if s not in reloads or s in stopped}},
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=report.lost,
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
+        joined=read.joined,
+        reloading=[source for source, one in reloads.items() if one.waits_for],
     )
+
+
+def _in_reload(reloaded: Reloaded) -> str:
+    return f"{RESET_OPEN}: built anew for a change of structure ({reloaded.stage}), waits for {reloaded.waits_for}"
 
 
 def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill, parse_interval
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, result_text, tick_text
 from spark_jobs.runtime.session import session_on_demand
 
@@ -69,13 +69,13 @@ def maintain(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.maintain import maintain as run
 
     mirror = load_mirror(arguments.file)
-    return _reported(run(mirror, open_ledger(mirror.ledger_url())), arguments)
+    return _reported(run(mirror, ledger_of(mirror)), arguments)
 
 
 def _run(job: Job, arguments: argparse.Namespace) -> Any:
     mirror = load_mirror(arguments.file)
+    ledger = ledger_of(mirror)
     only = chosen_tables(mirror, arguments.tables)
-    ledger = open_ledger(mirror.ledger_url())
     return job(mirror, ledger, session_on_demand(f"open-mirroring {mirror.name}"), only)
 
 

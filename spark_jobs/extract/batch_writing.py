@@ -40,6 +40,7 @@ from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads
 from spark_jobs.extract.new_senders import new_senders
+from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
@@ -82,11 +83,13 @@ class BatchWriting:
     letters: Callable[[], list[OpenLetter]]
     loads: RowsOfRanges
     corrections: RowsOfRanges
+    may_join: Callable[[str], bool]
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt.
 
         Raises:
+            NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
             TransientError: what a transport raises.
         """
@@ -109,6 +112,8 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
+        if new := {name for part in parts for name in part.get("foreign", ()) if self.may_join(name)}:
+            raise NewTablesSeen(new, schemas)
         senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
         fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
@@ -272,11 +277,13 @@ class BatchWriting:
         limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []
+        size = 0
         for bound in ranges:
             current.append(bound)
-            if sum(r.end - r.start for r in current) >= limit:
+            size += bound.end - bound.start
+            if size >= limit:
                 tasks.append(tuple(current))
-                current = []
+                current, size = [], 0
         return [*tasks, tuple(current)] if current else tasks
 
 

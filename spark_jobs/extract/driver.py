@@ -7,7 +7,7 @@ then binds each point of the agenda as at most one batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -20,13 +20,21 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
+from open_mirroring.ledger.declaring import JoinedTable, Joining, join
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
 from open_mirroring.protocols.driving import drive_one
+from open_mirroring.protocols.table_stops import NEW_TABLE
+from open_mirroring.reconciliation.inspection import declaration, declare_tables
+from open_mirroring.reconciliation.joined_tables import refused
+from spark_jobs.beginning.announcements import AnnouncedTable, together
+from spark_jobs.beginning.joining import fitting, joining
 from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
+from spark_jobs.extract.new_tables import NewTablesSeen, told_tables
 from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
 if TYPE_CHECKING:
@@ -45,22 +53,29 @@ class ExtractionDriver:
         ledger: the mirror's ledger, as extraction sees it.
         source: its source.
         completed: the batches that this run completed.
+        joined: tables that joined by a pattern in this run, each with what the source told of it.
         manifest: what was sealed for the newest of them; None when there is none.
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
-        self.ledger = ExtractLedger(ledger, mirror.name, {table.source: table.key for table in mirror.tables})
-        self.source = source_of(mirror)
+        self._mirror, self._engine = mirror, ledger
+        self._see_tables()
         self.spark = spark
         self._name = mirror.name
         self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
-        self._mirror, self._engine = mirror, ledger
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None
         self.completed: list[int] = []
+        self.joined: dict[str, str] = {}
         self.manifest: Manifest | None = None
+
+    def _see_tables(self) -> None:
+        mirror = self._mirror
+        self.ledger = ExtractLedger(self._engine, mirror.name, {table.source: table.key for table in mirror.tables})
+        self.source = source_of(mirror)
+        self.__dict__.pop("_writing", None)
 
     @cached_property
     def _writing(self) -> BatchWriting:
@@ -74,7 +89,81 @@ class ExtractionDriver:
         loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
         corrections = LoggedCorrections(mirror, ledger, spark)
         root = self._log.root
-        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, letters, loads, corrections)
+        rows = letters, loads, corrections, self._may_join
+        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
+
+    def _may_join(self, name: str) -> bool:
+        return self._mirror.has_patterns and fitting(self._mirror, name) is not None
+
+    def look_for_tables(self) -> None:
+        """Have tables join of which nothing would be read before the mirror names them (G-70).
+
+        Raises:
+            MirroringError: the source cannot be looked at; ``NEW_TABLE_REFUSED``.
+        """
+        transport = self.source.transport
+        if self._mirror.has_patterns and transport.reads_named_tables:
+            told = together(transport.announced(self.source.format, 0, lambda: self.spark))
+            self._join(told.values(), LedgerReader(self._engine, self._mirror.name).mirror().committed + 1)
+
+    def _write(self, batch: protocol.Batch) -> Manifest:
+        """The manifest of one attempt that met no table for the first time.
+
+        An attempt that meets one is given up, and the same ranges are read again with it: so none of its changes is
+        passed over, and all are in the batch that they belong to.
+        """
+        scope = Scope.from_json(batch.ranges)
+        while True:
+            try:
+                return self._writing.write(batch.number, scope)
+            except NewTablesSeen as seen:
+                log.info("batch %d names tables that are new: %s", batch.number, sorted(seen.names))
+                self._join(self._told(scope, seen), batch.number)
+                known = {".".join(table.source_name) for table in self._mirror.tables}
+                if left := sorted(seen.names - known):
+                    raise refused(self._mirror, left[0], "the source tells of no table that is spelled so") from None
+
+    def _told(self, scope: Scope, seen: NewTablesSeen) -> list[AnnouncedTable]:
+        transport, form = self.source.transport, self.source.format
+
+        def told(ranges: Sequence[BoundRange]) -> list[AnnouncedTable]:
+            return told_tables(self.spark, transport, form, seen.names, ranges, seen.schemas)
+
+        if not isinstance(transport, MessageTransport):
+            return told(())
+        bound = self.ledger.bound()
+        transport = transport.pinned(bound, self.ledger.seen_versions)
+        found = told([one for one in scope.ranges if one.end > one.start])
+        if any(one.key is None for one in found):
+            # What describes a table may have come behind the messages that were bound.
+            later = transport.unlimited().find(self.spark, bound).ranges
+            found = told([one for one in (*scope.ranges, *later) if one.end > one.start])
+        return found
+
+    def _join(self, told: Iterable[AnnouncedTable], batch: int) -> None:
+        """Register what joins; extraction goes on with it.
+
+        Raises:
+            TerminalError: ``NEW_TABLE_REFUSED``: nothing of the batch is sealed, and the next run tries again.
+        """
+        found = joining(self._mirror, told)
+        said: dict[str, str] = {}
+        tables: list[Joining] = []
+        for table, pattern, one in ((one.table, one.pattern, one.told) for one in found):
+            columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
+            what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
+            what += f"; it fits {pattern.source!r}"
+            asks = pattern.new_tables == "ask"
+            said[table.source] = what + (", which asks: nothing is published yet" if asks else "")
+            joined = JoinedTable(table.source, one.schema, one.table, tuple(table.key), one.columns, batch)
+            tables.append(Joining(joined, declaration(table), what if asks else ""))
+        for source in join(self._engine, self._mirror.name, tables):
+            self.joined[source] = said[source]
+            log.warning("%s: %s joined: %s", NEW_TABLE, source, said[source])
+        reach("extract.joined")
+        if found:
+            declare_tables(self._mirror, self._engine)
+            self._see_tables()
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -129,7 +218,7 @@ class ExtractionDriver:
                 reach("extract.bound")
                 return bound
             case protocol.Write(batch):
-                manifest = self._writing.write(batch.number, Scope.from_json(batch.ranges))
+                manifest = self._write(batch)
                 reach("extract.written")
                 return protocol.Written(manifest.to_json())
             case protocol.Seal(version, manifest):

@@ -11,7 +11,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -67,7 +67,11 @@ class LoadWork:
         self._spark = spark
         self._declared = {table.source: table for table in mirror.tables}
         self._zone = zone_address(mirror)
-        self._at_once = _CHUNKS_PER_CORE * spark.sparkContext.defaultParallelism
+
+    @cached_property
+    def _at_once(self) -> int:
+        # Not before there is something to load: asking starts Spark.
+        return _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]

@@ -30,8 +30,8 @@ def logged_among(
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            for at in (at for batch in batches for at in batch.column(0).to_pylist()):
-                for found in log_rows(root, [files[at]]).to_batches(columns=["key"], filter=chosen, use_threads=False):
+            for file in (file for batch in batches for file in batch.column(0).to_pylist()):
+                for found in log_rows(root, [file]).to_batches(columns=["key"], filter=chosen, use_threads=False):
                     errors = pa.nulls(found.num_rows, pa.binary())
                     yield pa.RecordBatch.from_arrays([found.column(0), errors], schema=_FOUND)
         except MirroringError as error:
@@ -39,8 +39,9 @@ def logged_among(
             yield pa.RecordBatch.from_pylist([{"key": None, "error": pickle.dumps(error)}], _FOUND)
 
     tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    rows = spark.range(0, len(files), 1, tasks).mapInArrow(each, "key string, error binary")
-    logged = rows.persist(StorageLevel.DISK_ONLY)
+    # As rows, for many names would make the function, which has the login, so large that Spark writes it to a file.
+    named = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
+    logged = named.mapInArrow(each, "key string, error binary").persist(StorageLevel.DISK_ONLY)
     try:
         (line,) = logged.agg(F.max("error").alias("error")).collect()
         if line["error"] is not None:

@@ -22,8 +22,9 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
-    former_columns,
+    other_columns,
     place_text,
+    renamed_columns,
 )
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
@@ -106,11 +107,14 @@ class TableColumns:
         state = self._state
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._noted
-        placed = _placed(self._spelled)
-        renamed = {one.column: (one.renamed_to, one.up_to) for one in self._decided if one.renamed_to is not None}
-        found = former_columns(placed, self._history(placed), renamed)
         keys = {*self._declared.key}
-        return [one for one in found if not keys & {one.column, one.now}]
+        said = {one.column: (one.renamed_to, one.up_to) for one in self._decided if one.renamed_to is not None}
+        placed = _placed(self._spelled)
+        renamed = renamed_columns(placed, self._history(placed), said)
+        renamed = [one for one in renamed if not keys & {one.column, one.now}]
+        # A column that was dropped under its new name is not there under its old one either.
+        now = self._history(_placed(_read_as(self._spelled, renamed)))
+        return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     def _history(self, placed: Sequence[ListOfColumns]) -> ColumnHistory:
         return column_history(
@@ -161,18 +165,12 @@ class TableColumns:
 
     @cached_property
     def _spelled(self) -> list[_Part]:
-        parts = self._logged
-        for one in self.spellings:
-            parts = [piece for part in parts for piece in _read_as(part, one)]
-        return parts
+        return _read_as(self._logged, self.spellings)
 
     @cached_property
     def _parts(self) -> list[_Part]:
         """The lists as they are read."""
-        parts = self._spelled
-        for former in self.former:
-            parts = [piece for part in parts for piece in _read_as(part, former)]
-        return parts
+        return _read_as(self._spelled, self.former)
 
     def _seen(self, one: ColumnList) -> Seen | None:
         """Where rows of changes with this list stand, as far as they are looked at; None where there are none."""
@@ -424,7 +422,14 @@ def _placed(parts: Iterable[_Part]) -> list[ListOfColumns]:
     ]
 
 
-def _read_as(part: _Part, former: FormerColumn) -> list[_Part]:
+def _read_as(parts: list[_Part], former: Sequence[FormerColumn]) -> list[_Part]:
+    """Lists as they are read, one former column after the other."""
+    for one in former:
+        parts = [piece for part in parts for piece in _pieces(part, one)]
+    return parts
+
+
+def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
     """A list as it is read up to the place of a former column, and behind it."""
     if former.column not in part.types:
         return [part]

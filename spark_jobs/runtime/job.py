@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import leave_error, leave_report
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from open_mirroring.storage.object_store import StorageRoot
-from spark_jobs.runtime.session import build_session
+from spark_jobs.runtime.session import session_on_demand
 from spark_jobs.runtime.task_parcel import packed, unpacked
 
 __all__ = ["Exit", "job_main", "run_job"]
@@ -28,6 +29,9 @@ __all__ = ["Exit", "job_main", "run_job"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+
+_LARGE = 2**19
+"""Half of the size from which Spark hands a function over through a file."""
 
 
 @runtime_checkable
@@ -57,8 +61,15 @@ def run_job(
     context.setJobDescription(description)
     roots: list[StorageRoot] = []
     parcels = [packed(task, roots) for task in tasks]
-    work = _ErrorsAsValues(packed(function, roots), roots)
-    outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
+    content = packed(function, roots)
+    # Spark would write all of a large function to a file, logins included: so its large part goes alone.
+    shared = context.broadcast(content) if len(content) > _LARGE else None
+    work = _ErrorsAsValues(content if shared is None else shared, roots)
+    try:
+        outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
+    finally:
+        if shared is not None:
+            shared.destroy()
     for outcome in outcomes:
         if isinstance(outcome, MirroringError):
             raise outcome
@@ -68,12 +79,13 @@ def run_job(
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, function: bytes, roots: Sequence[StorageRoot]) -> None:
+    def __init__(self, function: bytes | Broadcast[bytes], roots: Sequence[StorageRoot]) -> None:
         self._function, self._roots = function, roots
 
     def __call__(self, task: bytes) -> Any:
         try:
-            return unpacked(self._function, self._roots)(unpacked(task, self._roots))
+            content = self._function if isinstance(self._function, bytes) else self._function.value
+            return unpacked(content, self._roots)(unpacked(task, self._roots))
         except MirroringError as error:
             return error
 
@@ -84,7 +96,10 @@ def job_main(
     work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> int:
-    """Parse ``MIRROR.yaml``, open ledger and session, do the work, leave and print its report; the exit code."""
+    """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+
+    Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+    """
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
     add_arguments(parser)
@@ -94,8 +109,8 @@ def job_main(
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         mirror = load_mirror(arguments.mirror)
-        ledger = open_ledger(mirror.ledger_url())
-        spark = build_session(f"{name} {mirror.name}")
+        ledger = ledger_of(mirror)
+        spark = session_on_demand(f"{name} {mirror.name}")
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)

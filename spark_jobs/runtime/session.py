@@ -17,7 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.operate.spark_jars import JARS, jar_files, jars_folder
+from open_mirroring.operate.spark_jars import JARS, SUBMITTED, jar_files, jars_folder
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,9 @@ _UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running session, or a new one.
 
-    Under ``spark-submit`` the master, memory and jars are what was submitted. Started from Python, the session is
-    local with the fetched jars on its class path.
+    Under ``spark-submit``, or where :data:`~open_mirroring.operate.spark_jars.SUBMITTED` says that its options stand
+    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Otherwise the session is local with
+    the fetched jars on its class path.
 
     Raises:
         TerminalError: ``JARS_MISSING`` when a local session would lack them, ``JAVA_NOT_STARTED`` when there is no
@@ -62,12 +63,12 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
-        jars = ":".join(_jars())
-        conf.setMaster(f"local[{cores or '*'}]")
-        conf.set("spark.driver.extraClassPath", jars)
-        conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
-        conf.set("spark.driver.bindAddress", "127.0.0.1")
-        conf.set("spark.driver.host", "127.0.0.1")
+        if SUBMITTED not in os.environ:
+            conf.setMaster(f"local[{cores or '*'}]")
+            conf.set("spark.driver.extraClassPath", ":".join(_jars()))
+            conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
+            conf.set("spark.driver.bindAddress", "127.0.0.1")
+            conf.set("spark.driver.host", "127.0.0.1")
         if SparkContext._gateway is None:
             SparkContext(conf=conf, gateway=_start_jvm(conf))
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -101,7 +102,7 @@ class _OnDemand:
 def session_on_demand(name: str) -> SparkSession:
     """A session as :func:`build_session` gives it, of which nothing is started before it is used.
 
-    Most ticks find nothing new, and starting a JVM takes longer than all else that they do.
+    Most runs find nothing new, and starting a JVM takes longer than all else that they do.
     """
     return cast(SparkSession, _OnDemand(name))
 

@@ -35,16 +35,16 @@ def warnings(mirror: Mirror) -> list[Problem]:
     named = {".".join(table.source_name): table.topic for table in mirror.tables if table.topic is not None}
     unseen = {**survey.unseen, **unread_topics(mirror.source.topics, named)}
     found: list[Problem] = []
-    for index, table in enumerate(mirror.tables):
+    for place, table in mirror.placed_tables:
         name = ".".join(table.source_name)
         if name in unseen:
             way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
-            found.append(_warning(mirror, ("tables", index, "source"), NEVER_SEEN, unseen[name], way_out))
+            found.append(_warning(mirror, (*place, "source"), NEVER_SEEN, unseen[name], way_out))
         if name in survey.without_mask and table.key and not (table.keys_never_change or mirror.source.before_images):
             what = "its change table has no change mask: an update without before image stops it (T-60)"
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
-            found.append(_warning(mirror, ("tables", index, "key"), KEY_CHANGES_UNTOLD, what, way_out))
+            found.append(_warning(mirror, (*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))
     return found
 
 

@@ -5,11 +5,12 @@ Rendered from the very functions that decide, so that the page cannot say anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from open_mirroring.landing_zone.schema import arrow_type
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
+from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.type_text import landing_type
 
 _SQL_SERVER: Sequence[tuple[str, str]] = (
@@ -42,6 +43,60 @@ _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("varbinary(max)", "as above"),
     ("image", "as above"),
 )
+TYPE_CHANGES: Sequence[tuple[str, str]] = (
+    ("smallint", "int"),
+    ("int", "bigint"),
+    ("bigint", "int"),
+    ("bit", "int"),
+    ("int", "decimal(12,2)"),
+    ("int", "float"),
+    ("bigint", "float"),
+    ("int", "varchar(20)"),
+    ("decimal(10,2)", "decimal(12,2)"),
+    ("decimal(12,2)", "decimal(10,2)"),
+    ("decimal(10,2)", "decimal(12,4)"),
+    ("decimal(12,4)", "decimal(12,2)"),
+    ("smallmoney", "money"),
+    ("real", "float"),
+    ("float", "real"),
+    ("float", "decimal(18,4)"),
+    ("date", "datetime2(3)"),
+    ("datetime2(3)", "date"),
+    ("datetime2(3)", "datetime2(7)"),
+    ("datetime2(7)", "datetime2(3)"),
+    ("datetime", "datetime2(3)"),
+    ("datetime", "datetime2(7)"),
+    ("datetime2(3)", "datetimeoffset(3)"),
+    ("datetimeoffset(3)", "datetime2(3)"),
+    ("time(3)", "time(7)"),
+    ("varchar(20)", "varchar(50)"),
+    ("varchar(50)", "varchar(20)"),
+    ("varchar(20)", "nvarchar(20)"),
+    ("nvarchar(20)", "varchar(20)"),
+    ("char(10)", "varchar(10)"),
+    ("varchar(10)", "char(10)"),
+    ("uniqueidentifier", "varchar(36)"),
+    ("binary(16)", "varbinary(16)"),
+    ("varbinary(16)", "binary(16)"),
+    ("varchar(20)", "int"),
+)
+"""Changes that a source can make, from and to."""
+_CONSEQUENCES: Mapping[Consequence, str] = {
+    Consequence.GOES_ON: "goes on",
+    Consequence.UNVERIFIED: "goes on, *unverified*",
+    Consequence.REBUILT: "built anew from the log",
+    Consequence.STOPS: "stops for a load",
+}
+_CHANGES_HEAD = """## Types that change at the source
+
+What becomes of a table whose column changes its type, once something of it is published; before that the first files
+have the wider type (G-65). *Goes on*: the landing type holds the new values, and rows that did not change have theirs
+at the source, too. *Unverified*: it lands alike, but the source may have rounded, cut or padded the values of rows that
+no change tells of; `status` says so until they are compared. *Built anew from the log*: SCHEMA_CHANGED, and
+`on_schema_change` or `open-mirroring reload-table` go on from there without a load. *Stops for a load*:
+SCHEMA_CHANGED, and the log cannot tell what the source made of the other rows. A key column has to keep the spelling
+of its values, too: whole numbers among each other, decimals of one scale, longer texts; else it stops for a load.
+"""
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
 _HEAD = """# Types
 
@@ -68,7 +123,16 @@ def type_book() -> str:
     logical = ((f"{base}, {name}", text, "") for (base, name), text in LOGICAL_TYPES.items())
     decimal = ("bytes or fixed, decimal(p,s)", "decimal(12,2)", "the precision as declared")
     parts += ["## Avro messages of Qlik\n", _table("Avro type", [*plain, *logical, decimal])]
+    parts += [_CHANGES_HEAD, _changes()]
     return "\n".join(parts)
+
+
+def _changes() -> str:
+    lines = [["From", "To", "Lands as", "and then as", "The table"], ["---"] * 5]
+    for old, new in TYPE_CHANGES:
+        becomes = _CONSEQUENCES[consequence(old, new)]
+        lines.append([f"`{old}`", f"`{new}`", landing_type(old), landing_type(new), becomes])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _qlik_name(name: str) -> str:

@@ -97,12 +97,13 @@ def write_mirror(tmp_path: Path) -> Callable[..., Path]:
 
 
 class FakeSpark:
-    """A ``spark-submit`` that writes down how it was called, prints what it is told to, and exits as it is told to."""
+    """A Python of jobs that writes down how it was called, prints what it is told to, and exits as it is told to."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._binary = home / "bin" / "spark-submit"
-        self._binary.parent.mkdir(parents=True)
+        self.binary = home / "bin" / "python"
+        self.binary.parent.mkdir(parents=True)
+        (self.binary.parent / "spark-submit").touch(mode=0o755)
         self.answers()
 
     def answers(
@@ -113,15 +114,16 @@ class FakeSpark:
         What is *left* as result is mostly what a job leaves that prints this output.
         """
         result = self._result(output) if left is None else json.dumps(left)
-        self._binary.write_text(
+        self.binary.write_text(
             dedent(
                 f"""\
                 #!{sys.executable}
-                import json, os, sys
+                import json, os, shlex, sys
                 calls = {str(self.home / "calls.jsonl")!r}
+                argv = [*shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[:-1], *sys.argv[1:]]
                 with open(calls, "a") as file:
-                    print(json.dumps({{"argv": sys.argv[1:], "environment": dict(os.environ)}}), file=file)
-                if {only!r} in " ".join(sys.argv):
+                    print(json.dumps({{"argv": argv, "environment": dict(os.environ)}}), file=file)
+                if {only!r} in " ".join(argv):
                     print({output!r}, flush=True)
                     result = {result!r}
                     if result:
@@ -131,7 +133,7 @@ class FakeSpark:
                 """
             )
         )
-        self._binary.chmod(0o755)
+        self.binary.chmod(0o755)
 
     @staticmethod
     def _result(output: str) -> str:
@@ -157,6 +159,7 @@ class FakeSpark:
 def fake_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     fake = FakeSpark(tmp_path / "spark")
     monkeypatch.setenv("SPARK_HOME", str(fake.home))
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(fake.binary))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     return fake
 

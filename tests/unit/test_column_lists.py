@@ -17,6 +17,9 @@ from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
+from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
+from spark_jobs.sources.sql_server.types import landing_type
+from spark_jobs.sources.type_book import TYPE_CHANGES
 from tests.hand_made_mirror import GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
@@ -126,6 +129,27 @@ def test_a_wider_type_is_that_of_the_first_files_and_stops_behind_them_g65(
         assert (getattr(found, "code", ""), getattr(found, "at", "")) == ("SCHEMA_CHANGED", "000000:00000001:1:1")
     else:
         assert isinstance(found, Prepared) and found.schema.columns[2].type == landing
+
+
+@pytest.mark.parametrize(("old", "new"), TYPE_CHANGES)
+def test_what_the_table_of_types_says_is_what_becomes_of_a_table_g65(made: HandMadeMirror, old: str, new: str) -> None:
+    """Published with the old type; whether the log alone tells it is asked with nothing published."""
+    lists = [([*ALL[:2], ["price", kind, 2]], True) for kind in (old, new)]
+    columns = [["order_id", "int32"], ["name", "string"], ["price", landing_type(old)]]
+    made.set_table("dbo.orders", columns=json.dumps(columns), published_batch=1)
+    found, said = prepared(made, *lists), consequence(old, new)
+    assert isinstance(found, Prepared) == (said in (Consequence.GOES_ON, Consequence.UNVERIFIED))
+    if isinstance(found, Prepared):
+        assert bool(found.unverified) == (said is Consequence.UNVERIFIED)
+        return
+    declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",))
+    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish())
+    try:
+        preparation.schema_from_log(made.table("dbo.orders"))
+    except PlanStop:
+        assert said is Consequence.STOPS
+    else:
+        assert said is Consequence.REBUILT
 
 
 def test_a_type_that_lands_alike_may_have_changed_values_and_is_told_g65(made: HandMadeMirror) -> None:

@@ -411,7 +411,7 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
     "changed", [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a"), DECLARED._replace(keys=("ID",))]
 )
 def test_another_key_or_folder_of_a_mirrored_table_is_refused(
-    publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
+    ledger: Engine, publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration
 ) -> None:
     """F-13, F-74: keys never change, folders neither; nothing of the declaration is kept, new tables included."""
     publishing.establish({table: (acquired(publishing, table), "etag")})

@@ -95,6 +95,10 @@ class Format(ABC):
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
         """The decoder, by the tables' names in messages and the structures known so far."""
 
+    def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
+        """What structures that were announced before tell of their tables; here nothing, as messages describe all."""
+        return iter(())
+
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
         """What messages tell of their tables, mirrored or not; one that tells nothing, or cannot be read, is left out.
@@ -114,7 +118,14 @@ class Transport(ABC):
 
     A range names a file, a topic partition or a table, and a half-open interval in it. The ledger binds ranges before
     anything is read, so a message is read in exactly one batch however the source grows meanwhile.
+
+    Attributes:
+        describes_tables: whether :meth:`announced` tells of every table without a look at its messages.
+        reads_named_tables: whether nothing is read of a table that the mirror does not name.
     """
+
+    describes_tables: ClassVar[bool] = False
+    reads_named_tables: ClassVar[bool] = False
 
     @abstractmethod
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:

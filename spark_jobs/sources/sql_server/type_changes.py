@@ -9,9 +9,19 @@ Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* and the pages 
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import lru_cache
 
-from spark_jobs.sources.sql_server.type_text import BINARY, INTEGERS, MONEY, TIMESTAMPS, SqlType, read_type
+from open_mirroring.landing_zone.schema import wider
+from spark_jobs.sources.sql_server.type_text import (
+    BINARY,
+    INTEGERS,
+    MONEY,
+    TIMESTAMPS,
+    SqlType,
+    landing_type,
+    read_type,
+)
 
 _VARYING = {"varchar", "nvarchar", "text", "ntext", "sysname"}
 _PADDED = {"char", "nchar"}
@@ -19,6 +29,30 @@ _CODE_PAGE = {"varchar", "char", "text"}
 _TEXTS = {*_VARYING, *_PADDED}
 _EXACT_IN_FLOAT = {"tinyint", "smallint"}
 _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
+
+
+class Consequence(Enum):
+    """What becomes of a published table whose column, no key, changes its type."""
+
+    GOES_ON = "the landing type holds both"
+    UNVERIFIED = "it lands alike, and the source may have changed values"
+    REBUILT = "the log tells every value, and another landing type holds them"
+    STOPS = "only a load tells the values"
+
+
+def consequence(old: str, new: str) -> Consequence:
+    """What becomes of a table when a column of one SQL type gets another.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+    """
+    lands, becomes = landing_type(old), landing_type(new)
+    if not keeps_values(old, new):
+        return Consequence.UNVERIFIED if lands == becomes else Consequence.STOPS
+    both = wider(lands, becomes)
+    if both is None:
+        return Consequence.STOPS
+    return Consequence.GOES_ON if both == lands else Consequence.REBUILT
 
 
 @lru_cache(maxsize=4096)
@@ -44,7 +78,7 @@ def keeps_values(old: str, new: str) -> bool:
     if one.name in TIMESTAMPS:
         return other.name in TIMESTAMPS and _keeps_moments(one, other)
     if one.name == "time":
-        return other.name == "time" and one.second_digits <= other.second_digits
+        return other.name == "time" and one.second_digits == other.second_digits  # it lands as its text
     if one.name in BINARY:
         return other.name in ("varbinary", "image")
     return _keeps_texts(one, other)

@@ -16,6 +16,7 @@ def upgrade() -> None:
         sa.Column("table_id", sa.String(36), primary_key=True),
         sa.Column("generation", sa.Integer(), primary_key=True),
         sa.Column("column", sa.String(300), primary_key=True),
+        sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("up_to", sa.String(240), nullable=False),
         sa.Column("now", sa.String(300)),
     )

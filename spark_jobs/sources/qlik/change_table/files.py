@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +78,7 @@ class ChangeFiles(MessageTransport):
         files: how the files were when they were bound; matters in object storage only.
     """
 
+    describes_tables: ClassVar[bool] = True
     path: Place
     suffix: str = TABLE_SUFFIX
     prefix: str = HEADER_PREFIX

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -65,6 +65,8 @@ class ChangeTables(Transport):
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
     """
 
+    describes_tables: ClassVar[bool] = True
+    reads_named_tables: ClassVar[bool] = True
     connection: str
     tables: Mapping[str, NamedChangeTable]
     suffix: str = TABLE_SUFFIX

@@ -82,6 +82,11 @@ class QlikMessageFormat(Format):
         """As :meth:`Format.decoder`."""
         return QlikMessageDecoder(tables, schemas, self.settings)
 
+    def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
+        """As :meth:`Format.described`; the newest structure of a table comes last."""
+        known = [one for one in map(known_structure, schemas) if isinstance(one, Structure) and one.table]
+        return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
+
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
         return announced(messages, self.settings, self._registered)

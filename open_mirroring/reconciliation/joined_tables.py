@@ -1,0 +1,71 @@
+"""Tables that joined a mirror by a pattern: the mirror file has the pattern, the ledger their names and keys (G-70)."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import SourceName
+from open_mirroring.config.tables import TablePattern
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.declaring import joined_tables
+
+NEW_TABLE_REFUSED = "NEW_TABLE_REFUSED"
+REFUSED_WAY_OUT = (
+    "write the table out under `tables` with its key, or name it under `exclude` of its pattern; then run again: "
+    "nothing of it is lost"
+)
+
+
+def ledger_of(mirror: Mirror) -> Engine:
+    """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
+
+    Raises:
+        MirroringError: as :func:`~open_mirroring.ledger.open_ledger` and :func:`take_in_joined`.
+    """
+    ledger = open_ledger(mirror.ledger_url())
+    take_in_joined(mirror, ledger)
+    return ledger
+
+
+def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
+    """Have the mirror name the tables that joined it so far, each as its pattern says today.
+
+    A table that no pattern fits any more is not among them: the ledger then refuses the mirror file, as it does for a
+    table that was taken out (``TABLE_UNDECLARED``).
+
+    Raises:
+        TerminalError: ``NEW_TABLE_REFUSED`` when a pattern was changed so that one of its tables can be none.
+    """
+    if not mirror.has_patterns:
+        return
+    joined: list[tuple[TablePattern, Table]] = []
+    for one in joined_tables(ledger, mirror.name):
+        name = SourceName(one.schema, one.table)
+        pattern = mirror.pattern_of(name)
+        if pattern is not None:
+            joined.append((pattern, table_of(mirror, pattern, name, one.source, one.keys)))
+    mirror.join(joined)
+
+
+def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: str, key: tuple[str, ...]) -> Table:
+    """The table that a pattern makes of a name and a key.
+
+    Raises:
+        TerminalError: ``NEW_TABLE_REFUSED``.
+    """
+    try:
+        return pattern.table(name, source, key)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = str(first.get("ctx", {}).get("what", first["msg"]))
+        raise refused(mirror, source, what) from None
+
+
+def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
+    """The error of a table that cannot join."""
+    return TerminalError(
+        NEW_TABLE_REFUSED, f"table {source!r} cannot join: {what}", where=str(mirror.file), way_out=REFUSED_WAY_OUT
+    )

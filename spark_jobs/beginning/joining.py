@@ -1,0 +1,104 @@
+"""Whether a table that a source tells of joins a mirror by a pattern of its names (G-70 to G-72)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import SourceName
+from open_mirroring.config.tables import TablePattern, table_collisions
+from open_mirroring.errors import TerminalError
+from open_mirroring.reconciliation.joined_tables import refused, table_of
+from spark_jobs.beginning.announcements import AnnouncedTable
+from spark_jobs.beginning.entries import source_text
+
+MOST_TABLES = 1_000
+"""A mirrored database takes no more (G-72)."""
+
+
+class Joining(NamedTuple):
+    """A table that joins: its pattern, and what the mirror file would say of it."""
+
+    told: AnnouncedTable
+    pattern: TablePattern
+    table: Table
+
+
+def fitting(mirror: Mirror, name: str) -> SourceName | None:
+    """Schema and table of a name that messages were ignored under, if a pattern fits it; the last period divides it.
+
+    Where one database alone is read, a name with two periods is mostly that of a table in another one.
+    """
+    schema, _, table = name.rpartition(".")
+    if not (schema and table) or ("." in schema and mirror.source.database is not None):
+        return None
+    parts = SourceName(schema, table)
+    return None if mirror.pattern_of(parts) is None or mirror.ignores(parts) else parts
+
+
+def joining(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[Joining]:
+    """The tables of these that join, as they do; those that fit no pattern, or joined already, are left out.
+
+    Raises:
+        TerminalError: ``NEW_TABLE_REFUSED``: one cannot be mirrored as it is told.
+    """
+    known = {table.source_name for table in mirror.tables}
+    found: list[Joining] = []
+    for one in told:
+        name = SourceName(one.schema, one.table)
+        pattern = None if name in known or mirror.ignores(name) else mirror.pattern_of(name)
+        if pattern is not None:
+            found.append(Joining(one, pattern, _table(mirror, pattern, one)))
+    _check_names(mirror, found)
+    return found
+
+
+def _table(mirror: Mirror, pattern: TablePattern, told: AnnouncedTable) -> Table:
+    source = source_text(told)
+    if told.keys_differ:
+        raise refused(mirror, source, "its key is told in more than one way")
+    if told.key is None:
+        raise refused(mirror, source, "nothing tells its key")
+    table = table_of(mirror, pattern, SourceName(told.schema, told.table), source, told.key)
+    if table.source_name != (told.schema, told.table):
+        raise refused(mirror, source, "its name cannot be spelled in a mirror file")
+    return table
+
+
+def _check_names(mirror: Mirror, found: list[Joining]) -> None:
+    tables = [*mirror.tables, *(one.table for one in found)]
+    spelled: dict[str, str] = {}
+    for table in tables:
+        twin = spelled.setdefault(".".join(table.source_name).casefold(), table.source)
+        if twin != table.source:
+            raise refused(mirror, table.source, f"its name differs from that of {twin!r} in case only")
+    for collision in table_collisions(enumerate(tables)):
+        raise refused(mirror, tables[int(collision.path[0])].source, collision.what)
+    if found and len(tables) > MOST_TABLES:
+        what = f"the mirror has {len(mirror.tables)} tables, and a mirrored database takes {MOST_TABLES} (G-72)"
+        raise refused(mirror, found[0].table.source, what)
+
+
+def refusals(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
+    """Why tables cannot join although a pattern fits them; of what keeps them from joining together the first."""
+    found: list[tuple[TablePattern, str]] = []
+    sound: list[AnnouncedTable] = []
+    for one in told:
+        pattern = mirror.pattern_of(SourceName(one.schema, one.table))
+        why = _refusal(mirror, [one])
+        if why and pattern is not None:
+            found.append((pattern, why))
+        elif pattern is not None:
+            sound.append(one)
+    if why := _refusal(mirror, sound):
+        found += [(one.pattern, why) for one in joining(mirror, sound[:1])]
+    return found
+
+
+def _refusal(mirror: Mirror, told: Iterable[AnnouncedTable]) -> str:
+    try:
+        joining(mirror, told)
+    except TerminalError as error:
+        return error.what
+    return ""

@@ -1,0 +1,85 @@
+"""What a source tells of tables that a batch meets for the first time: names, keys and columns (G-70).
+
+It costs a second reading of the batch, and only batches in which a table appears that a pattern of the mirror fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.beginning.announcements import AnnouncedTable, together
+from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.contract.announced import Announced
+from spark_jobs.sources.contract.decoded import SourceSchema
+from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+
+_ALL = 10**9
+_RANGES_OF_A_TASK = 8
+
+
+class NewTablesSeen(Exception):
+    """An attempt met tables that may join; *names* as messages of them are counted, ``schema.table``."""
+
+    def __init__(self, names: Collection[str], schemas: Sequence[SourceSchema]) -> None:
+        super().__init__(sorted(names))
+        self.names = frozenset(names)
+        self.schemas = tuple(schemas)
+
+
+@dataclass(frozen=True)
+class TellTask:
+    """Ranges in which a worker looks for what is told of some tables."""
+
+    ranges: tuple[BoundRange, ...]
+    format: Format
+    names: frozenset[str]
+
+
+def tell(source: MessageTransport, task: TellTask) -> list[Announced]:
+    """What the messages of the ranges tell of the tables, each thing once."""
+    messages = (message for bound in task.ranges for message in source.read(bound))
+    return sorted(set(_of(task.names, task.format.announced(messages))), key=repr)
+
+
+def told_tables(
+    spark: SparkSession,
+    transport: Transport,
+    form: Format,
+    names: Collection[str],
+    ranges: Sequence[BoundRange],
+    schemas: Sequence[SourceSchema],
+) -> list[AnnouncedTable]:
+    """What is known of some tables, in the order of their names; one that nothing tells of is there with its name.
+
+    Args:
+        spark: the session.
+        transport: reads the ranges; proofs that they are as they were bound come with it.
+        form: reads what messages tell.
+        names: the tables, ``schema.table``.
+        ranges: those of the batch, and any others that may tell of them.
+        schemas: the structures that were announced so far.
+    """
+    wanted = frozenset(names)
+    found = list(_of(wanted, form.described(schemas)))
+    if transport.describes_tables:
+        found += _of(wanted, transport.announced(form, _ALL, lambda: spark))
+    elif isinstance(transport, MessageTransport):
+        cut = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
+        tasks = [TellTask(some, form, wanted) for some in cut]
+        for told in run_job(spark, "look at new tables", partial(tell, transport), tasks):
+            found += told
+    tables = together(found)
+    for name in sorted(wanted - {one.name for one in tables.values()}):
+        schema, _, table = name.rpartition(".")
+        tables[schema, table] = AnnouncedTable(schema, table)
+    return [one for _, one in sorted(tables.items())]
+
+
+def _of(names: Collection[str], announced: Any) -> Iterator[Announced]:
+    return (one for one in announced if f"{one.schema}.{one.table}" in names)

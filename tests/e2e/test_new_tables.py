@@ -1,0 +1,397 @@
+"""Tables that join a mirror by a pattern of their names, in every format (G-70 to G-72).
+
+Through the command line with the emulator as the target. One story: a table of the pattern is known, another one comes
+up in the middle of a batch, is inserted into and updated. None of its changes is lost, whatever the cuts.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
+from tests.ces_messages import event
+from tests.e2e.test_bad_input import capture
+from tests.e2e.test_bad_input_qlik_change_tables import HEADERS, dfm
+from tests.pipeline import Pipeline, in_order
+from tests.postgres import PostgresServer
+from tests.qlik_change_rows import mask, sequence
+from tests.qlik_messages import dt, md
+from tests.spark.test_initial_load_jdbc import connect
+
+
+class Change(NamedTuple):
+    """A row that is inserted, or whose name is updated, at a place in the source's order."""
+
+    table: str
+    id: int
+    at: int
+    name: str = "Ada"
+    old: str | None = None
+
+
+class Source(ABC):
+    """A mirror of all tables of the schema ``shop`` but those that end with ``_tmp``."""
+
+    settings: ClassVar[Mapping[str, Any]]
+
+    def __init__(self, folder: Path, spark: Any, **pattern: Any) -> None:
+        described = {"source": "shop.*", "exclude": ["shop.*_tmp"], **pattern}
+        zone = {"store": "local", "path": "zone", "tables": "tables"}
+        self.pipeline = Pipeline(folder, spark, [described], source=self.settings, landing_zone=zone)
+        self.files = 0
+
+    @abstractmethod
+    def send(self, changes: Sequence[Change]) -> None:
+        """Let the source tell these changes."""
+
+    def run(self, command: str, *words: str) -> int:
+        code = main([command, str(self.pipeline.file), *words])
+        self.pipeline.service.poll()
+        return code
+
+    def tick(self, *changes: Change) -> int:
+        if changes:
+            self.files += 1
+            self.send(changes)
+        return self.run("tick")
+
+    def rows(self, table: str) -> list[tuple[str, str]]:
+        found = in_order(self.pipeline.mirrored("shop", table), ["id"])
+        return [(str(row["id"]), str(row["name"])) for row in found]
+
+    @property
+    def tables(self) -> dict[str, str | None]:
+        return {source: state.stop_code for source, state in self.pipeline.reader.tables().items()}
+
+    def rewrite(self, change: Any) -> None:
+        document = yaml.safe_load(self.pipeline.file.read_text())
+        change(document)
+        self.pipeline.file.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+COLS = (("id", "int"), ("name", "nvarchar(50)"))
+
+
+class CesLines(Source):
+    settings: ClassVar = {"layout": "bare"}
+
+    def message(self, one: Change, **more: Any) -> bytes:
+        told = {
+            "schema": "shop",
+            "tbl": one.table,
+            "cols": COLS,
+            "commit": one.at,
+            "pkkey": {"id": str(one.id)},
+            **more,
+        }
+        row = {"id": str(one.id), "name": one.name}
+        return event("INS", row, **told) if one.old is None else event("UPD", row, {**row, "name": one.old}, **told)
+
+    def send(self, changes: Sequence[Change]) -> None:
+        self.pipeline.deliver(f"{self.files:03}.jsonl", b"".join(self.message(one) + b"\n" for one in changes))
+
+
+class CesCapture(CesLines):
+    settings: ClassVar = {"transport": "capture", "layout": None}
+
+    def send(self, changes: Sequence[Change]) -> None:
+        self.pipeline.deliver(f"0/{self.files}.avro", capture([self.message(one) for one in changes]))
+
+
+class QlikMessages(Source):
+    settings: ClassVar = {"format": "qlik-message"}
+
+    def described(self, table: str) -> bytes:
+        columns = [("id", "INT4", 10, 0, 0, 1), ("name", "WSTRING", 100, 0, 0, 0)]
+        lineage = {"server": "Q", "task": "t", "schema": "shop", "table": table, "tableVersion": 1}
+        return md(
+            columns, schema_id=f"{table:A<32}".upper(), lineage={**lineage, "timestamp": "2026-08-07T16:30:10.123"}
+        )
+
+    def message(self, one: Change) -> bytes:
+        row = {"id": one.id, "name": one.name}
+        before = None if one.old is None else {**row, "name": one.old}
+        operation = "INSERT" if one.old is None else "UPDATE"
+        return dt(
+            operation, row, before, schema_id=f"{one.table:A<32}".upper(), number=one.at, transactionEventCounter=1
+        )
+
+    def send(self, changes: Sequence[Change]) -> None:
+        tables = dict.fromkeys(one.table for one in changes)
+        self.write([*map(self.described, tables), *map(self.message, changes)])
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        lines = [
+            {"topic": "t", "partition": 0, "offset": at + 100 * self.files, "encoding": "utf8", "value": body.decode()}
+            for at, body in enumerate(bodies)
+        ]
+        self.pipeline.deliver(f"{self.files}.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+class ChangeTableFiles(Source):
+    settings: ClassVar = {"format": "qlik-change-table", "transport": "files", "layout": None}
+
+    def send(self, changes: Sequence[Change]) -> None:
+        columns = [*HEADERS, ("id", "INT4", 10), ("name", "STRING", 100)]
+        for table in dict.fromkeys(one.table for one in changes):
+            rows = [
+                [sequence(one.at), "I", "", "INSERT", str(one.id), one.name]
+                if one.old is None
+                else [sequence(one.at), "U", mask(len(HEADERS) + 1), "UPDATE", str(one.id), one.name]
+                for one in changes
+                if one.table == table
+            ]
+            lines = [[name for name, *_ in columns], *rows]
+            text = "".join(",".join(f'"{cell}"' if cell else "" for cell in line) + "\n" for line in lines)
+            name = f"shop.{table}__ct/{self.files}-{uuid4().hex}"
+            self.pipeline.deliver(f"{name}.csv", text.encode())
+            told = json.loads(dfm(table, f"{Path(name).name}.csv", len(rows), columns=columns))
+            for column in told["dataInfo"]["columns"]:
+                column["primaryKeyPos"] = int(column["name"] == "id")
+            self.pipeline.deliver(f"{name}.dfm", json.dumps(told).encode())
+
+
+SOURCES = [CesLines, CesCapture, QlikMessages, ChangeTableFiles]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_new_table_joins_with_all_its_changes_g70(
+    kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-70: in its first batch beside a known table, and in a later one; what is excluded stays out."""
+    told = kind(tmp_path, spark)
+    assert told.tick() == Exit.DONE, "nothing is there yet"
+    assert told.tick(Change("orders", 1, 1), Change("orders", 1, 2, "Eve", "Ada")) == Exit.DONE
+    assert "new table: shop.orders: first seen in batch 1, with the key ['id']" in capsys.readouterr().out
+    assert told.tick(Change("orders", 2, 3), Change("items", 7, 4), Change("x_tmp", 1, 5), Change("items", 8, 6)) == 0
+    assert told.tick(Change("items", 7, 7, "Kim", "Ada"), Change("orders", 1, 8, "Bo", "Eve")) == Exit.DONE
+    assert told.rows("orders") == [("1", "Bo"), ("2", "Ada")]
+    assert told.rows("items") == [("7", "Kim"), ("8", "Ada")]
+    assert told.tables == {"shop.orders": None, "shop.items": None}
+    assert told.run("reconcile") == Exit.DONE
+    assert told.run("status") == Exit.DONE
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_table_that_asks_loses_nothing_until_the_yes_g71(
+    kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-71: its changes are logged from the first one on; `resume` is no yes, and a yes is said once."""
+    told = kind(tmp_path, spark, new_tables="ask")
+    words = ["--table", "shop.orders", "--why", "ticket 7"]
+    assert told.tick(Change("orders", 1, 1), Change("orders", 2, 2)) == Exit.TABLES_STOPPED
+    assert told.tables == {"shop.orders": "NEW_TABLE"}
+    assert told.tick(Change("orders", 1, 3, "Eve", "Ada")) == Exit.TABLES_STOPPED
+    assert not (told.pipeline.target / "shop" / "orders").exists()
+    assert told.run("resume", *words) == Exit.TERMINAL
+    assert "TABLE_NOT_ACCEPTED" in capsys.readouterr().err
+    assert told.run("accept-table", *words) == Exit.DONE
+    assert told.run("accept-table", *words) == Exit.TERMINAL
+    assert "NOT_ASKED" in capsys.readouterr().err
+    assert told.tick() == Exit.DONE
+    assert told.rows("orders") == [("1", "Eve"), ("2", "Ada")]
+
+
+def test_a_no_is_an_exclusion_and_a_drop_g71(tmp_path: Path, spark: Any) -> None:
+    told = CesLines(tmp_path, spark, new_tables="ask")
+    assert told.tick(Change("orders", 1, 1), Change("items", 1, 2)) == Exit.TABLES_STOPPED
+    told.rewrite(lambda document: document["tables"][0]["exclude"].append("shop.orders"))
+    dropping = ["--table", "shop.orders", "--reason", "x", "--approved-by", "Ada", "--wait", "0", "--request", "a"]
+    assert Exit.DONE in [told.run("drop-table", *dropping) for _ in range(4)]
+    assert told.run("accept-table", "--table", "shop.items", "--why", "x") == Exit.DONE
+    assert told.tick(Change("orders", 1, 3), Change("items", 2, 4)) == Exit.DONE
+    assert told.tables == {"shop.items": None}
+    assert told.rows("items") == [("1", "Ada"), ("2", "Ada")]
+
+
+def test_a_table_that_leaves_its_pattern_is_no_longer_declared_g72(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-72, G-06: a pattern that changes after publication stops by name; written out alike the table goes on."""
+    told = CesLines(tmp_path, spark)
+    assert told.tick(Change("orders", 1, 1)) == Exit.DONE
+    told.rewrite(lambda document: document["tables"][0].update(target="new_{schema}/{table}"))
+    assert told.run("tick") == Exit.TERMINAL
+    assert "TABLE_REDECLARED" in capsys.readouterr().err
+    told.rewrite(lambda document: document["tables"].__setitem__(0, {"source": "shop.i*"}))
+    assert told.run("tick") == Exit.TERMINAL
+    assert "TABLE_UNDECLARED" in capsys.readouterr().err
+    table = {"source": "shop.orders", "target": "shop/orders", "key": ["id"]}
+    told.rewrite(lambda document: document["tables"].insert(0, table))
+    assert told.tick(Change("orders", 2, 2), Change("items", 3, 3)) == Exit.DONE
+    assert told.rows("orders") == [("1", "Ada"), ("2", "Ada")]
+    assert told.rows("items") == [("3", "Ada")]
+
+
+@pytest.mark.parametrize("fault", ["extract.joined", "extract.written"])
+def test_a_run_that_dies_while_a_table_joins_loses_nothing_g70(tmp_path: Path, spark: Any, fault: str) -> None:
+    """G-70: the bound batch is adopted, with the table or before it joined."""
+    told = CesLines(tmp_path, spark, new_tables="ask")
+    told.send([Change("orders", 1, 1), Change("items", 1, 2), Change("orders", 1, 3, "Eve", "Ada")])
+    told.pipeline.killed("extract_changes", fault)
+    assert told.tick() == Exit.TABLES_STOPPED
+    assert told.tables == {"shop.orders": "NEW_TABLE", "shop.items": "NEW_TABLE"}, "nobody said yes"
+    for table in told.tables:
+        told.run("accept-table", "--table", table, "--why", "x")
+    assert told.tick() == Exit.DONE
+    assert told.rows("orders") == [("1", "Eve")]
+    assert told.rows("items") == [("1", "Ada")]
+
+
+class Refused(NamedTuple):
+    """New tables of which one cannot join, and what the run says."""
+
+    name: str
+    changes: tuple[Change, ...]
+    says: str
+    pattern: Mapping[str, Any]
+
+
+REFUSED = [
+    Refused("no folder", (Change("a/b", 1, 1),), "'shop/a/b'", {}),
+    Refused("case", (Change("Orders", 1, 1), Change("orders", 1, 2)), "in case only", {}),
+    Refused("one target", (Change("a", 1, 1),), "same table", {"target": "dbo/taken{table}"}),
+]
+
+
+@pytest.mark.parametrize("one", REFUSED, ids=[one.name for one in REFUSED])
+def test_a_table_that_cannot_join_stops_reading_and_nothing_is_lost_g72(
+    one: Refused, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-72: the batch waits until the mirror file says what to do; `check --sample` says it before."""
+    told = CesLines(tmp_path, spark, **one.pattern)
+    taken = {"source": "dbo.other", "target": "dbo/takena", "key": ["id"]}
+    told.rewrite(lambda document: document["tables"].append(taken))
+    assert told.tick(Change("fine", 1, 1), *one.changes) == Exit.TERMINAL
+    err = capsys.readouterr().err
+    assert "NEW_TABLE_REFUSED" in err and one.says in err
+    assert told.run("check", "--sample", "100") == Exit.USAGE
+    assert "NEW_TABLE_REFUSED" in capsys.readouterr().out
+    names = {change.table for change in one.changes}
+
+    def exclude(document: Any) -> None:
+        document["tables"][0]["exclude"] += [f"shop.{name}" for name in names]
+
+    told.rewrite(exclude)
+    told.tick()
+    assert told.tables["shop.fine"] is None
+    folder = "shop" if "target" not in one.pattern else "dbo"
+    named = "fine" if folder == "shop" else "takenfine"
+    assert [row["id"] for row in told.pipeline.mirrored(folder, named)] == [1]
+
+
+def test_a_key_that_nothing_tells_is_asked_for_by_name_g72(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """K-10, G-72: data came before any metadata; the metadata that comes later is found, and nothing is lost."""
+    told = QlikMessages(tmp_path, spark)
+    told.files = 1
+    row = Change("orders", 1, 1)
+    body = dt("INSERT", {"id": 1, "name": "Ada"}, schema_id="ORDERS", number=1, schemaName="shop", tableName="orders")
+    told.write([body])
+    code, err = told.run("tick"), capsys.readouterr().err
+    if code == Exit.TERMINAL:
+        assert "nothing tells its key" in err
+    told.files = 2
+    told.write([told.described("orders"), told.message(row._replace(id=2, at=2))])
+    told.run("tick")
+    assert ("2", "Ada") in told.rows("orders")
+
+
+def test_a_table_that_joined_is_proved_reset_and_replayed_like_any_other_g70(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-70: by the same commands, from its first batch on."""
+    told = CesLines(tmp_path, spark)
+    letter = told.message(Change("orders", 3, 3, "too long" * 20))
+    told.pipeline.deliver("0.jsonl", told.message(Change("orders", 1, 1)) + b"\n" + letter + b"\n")
+    assert told.tick(Change("orders", 2, 4)) == Exit.DONE_WITH_LOSSES
+    assert told.run("replay-dead-letters", "--table", "shop.orders") != Exit.TERMINAL
+    assert told.run("accept-dead-letters", "--table", "shop.orders", "--why", "x") == Exit.DONE
+    reset = ["--table", "shop.orders", "--reason", "x", "--approved-by", "Ada", "--wait", "0", "--request", "a"]
+    codes = [told.run("reload-table", *reset) for _ in range(4)]
+    assert Exit.DONE in codes, capsys.readouterr()
+    assert told.tick(Change("orders", 1, 9, "Eve", "Ada")) == Exit.DONE
+    assert told.rows("orders") == [("1", "Eve"), ("2", "Ada")]
+    export = tmp_path / "export"
+    export.mkdir()
+    rows = [{"id": 1, "name": "Eve"}, {"id": 2, "name": "Ada"}]
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
+    pq.write_table(pa.Table.from_pylist(rows, schema), export / "shop.orders.parquet")
+    assert told.run("prove", "--export", str(export), "--tables", "shop.orders") == Exit.DONE
+    pq.write_table(pa.Table.from_pylist(rows[:1], schema), export / "shop.orders.parquet")
+    assert told.run("prove", "--export", str(export), "--tables", "shop.orders") == Exit.NOT_EQUAL
+
+
+def test_a_table_without_a_primary_key_takes_inserts_f12(tmp_path: Path, spark: Any) -> None:
+    """F-12: as a table with an empty `key` does."""
+    told = CesLines(tmp_path, spark)
+    told.files = 1
+    body = told.message(Change("log", 1, 1), pkkey={})
+    told.pipeline.deliver("a.jsonl", body + b"\n" + told.message(Change("log", 2, 2), pkkey={}) + b"\n")
+    assert told.run("tick") == Exit.DONE
+    assert told.rows("log") == [("1", "Ada"), ("2", "Ada")]
+
+
+def test_changes_that_were_ignored_before_the_pattern_are_told_g70(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-70: messages of it were read and ignored in an earlier batch: CHANGES_IGNORED, not silence."""
+    told = CesLines(tmp_path, spark)
+    told.rewrite(lambda document: document["tables"].__setitem__(0, {"source": "shop.i*"}))
+    assert told.tick(Change("items", 1, 1), Change("orders", 1, 2)) == Exit.DONE
+    told.rewrite(lambda document: document["tables"].append({"source": "shop.o*"}))
+    assert told.tick(Change("orders", 2, 3)) == Exit.DONE_WITH_LOSSES
+    assert "CHANGES_IGNORED" in capsys.readouterr().out
+    assert told.rows("orders") == [("2", "Ada")]
+
+
+def test_change_tables_in_a_database_join_from_their_beginning_g70(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-70: the catalog tells them, and the key of the loaded table beside them; the load brings the rows before."""
+    connect(monkeypatch, postgres, postgres.port)
+    header = "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask bytea"
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE", "CREATE SCHEMA shop",
+        "CREATE TABLE shop.items (id int PRIMARY KEY, name text)",
+        f"CREATE TABLE shop.items__ct ({header}, id int, name text)",
+        "INSERT INTO shop.items VALUES (1, 'Old')",
+    )  # fmt: skip
+
+    class Database(Source):
+        settings: ClassVar = {
+            "format": "qlik-change-table", "transport": "jdbc", "connection": "shop_db", "path": "", "layout": None
+        }  # fmt: skip
+
+        def send(self, changes: Sequence[Change]) -> None:
+            for one in changes:
+                cells = f"'{sequence(one.at)}', 'I', {one.id}, '{one.name}'"
+                names = "header__change_seq, header__change_oper, id, name"
+                postgres.execute(f"INSERT INTO shop.{one.table}__ct ({names}) VALUES ({cells})")
+
+    told = Database(tmp_path, spark, initial_load={"format": "jdbc", "connection": "shop_db"})
+    assert told.tick(Change("items", 2, 1)) in (Exit.DONE, Exit.ON_HOLD)
+    assert told.run("initial-load") == Exit.DONE
+    assert told.tick() == Exit.DONE
+    assert told.rows("items") == [("1", "Old"), ("2", "Ada")]
+    postgres.execute(
+        "CREATE TABLE shop.orders (id int PRIMARY KEY, name text)",
+        f"CREATE TABLE shop.orders__ct ({header}, id int, name text)",
+    )
+    told.tick(Change("orders", 5, 9), Change("items", 3, 10))
+    assert told.run("initial-load") == Exit.DONE
+    assert told.tick() == Exit.DONE
+    assert told.rows("orders") == [("5", "Ada")]
+    assert told.rows("items") == [("1", "Old"), ("2", "Ada"), ("3", "Ada")]
