@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
@@ -96,6 +97,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     root, address = log_place(mirror), zone_address(mirror)
     records = _records(mirror, root)
     found_log = _found_log(root, records)
+    _refuse_joined(mirror, found_log)
     declared = {table.source: declaration(table) for table in mirror.tables}
     tables = _found_tables(open_store(address), mirror.tables)
     if not any(table.files or table.incarnation for table in tables):
@@ -116,6 +118,18 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
             adopt(scratch, open_ledger(mirror.ledger_url()), mirror.name, reason, {**said, **stopped})
         ranges = len(LedgerReader(scratch, mirror.name).bound())
     return Rebuilt(len(records), ranges, said, stopped, reason is not None)
+
+
+def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
+    """Refuse tables that joined by a pattern: only the ledger knew by which key (G-70)."""
+    named = {table.source for table in mirror.tables}
+    others = [source for source in sorted(found_log.holding) if source not in named]
+    if joined := [source for source in others if mirror.pattern_of(split_source_name(source)) is not None]:
+        raise _not_told(
+            mirror,
+            f"the tables {joined} joined by a pattern, and only the ledger knew their keys",
+            "write them out under `tables`, each with the key that `_metadata.json` in its folder names, and try again",
+        )
 
 
 def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
@@ -141,18 +155,14 @@ def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
 
 
 def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
-    there, holding, dropped = {_name(file) for file in log_files(root)}, dict[str, set[int]](), 0
+    there, holding, dropped = {Path(file).name for file in log_files(root)}, dict[str, set[int]](), 0
     for number, record in records.items():
         for file in Manifest.from_json(record.manifest).files:
-            if _name(str(file["path"])) not in there:
+            if Path(file["path"]).name not in there:
                 dropped = max(dropped, number)
             for source in file["tables"]:
                 holding.setdefault(source, set()).add(number)
     return FoundLog(max(records), {source: frozenset(batches) for source, batches in holding.items()}, dropped)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _found_tables(store: LandingZoneStore, declared: Sequence[Table]) -> list[FoundTable]:

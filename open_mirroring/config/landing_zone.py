@@ -51,13 +51,13 @@ class LandingZone(Section):
     )
     retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
         default=None,
-        description="For onelake: days for which the mirrored tables keep removed files, set when "
-        "`open-mirroring create` makes the database; by default the service decides.",
+        description="For onelake: days for which the mirrored tables keep removed files, set when `open-mirroring "
+        "create` makes the database; by default the service decides.",
     )
     change_data_feed: StrictBool | None = Field(
         default=None,
-        description="For onelake: whether the mirrored tables have a Delta change data feed, which may be billed, set "
-        "when `open-mirroring create` makes the database.",
+        description="For onelake: whether the mirrored tables have a Delta change data feed, which the service may "
+        "bill, set when `open-mirroring create` makes the database.",
     )
     tables: FolderSetting | None = Field(
         default=None,

@@ -21,6 +21,7 @@ class Standing:
         loaded_columns: so many of its first columns came with the initial load; None: it had none.
         hand_over_batch: the changes of later batches are published over the load.
         untyped: changes that could not be typed, which only the ledger names.
+        former: columns of earlier rows that are read otherwise than they are named (G-66), as only the ledger notes.
         epochs: the ordinal of each stream incarnation.
         decided: what operators said of columns, each as column, place and new name.
         unverified: columns that came behind rows which were there, with their first position.
@@ -36,6 +37,7 @@ class Standing:
     loaded_columns: int | None = None
     hand_over_batch: int = 0
     untyped: int = 0
+    former: int = 0
     epochs: Mapping[str, int] = field(default_factory=dict)
     decided: tuple[tuple[str, str, str | None], ...] = ()
     unverified: Mapping[str, str] = field(default_factory=dict)

@@ -187,6 +187,10 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
         return unknown("its newest file is of another version, and does not say how the table stood")
     if standing.untyped:
         return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
+    if standing.former:
+        return unknown(
+            f"{standing.former} columns of its earlier rows are read otherwise, and only the ledger noted how"
+        )
     last = tuple(one for one in found.files if one.footer and one.footer.first_number == footer.first_number)
     return KnownTable(found, newest, footer, last, standing, found.files[0].number - 1)
 

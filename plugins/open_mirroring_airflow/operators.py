@@ -12,7 +12,6 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import ledger_url
 from open_mirroring_airflow.job_operator import (
@@ -110,10 +109,8 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def execute(self, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
         mirror = load_mirror(Path(self.mirror_file))
-        engine = open_ledger(ledger_url(mirror))
-        take_in_joined(mirror, engine)
         arguments = self.job_arguments(mirror, context)
-        ledger = LedgerReader(engine, mirror.name)
+        ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
         stop = ledger.mirror()
         if stop.stop_code is not None:
             raise TerminalError(

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Context, Param
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring_airflow.connections import ledger_url
 
 TABLES, REREAD = "tables", "reread"
 TABLE, REASON, PROOF = "table", "reason", "proof"
 _BACKFILL = "backfill"
 
 
-def tables_param(sources: Iterable[str], description: str) -> Param:
-    """A choice of source tables; none chosen means all."""
-    choices = sorted(sources)
+def tables_param(sources: Sequence[str] | None, description: str) -> Param:
+    """A choice of source tables, by name where a file does not tell them all (None); none chosen means all."""
     return Param(
         [],
         type="array",
-        items={"type": "string", "enum": choices},
+        items=_one_of(sources),
         uniqueItems=True,
-        examples=choices,
+        examples=sorted(sources or ()),
         title="Tables",
         description=description,
     )
 
 
-def table_param(sources: Iterable[str], description: str) -> Param:
-    """A choice of one source table; there is no default."""
-    return Param(type="string", enum=sorted(sources), title="Table", description=description)
+def table_param(sources: Sequence[str] | None, description: str) -> Param:
+    """A choice of one source table, as :func:`tables_param`; there is no default."""
+    return Param(**_one_of(sources), title="Table", description=description)
+
+
+def _one_of(sources: Sequence[str] | None) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string", "minLength": 1}
+    return text if sources is None else {"type": "string", "enum": sorted(sources)}
 
 
 def reason_param() -> Param:
@@ -57,10 +64,10 @@ def reread_param() -> Param:
     )
 
 
-def letter_params(sources: Iterable[str]) -> dict[str, Param]:
+def letter_params(sources: Sequence[str] | None) -> dict[str, Param]:
     """Which dead letters a replay takes; all of them when nothing is chosen."""
     text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
-    table: dict[str, Any] = {"type": ["null", "string"], "enum": [None, *sorted(sources)]}
+    table = text if sources is None else {"type": ["null", "string"], "enum": [None, *sorted(sources)]}
     after = "Only letters at this position of their stream or later; those without a position are left out."
     return {
         "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),
@@ -82,6 +89,7 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
     Raises:
         TerminalError: ``TABLE_UNKNOWN``.
     """
+    _see_joined(mirror)
     return checked_tables(mirror, context["params"].get(TABLES) or [table.source for table in mirror.tables])
 
 
@@ -91,6 +99,7 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
     Raises:
         TerminalError: ``TABLE_UNKNOWN`` when the mirror file, which may have changed since, has one of them no more.
     """
+    _see_joined(mirror)
     sources = [table.source for table in mirror.tables]
     unknown = sorted(set(wanted) - set(sources))
     if unknown:
@@ -101,6 +110,11 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
             way_out=f"choose among: {', '.join(sources)}",
         )
     return [source for source in sources if source in set(wanted)]
+
+
+def _see_joined(mirror: Mirror) -> None:
+    if mirror.has_patterns:
+        take_in_joined(mirror, open_ledger(ledger_url(mirror)))
 
 
 def backfill_arguments(context: Context) -> list[str]:

@@ -105,6 +105,7 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
+            standing = replace(standing, former=len(columns.former))
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),

@@ -30,7 +30,7 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
@@ -147,11 +147,13 @@ class TableColumns:
 
     @cached_property
     def spellings(self) -> Sequence[FormerColumn]:
-        """Columns that are spelled otherwise than the target has them, in case only: they are the same (G-67).
+        """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
 
-        No list that has both spellings is read so: then they are two columns, which the target cannot tell apart.
+        What is published stays; a table that begins takes the newest spelling. No list that has both spellings is read
+        so: then they are two columns, which the target cannot tell apart.
         """
-        spelled = {column.name.casefold(): column.name for column in self._state.columns.columns}
+        spelled = dict(self._newest_spelling) if self._state.load_state == "none" else dict[str, str]()
+        spelled |= {column.name.casefold(): column.name for column in self._state.columns.columns}
         keys, found = {*self._state.keys}, list[FormerColumn]()
         together = [{*part.types} for part in self._logged]
         for name in dict.fromkeys(name for part in self._logged for name in part.types):
@@ -159,6 +161,11 @@ class TableColumns:
             if first != name and name not in keys and not any({first, name} <= names for names in together):
                 found.append(FormerColumn(name, _EVERYWHERE, first))
         return found
+
+    @cached_property
+    def _newest_spelling(self) -> dict[str, str]:
+        placed = sorted((part.seen.last, at) for at, part in enumerate(self._logged) if part.seen is not None)
+        return {name.casefold(): name for _, at in placed for name in self._logged[at].types}
 
     @cached_property
     def _decided(self) -> list[ColumnDecision]:
@@ -297,7 +304,15 @@ class TableColumns:
         return found
 
     def _refuse_converted(self) -> None:
-        """Stop where a change of type made other values of rows that did not change since (G-65)."""
+        """Stop where rows that no change tells of have values of another type (G-65)."""
+        for name, loaded, *_ in (self._state.load_plan or {}).get("columns", ()):
+            changed = {landing_type(part.types[name]) for part in self._parts if part.seen and name in part.types}
+            if changed and loaded not in changed and not all(map(is_exact_number, (loaded, *changed))):
+                raise PlanStop(
+                    "SCHEMA_CHANGED",
+                    f"the initial load brought column {name!r} as {loaded}, and changes carry it as {sorted(changed)}",
+                    self._begin([name]),
+                )
         for name, (old, new, since) in self._conversions(landing=True).items():
             raise PlanStop(
                 "SCHEMA_CHANGED",
@@ -360,7 +375,15 @@ class TableColumns:
             )
 
     def _refuse_doubtful(self) -> None:
-        """Stop at a column that was renamed, or may have been, and at one that came back (G-60)."""
+        """Stop at a column that was renamed, or may have been, and at one that came back (G-60, G-67)."""
+        for one in self.spellings:
+            if self._newest_spelling.get(one.column.casefold()) == one.column:
+                since = min(part.seen.first for part in self._logged if part.seen and one.column in part.types)
+                raise PlanStop(
+                    "COLUMN_RENAMED",
+                    f"{one.now!r} is spelled {one.column!r} from position {place_text(since)} on",
+                    since,
+                )
         for column, found in self.history.gone.items():
             said = [one for one in self._decided if one.column == column and one.up_to > found.after]
             if said and said[-1].renamed_to is not None:

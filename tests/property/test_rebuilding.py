@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from hypothesis import given
@@ -120,6 +121,8 @@ def test_what_cannot_be_known_stops_and_only_a_load_tells_it_where_the_log_may_l
 ) -> None:
     """A log that ends too early, was dropped, or lacks the table's past."""
     log, found = log_of(told), table_of(told, standing, generation)
+    dubious = table_of(told, replace(standing, former=1), generation)
+    assert isinstance(decide("m", dubious, log), UnknownTable), "how earlier rows are read is in no file"
     doubts = [
         FoundLog(told.publications[-1][1] - 1, log.holding),
         FoundLog(log.newest, log.holding, dropped=1),
