@@ -35,6 +35,7 @@ IDS = [
     f"shop__{what}"
     for what in (
         "correct_table",
+        "decide",
         "initial_load",
         "maintain",
         "prove",
