@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.bound_ranges import is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import BoundRange, Scope
+from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Scope
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -77,6 +77,17 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     return _Points(mirror, ledger, spark).read(backfill)
 
 
+def read_mended(mirror: Mirror, ledger: Engine, spark: Callable[[], SparkSession]) -> None:
+    """Decode again what the wrong keys of tables rejected that the mirror file has mended since (G-69).
+
+    Raises:
+        TerminalError: as :func:`extract`.
+        TransientError: as :func:`extract`.
+    """
+    if ExtractLedger(ledger, mirror.name).mended_tables():
+        _Points(mirror, ledger, spark()).read_mended()
+
+
 class _Points:
     """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
 
@@ -94,22 +105,20 @@ class _Points:
             self._batch_below(backfill)
             again: list[Point] = [lambda: self._bound_before(backfill)] if backfill.reread else []
             agenda = [lambda: self._new_within(backfill), *again, self._new]
+        self.read_mended()
         driver = self._driver
-        mended = driver.ledger.mended_tables()
-        if mended:
-            agenda.insert(0, lambda: self._rejected_of(mended))
         driver.drive(agenda)
-        self._judge_mended(mended)
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
         counts, waiting, joined = driver.counts, self._waiting, driver.joined
         return Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
 
-    def _rejected_of(self, tables: Collection[str]) -> Scope:
-        return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
-
-    def _judge_mended(self, tables: Collection[str]) -> None:
-        """Stop the tables again of which the mended key leaves a change hidden."""
+    def read_mended(self) -> None:
+        """Decode again what wrong keys rejected; a table of which a change is hidden still is stopped again."""
+        tables = self._driver.ledger.mended_tables()
+        if not tables:
+            return
+        self._driver.drive([lambda: self._rejected_of(tables)])
         left = {*tables} & {*self._driver.ledger.mended_tables()}
         hiding = {x.table: x for x in reversed(self._letters()) if x.hides_key} if left else {}
         for source in sorted(left):
@@ -118,6 +127,9 @@ class _Points:
                 at = f"{found.at.origin}:{found.at.place}"
                 what = f"a change without a readable key: {found.code}: {found.reason} at {at}"
             self._driver.ledger.refuse_mended(source, what)
+
+    def _rejected_of(self, tables: Collection[str]) -> Scope:
+        return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
 
     def _new(self) -> Scope:
         # Before anything can be found to be lost: how near it came is worth seeing then, too.

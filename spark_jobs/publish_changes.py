@@ -159,22 +159,7 @@ class _ChangesWork:
         for results in run_job(self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone), tasks):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
-        return {t: self._staged(prepared[t], staged.get(t, [])) for t in intents}
-
-    @staticmethod
-    def _staged(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> Staging:
-        if isinstance(prepared, PlanStop):
-            return protocol.CannotStage(prepared.code, prepared.what)
-        for part in parts:
-            if part.stop is not None:
-                return protocol.CannotStage(*part.stop)
-        counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
-        for part in parts:
-            for name, count in part.counts.items():
-                counts[name] = counts.get(name, 0) + count
-        rejected = [reject for part in parts for reject in part.rejected]
-        files = tuple(file for part in parts for file in part.files)
-        return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
+        return {t: staged_work(prepared[t], staged.get(t, [])) for t in intents}
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
         """Large tables by ranges of key buckets, small ones together: about as many rows in each task.
@@ -198,6 +183,22 @@ class _ChangesWork:
             groups.append(tuple(together))
         root = log_place(self._mirror)
         return [StageTask(root, tables) for tables in groups]
+
+
+def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
+    """What came of staging a table, its parts put together in their order."""
+    if isinstance(prepared, PlanStop):
+        return protocol.CannotStage(prepared.code, prepared.what)
+    for part in parts:
+        if part.stop is not None:
+            return protocol.CannotStage(*part.stop)
+    counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
+    for part in parts:
+        for name, count in part.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    rejected = [reject for part in parts for reject in part.rejected]
+    files = tuple(file for part in parts for file in part.files)
+    return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

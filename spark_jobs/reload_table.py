@@ -32,6 +32,7 @@ from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import log_files
+from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation
@@ -112,6 +113,7 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
+        read_mended(mirror, ledger, spark)
         if table.initial_load is not None:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)

@@ -7,7 +7,7 @@ by name, then the item's with its type as suffix; never mixed (O-01).
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
@@ -49,6 +49,16 @@ class LandingZone(Section):
         description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06). "
         "`open-mirroring create` always does.",
     )
+    retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
+        default=None,
+        description="For onelake: days for which the mirrored tables keep removed files, set when "
+        "`open-mirroring create` makes the database; by default the service decides.",
+    )
+    change_data_feed: StrictBool | None = Field(
+        default=None,
+        description="For onelake: whether the mirrored tables have a Delta change data feed, which may be billed, set "
+        "when `open-mirroring create` makes the database.",
+    )
     tables: FolderSetting | None = Field(
         default=None,
         description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back. A "
@@ -66,13 +76,15 @@ class LandingZone(Section):
             return path
         return names.check_required_path(path) if path or "store" in info.data else path
 
-    @field_validator("workspace", "item", "connection")
+    @field_validator("workspace", "item", "connection", "retention_days", "change_data_feed")
     @classmethod
-    def _of_onelake(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _of_onelake(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
         setting, store = info.field_name, info.data.get("store")
         if store == "local" and value is not None:
             what = f"a local landing zone needs no {setting}"
             raise names.refusal("COMBINATION_INVALID", what, f"leave `{setting}` out")
+        if not isinstance(value, str | None) or setting in ("retention_days", "change_data_feed"):
+            return value
         if store == "onelake" and not value:
             what = f"the setting {setting!r} is missing"
             way_out = f"set it: {cls.model_fields[str(setting)].description}"

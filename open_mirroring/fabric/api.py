@@ -197,12 +197,14 @@ class FabricApi:
 _JSON = {"Content-Type": "application/json"}
 
 
-def generic_mirror(default_schema: str = "dbo") -> dict[str, Any]:
-    """The definition of an open mirrored database (R-05)."""
-    target = {
-        "type": "MountedRelationalDatabase",
-        "typeProperties": {"defaultSchema": default_schema, "format": "Delta"},
-    }
+def generic_mirror(
+    default_schema: str = "dbo", *, retention_days: int | None = None, change_data_feed: bool | None = None
+) -> dict[str, Any]:
+    """The definition of an open mirrored database (R-05, R-10); what is None is left to the service."""
+    properties: dict[str, Any] = {"defaultSchema": default_schema, "format": "Delta"}
+    chosen = {"retentionInDays": retention_days, "enableDeltaChangeDataFeed": change_data_feed}
+    properties |= {name: value for name, value in chosen.items() if value is not None}
+    target = {"type": "MountedRelationalDatabase", "typeProperties": properties}
     return {"properties": {"source": {"type": "GenericMirror", "typeProperties": {}}, "target": target}}
 
 

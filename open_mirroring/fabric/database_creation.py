@@ -7,14 +7,18 @@ stopped database is never started: a start would rebuild every table from scratc
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase, generic_mirror
+
+log = logging.getLogger(__name__)
 
 _PASSING = (DatabaseState.INITIALIZING, DatabaseState.STARTING)
 _ASK_AGAIN_SECONDS = 5.0
@@ -52,7 +56,8 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
         name = item.rpartition(".")[0]
         found = api.find_database(identity, name)
         if found is None:
-            return api.create(identity, name, generic_mirror(), f"Mirror {mirror.name}, published by open_mirroring")
+            wanted = generic_mirror(retention_days=zone.retention_days, change_data_feed=zone.change_data_feed)
+            return api.create(identity, name, wanted, f"Mirror {mirror.name}, published by open_mirroring")
     definition = api.definition(found)
     source = ((definition or {}).get("properties") or {}).get("source") or {}
     if source.get("type") != "GenericMirror":
@@ -62,7 +67,19 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
             where=f"database {found.name}",
             way_out="name another item, or delete this one if nobody needs it",
         )
+    _tell_differences(mirror, definition or {})
     return found
+
+
+def _tell_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
+    """A database that is there keeps its settings: what it was to have otherwise is told (R-10)."""
+    zone = mirror.landing_zone
+    wanted = generic_mirror(retention_days=zone.retention_days, change_data_feed=zone.change_data_feed)
+    there = ((definition.get("properties") or {}).get("target") or {}).get("typeProperties") or {}
+    for name, value in wanted["properties"]["target"]["typeProperties"].items():
+        if name in ("retentionInDays", "enableDeltaChangeDataFeed") and there.get(name) != value:
+            has = "does not set it" if name not in there else f"has {there[name]!r}"
+            log.warning("the mirror file wants %s %r, the database %s: change it in Fabric", name, value, has)
 
 
 def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:

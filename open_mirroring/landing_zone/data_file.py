@@ -49,7 +49,8 @@ class Footer:
     *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
     before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
     log batches; the positions bound its changes, empty for a load and for a file without rows. A file of the kind
-    ``history`` holds every change in source order, so that its digest is one of a sequence.
+    ``history`` holds every change in source order, so that its digest is one of a sequence. *standing* is what a lost
+    ledger would have to know of the table (:class:`~open_mirroring.landing_zone.standing.Standing`), empty in a load.
     :func:`write_data_file` fills in *rows* and *digest*.
     """
 
@@ -64,6 +65,7 @@ class Footer:
     last_position: str = ""
     rows: int = 0
     digest: str = EMPTY
+    standing: str = ""
 
 
 class WrittenFile(NamedTuple):
@@ -165,13 +167,14 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
     if entry is None:
         return None
     try:
-        content = json.loads(entry)
+        # An earlier version said nothing of the standing.
+        content = {"standing": "", **json.loads(entry)}
         wanted = {field.name: int if field.type == "int" else str for field in fields(Footer)}
         if {name: type(value) for name, value in content.items()} != wanted:
             raise ValueError(f"its members are not {', '.join(wanted)}")
         if content["kind"] not in get_args(FileKind):
             raise ValueError(f"the kind {content['kind']!r} is none of {', '.join(get_args(FileKind))}")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise invalid_file(path, f"our footer cannot be read: {error}") from error
     return Footer(**content)
 

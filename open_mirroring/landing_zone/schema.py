@@ -101,6 +101,23 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
+def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
+    """The columns of a data file of ours, as its Parquet schema tells them; the marker left out.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
+    """
+    names = {arrow: name for name, arrow in _SIMPLE.items()}
+    found = []
+    for field in schema:
+        if field.name != ROW_MARKER:
+            kind = field.type
+            decimal = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else str(kind)
+            found.append(LandingColumn(field.name, names.get(kind, decimal)))
+            arrow_type(found[-1].type)
+    return tuple(found)
+
+
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
     """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
 
@@ -133,8 +150,8 @@ class TableSchema(NamedTuple):
 
         Raises:
             TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold a column's new one (F-87), or none
-                does, ``COLUMN_RESERVED`` for a source column named like the marker, ``COLUMN_CASE`` when two differ in
-                case only.
+                does, ``COLUMN_RESERVED`` for a source column named like the marker or with a NUL in its name,
+                ``COLUMN_CASE`` when two differ in case only.
         """
         fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
@@ -158,6 +175,12 @@ class TableSchema(NamedTuple):
                     "COLUMN_RESERVED",
                     f"the source has a column named {column.name!r}",
                     way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
+                )
+            if "\0" in column.name:
+                raise TerminalError(
+                    "COLUMN_RESERVED",
+                    f"the source has a column named {column.name!r}, and a reader of Parquet ends the name at its NUL",
+                    way_out="rename it at the source, or list the other `columns`",
                 )
             twin = by_fold.get(column.name.casefold())
             if twin is not None:

@@ -29,7 +29,7 @@ from open_mirroring.ledger.requests import (
     Asked,
 )
 from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import LOAD_NEEDED, NEW_TABLE, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 NEEDS_RESET = {
@@ -43,6 +43,7 @@ NEEDS_RESET = {
     "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    LEDGER_UNKNOWN: "what of it was published is not known",
     LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }
@@ -115,7 +116,8 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
             ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name; ``SCHEMA_NOT_ACCEPTED``
             for a column that was dropped or renamed, which the operator has to say; ``TABLE_NOT_ACCEPTED`` for a table
-            that waits for :func:`accept_table`.
+            that waits for :func:`accept_table`; ``RUN_NEEDED`` for a mended key, by which the next run reads again what
+            was rejected (G-69).
     """
     with ledger.begin() as db:
         row = locked_table(db, mirror, source)
@@ -149,6 +151,13 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 where=f"mirror {mirror}",
                 way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
                 "accept the new one by its GUID: `open-mirroring accept-epoch`",
+            )
+        if row.stop_code == KEY_MENDED:
+            raise TerminalError(
+                "RUN_NEEDED",
+                f"table {source!r} is stopped: {row.stop_what}",
+                where=f"mirror {mirror}",
+                way_out="run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
             )
         if row.stop_code == RENAME_POSSIBLE:
             raise TerminalError(

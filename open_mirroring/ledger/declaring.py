@@ -65,22 +65,33 @@ def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
         ]
 
 
-def join(ledger: Engine, mirror: str, joined: JoinedTable, declared: TableDeclaration, asks: str) -> bool:
-    """Register a table that joins by a pattern, unless the ledger has it already; whether it was registered.
+class Joining(NamedTuple):
+    """A table that is to join: *declared* is the same as a declaration, *asks* why it waits for a yes, if it does."""
 
-    All in one transaction: a table that has to wait for a yes never is without its stop. What joined before under the
-    same name, and was dropped since, is announced anew.
+    joined: JoinedTable
+    declared: TableDeclaration
+    asks: str = ""
 
-    Args:
-        ledger: the ledger.
-        mirror: the mirror.
-        joined: as the source announces it.
-        declared: the same as a declaration.
-        asks: why its publishing waits for a yes; empty where it does not.
+
+def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
+    """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
+
+    All in one transaction: a table that has to wait for a yes never is without its stop.
 
     Raises:
         TerminalError: ``TARGET_TAKEN``.
     """
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        known = set(db.scalars(sa.select(c.source).where(c.mirror == mirror)))
+        new = [one for one in tables if one.joined.source not in known]
+        for one in new:
+            _join(db, mirror, one)
+    return [one.joined.source for one in new]
+
+
+def _join(db: Connection, mirror: str, one: Joining) -> None:
+    joined, now = one.joined, datetime.now(UTC)
     values = {
         "mirror": mirror,
         "source": joined.source,
@@ -89,22 +100,19 @@ def join(ledger: Engine, mirror: str, joined: JoinedTable, declared: TableDeclar
         "keys": json.dumps(joined.keys, ensure_ascii=False),
         "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
         "batch": joined.batch,
-        "joined_at": datetime.now(UTC),
+        "joined_at": now,
     }
-    with ledger.begin() as db:
+    refuse_taken_folder(db, mirror, one.declared)
+    # Under this name a table may have joined before, and been dropped since.
+    update = ["keys", "columns", "batch", "joined_at"]
+    t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
+    _insert(db, mirror, one.declared)
+    if one.asks:
         c = t.mirrored_table.c
-        if db.scalar(sa.select(c.id).where(c.mirror == mirror, c.source == joined.source)) is not None:
-            return False
-        refuse_taken_folder(db, mirror, declared)
-        update = ["keys", "columns", "batch", "joined_at"]
-        t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
-        _insert(db, mirror, declared)
-        own = (c.mirror == mirror) & (c.source == joined.source)
-        if asks:
-            stopped = {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
-            db.execute(t.mirrored_table.update().where(own, c.stop_code.is_(None)).values(stopped))
-        audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(asks)})
-    return True
+        own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
+        stop = {"stop_code": NEW_TABLE, "stop_what": one.asks, "stopped_at": now}
+        db.execute(t.mirrored_table.update().where(own).values(stop))
+    audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(one.asks)})
 
 
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
@@ -160,8 +168,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         "version": c.version + 1,
     }
     if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
-        what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
-        values |= {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+        values |= mended_stop(row, declared)
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
     if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
@@ -170,6 +177,12 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     now = {name: values[name] for name in before}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
+
+
+def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
+    """The values of a row whose key was mended, until what the wrong one rejected is read again."""
+    what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+    return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:

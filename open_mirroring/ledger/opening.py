@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -84,6 +84,38 @@ def ledger_to_look(url: str) -> Engine | None:
     except OperationalError as error:
         raise _unreachable(engine, error) from error
     return engine
+
+
+class Migration(NamedTuple):
+    """A step that brings a ledger to a later version: its id, and what it is for."""
+
+    revision: str
+    what: str
+
+
+def pending_migrations(url: str) -> list[Migration]:
+    """The steps that opening a ledger would take, in order; nothing is changed. None for a ledger that is not there.
+
+    Raises:
+        TransientError: ``LEDGER_UNREACHABLE``.
+        TerminalError: ``LEDGER_NEWER``, ``LEDGER_FOREIGN``.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+        return []
+    engine = create_engine(parsed, poolclass=NullPool)
+    scripts = ScriptDirectory.from_config(_alembic())
+    try:
+        with engine.connect() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+            tables = set(inspect(connection).get_table_names())
+    except OperationalError as error:
+        raise _unreachable(engine, error) from error
+    if current is None and not tables & metadata.tables.keys():
+        return []
+    _refuse(scripts, current, tables)
+    steps = scripts.iterate_revisions("head", current) if current != scripts.get_current_head() else ()
+    return [Migration(step.revision, (step.doc or "").partition("\n")[0]) for step in reversed([*steps])]
 
 
 def _unreachable(engine: Engine, error: OperationalError) -> TransientError:

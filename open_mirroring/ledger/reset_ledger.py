@@ -28,6 +28,8 @@ from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table,
 from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,
+    is_new_to_log,
+    mended_stop,
     newest_batch,
     newest_epoch,
     refuse_taken_folder,
@@ -35,10 +37,11 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",
+    KEY_MENDED: "what a wrong key rejected is not read again yet, which the next run does",
     "CHANGES_MISSING": "changes could not be read",
     EPOCH_UNKNOWN: "what happened between two streams is in none of them",
     "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
@@ -89,11 +92,13 @@ class ResetLedger:
                 if not (failed or again):
                     return False
             refuse_taken_folder(db, self._mirror, declared)
+            mends = row.keys != declared.keys_text and row.confirmed == 0 and is_new_to_log(db, row)
             if declared.loads:
                 self._accept_epoch(db, row, reason)
-            elif lacks := _why_log_lacks(db, row, declared):
+            elif lacks := _why_log_lacks(db, row, declared, mends=mends):
                 raise load_needed(self._mirror, declared.source, lacks)
-            fresh = row.keys != declared.keys_text or row.stop_code in LOG_LACKS
+            mends = mends and not declared.loads
+            fresh = not mends and (row.keys != declared.keys_text or row.stop_code in LOG_LACKS)
             self._request(
                 db,
                 row,
@@ -105,6 +110,9 @@ class ResetLedger:
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
             )
+            if mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
+                stop = mended_stop(row, declared)
+                db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == row.id).values(stop))
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
@@ -302,15 +310,17 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
     }
 
 
-def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration) -> str:
+def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
     """Why the log alone cannot tell the table's rows; empty when it can.
+
+    *mends*: nothing was ever logged or published by the key that the ledger has, so another one may take its place.
 
     What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
     mirrored, and are not after the reset.
     """
-    if row.keys != declared.keys_text:
+    if row.keys != declared.keys_text and not mends:
         return f"its changes are logged by the key {row.keys}"
-    if row.stop_code in LOG_LACKS:
+    if row.stop_code in LOG_LACKS and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
         return LOG_LACKS[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED

@@ -10,7 +10,7 @@ from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET, RENAME_P
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import NEW_TABLE
+from open_mirroring.protocols.table_stops import KEY_MENDED, NEW_TABLE
 from open_mirroring.protocols.verdicts import Verdict
 
 RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_LETTERS, LOOK = (
@@ -23,7 +23,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_LET
     "look",
 )
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
-_TICK_HELPS = frozenset({NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
+_TICK_HELPS = frozenset({KEY_MENDED, NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
         buttons.append(Button(ACCEPT_TABLE, "Mirror this table", effect))
     elif is_kept and line.code in NEEDS_RESET:
         commands.append(reset)
-    elif is_kept or line.code == verdicts.TARGET_RESTARTED:
+    elif (is_kept and line.code != KEY_MENDED) or line.code == verdicts.TARGET_RESTARTED:
         effect = "clears the stop; the next run checks again, and stops again if the cause is still there"
         buttons.append(Button(RESUME, "Resume this table", effect))
         commands.append(reset)
-    elif line.verdict is Verdict.STOP:
+    elif line.verdict is Verdict.STOP and line.code != KEY_MENDED:
         if line.code in _REPAIRABLE:
             more = f"--number N {why} --not-applied HOW_YOU_KNOW"
             effect = "publishes a lost number once more, if the target has not applied it"

@@ -17,6 +17,8 @@ KEY_UNKNOWN, KEY_MENDED = "KEY_UNKNOWN", "KEY_MENDED"
 """A key cannot be read; the mirror file names another one since, and what was rejected is read again by it."""
 NEW_TABLE = "NEW_TABLE"
 """The table joined by a pattern that asks, and nobody has accepted it yet (G-71)."""
+LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
+"""The ledger was lost and made again, and what it knew of the table could not be found out."""
 
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
@@ -32,8 +34,8 @@ WAYS_OUT = {
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name (F-50): list `columns` without it in the mirror file and "
-    "lift the stop, or rename it at the source",
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): list `columns` without it in "
+    "the mirror file and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
     "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
@@ -79,6 +81,7 @@ WAYS_OUT = {
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
     "after that load ended at the source",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
+    LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""

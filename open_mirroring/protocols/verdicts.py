@@ -85,7 +85,7 @@ WAYS_OUT = {
     f"or `target` of its own, or let both use one ledger; if the other's ledger is lost, {_RESET}",
     LEDGER_LOST: "put the newest ledger back, or name it in the mirror file (`ledger`): it goes on where it was; if "
     "another deployment of this mirror publishes there, end one of the two, or let both use one ledger; without any "
-    f"ledger, start the mirror over, or {_RESET}",
+    f"ledger, make it again (`open-mirroring rebuild-ledger`), or {_RESET}",
     METADATA_CHANGED: f"restore the _metadata.json of the table's creation; if the service read other keys, {_RESET}",
     FOREIGN_ITEM: f"find out who wrote it and move it away; if the service has applied it, {_RESET}",
     LEDGER_BEHIND: f"stop the other writer, or restore the newest ledger; if there is none, {_RESET}",

@@ -18,6 +18,7 @@ from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile
 from open_mirroring.protocols import verdicts as v
+from open_mirroring.reconciliation.rebuilding import REBUILT
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
 """What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""
@@ -159,7 +160,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
 def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
     sealed = {file.number: file for file in record.published}
     first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
-    widest, last = (0, 0), ("", 0)
+    widest, last, rebuilt = (0, 0), ("", 0), _rebuilt(record)[0]
     for found in sorted(files, key=lambda file: (file.number, file.place)):
         expected = sealed.get(found.number)
         if expected is None:
@@ -174,7 +175,10 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
         if found.unreadable:
             continue
         if record.has_footers:
-            for text in _footer_mismatches(record, found, expected, first_numbers[found.number]):
+            first = first_numbers[found.number]
+            if found.number <= rebuilt and found.footer is not None:
+                first = found.footer.first_number
+            for text in _footer_mismatches(record, found, expected, first):
                 problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
@@ -221,6 +225,8 @@ def _footer_mismatches(
         last_position=sealed.last_position,
         rows=sealed.rows,
         digest=sealed.digest,
+        # What the table was like then; no ledger keeps that.
+        standing=found.footer.standing,
     )
     for name in Footer.__dataclass_fields__:
         said, known = getattr(found.footer, name), getattr(expected, name)
@@ -242,15 +248,18 @@ def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
 
 
 def _check_publications(record: TableRecord, problems: Problems) -> None:
-    numbers = [file.number for file in record.published]
-    expected = set(range(1, record.confirmed + 1))
+    rebuilt, rebuilt_batch = _rebuilt(record)
+    numbers = [file.number for file in record.published if file.number > rebuilt]
+    expected = set(range(rebuilt + 1, record.confirmed + 1))
     if missing := sorted(expected - set(numbers)):
         problems.add(v.PUBLICATION_GAP, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
     if unknown := sorted(set(numbers) - expected):
         problems.add(v.PUBLICATION_GAP, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
     groups = _groups(record)
-    batch, highest = record.first_batch, 0
+    batch, highest = max(record.first_batch, rebuilt_batch), rebuilt
     for publication in record.publications:
+        if publication.kind == REBUILT or (publication.kind == "changes" and publication.batch_to <= rebuilt_batch):
+            continue
         files = groups.pop((*publication[1:4], publication.confirmed_at), [])
         name = f"the publication of batches {publication.batch_from} to {publication.batch_to}"
         own = [file.number for file in files]
@@ -270,12 +279,26 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
         problems.add(v.PUBLICATION_GAP, text)
     let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
-    if let_in - let_out != record.waiting_rows:
+    if let_in - let_out != record.waiting_rows and not (rebuilt or rebuilt_batch):
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
         problems.add(v.COUNTS_DIFFER, f"{text}, {record.waiting_rows} are said to wait")
-    for (kind, batch_from, batch_to, _), files in groups.items():
+    for (kind, batch_from, batch_to, _), group in groups.items():
+        files = [file for file in group if file.number > rebuilt]
+        if not files:
+            continue
         text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
         problems.add(v.PUBLICATION_GAP, f"{text} belong to no publication")
+
+
+def _rebuilt(record: TableRecord) -> tuple[int, int]:
+    """The numbers and batches up to which the ledger was made from the files' footers; it cannot judge these by them.
+
+    Numbers may be purged, and what became of each change is not known any more.
+    """
+    for publication in record.publications:
+        if publication.kind == REBUILT:
+            return publication.counts["numbers"], publication.batch_to
+    return 0, 0
 
 
 def _check_changes(record: TableRecord, publication: Publication, name: str, problems: Problems) -> None:

@@ -20,7 +20,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.declaring import JoinedTable, join
+from open_mirroring.ledger.declaring import JoinedTable, Joining, join
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
@@ -30,6 +30,7 @@ from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
+from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, told_tables
 from spark_jobs.letters.open_letters import read_open_letters
@@ -146,17 +147,20 @@ class ExtractionDriver:
             TerminalError: ``NEW_TABLE_REFUSED``: nothing of the batch is sealed, and the next run tries again.
         """
         found = joining(self._mirror, told)
-        for one in found:
-            table, asks = one.table, one.pattern.new_tables == "ask"
-            columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.told.columns.items())
+        said: dict[str, str] = {}
+        tables: list[Joining] = []
+        for table, pattern, one in ((one.table, one.pattern, one.told) for one in found):
+            columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
             what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
-            what += f"; it fits {one.pattern.source!r}"
-            key = tuple(table.key)
-            joined = JoinedTable(table.source, one.told.schema, one.told.table, key, one.told.columns, batch)
-            if join(self._engine, self._mirror.name, joined, declaration(table), what if asks else ""):
-                self.joined[table.source] = what + (", which asks: nothing is published yet" if asks else "")
-                log.warning("%s: %s joined: %s", NEW_TABLE, table.source, self.joined[table.source])
-            reach("extract.joined")
+            what += f"; it fits {pattern.source!r}"
+            asks = pattern.new_tables == "ask"
+            said[table.source] = what + (", which asks: nothing is published yet" if asks else "")
+            joined = JoinedTable(table.source, one.schema, one.table, tuple(table.key), one.columns, batch)
+            tables.append(Joining(joined, declaration(table), what if asks else ""))
+        for source in join(self._engine, self._mirror.name, tables):
+            self.joined[source] = said[source]
+            log.warning("%s: %s joined: %s", NEW_TABLE, source, said[source])
+        reach("extract.joined")
         if found:
             declare_tables(self._mirror, self._engine)
             self._see_tables()
@@ -226,6 +230,7 @@ class ExtractionDriver:
                 self._current = (batch.ranges, batch.number, Manifest.from_json(document))
                 return self._log.open(*self._current[1:], document)
             case protocol.CommitLog(batch, _):
+                write_record(self._log.root, batch.number, batch.ranges, batch.manifest or "")
                 committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
                 reach("extract.committed")
                 return committed

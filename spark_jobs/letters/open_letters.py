@@ -21,6 +21,7 @@ from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manife
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.protocols.table_stops import KEY_MENDED
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import REJECTED
@@ -123,6 +124,8 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     dropped = 0 if horizon is None else horizon.dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
+    # Also where the mended key is none (G-69).
+    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_MENDED}
     settled = settled_letters(ledger, mirror.name)
     return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 

@@ -18,7 +18,9 @@ from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
-from open_mirroring.ledger.reading import LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.landing_zone.standing import Standing
+from open_mirroring.ledger.columns import UnverifiedColumn
+from open_mirroring.ledger.reading import ColumnDecision, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
@@ -76,6 +78,7 @@ class Preparation:
         contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
         lists, decided = self._reader.column_lists(ids), self._reader.column_decisions(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
+        unverified = self._reader.unverified_columns(state for state, _ in tables)
         horizons = self._reader.horizons(state for state, _ in tables)
         noted = self._reader.former_columns(state for state, _ in tables)
         highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
@@ -101,7 +104,8 @@ class Preparation:
                 prepared[state.id] = stop
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
-            cut = self._cut(plan, state, intent, schema, rows)
+            standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
+            cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
                 unverified=columns.converted | columns.appeared,
@@ -240,7 +244,9 @@ class Preparation:
             history = [part for part in history if position_order(epochs[part.epoch], part.lowest) <= start]
         return top, _files(history)
 
-    def _cut(self, plan: TablePlan, state: TableState, intent: Intent, schema: TableSchema, rows: int) -> Prepared:
+    def _cut(
+        self, plan: TablePlan, state: TableState, intent: Intent, schema: TableSchema, rows: int, standing: Standing
+    ) -> Prepared:
         footer = Footer(
             self._mirror,
             state.id,
@@ -249,6 +255,7 @@ class Preparation:
             intent.batch_from,
             intent.work.batch_to,
             "changes" if plan.late_up_to is None else "history",
+            standing=standing.to_json(),
         )
         settings = self._settings
         target = StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
@@ -257,6 +264,33 @@ class Preparation:
         ranges = bucket_ranges(rows, ROWS_PER_TASK) if divisible else [plan.buckets]
         plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
+
+
+def _standing(
+    state: TableState,
+    intent: Intent,
+    epochs: Mapping[str, int],
+    untyped: int,
+    decided: Sequence[ColumnDecision],
+    unverified: Sequence[UnverifiedColumn],
+) -> Standing:
+    """What the files' footers say of the table, should the ledger get lost."""
+    load = state.load_plan
+    return Standing(
+        published_position=state.row.published_position,
+        position_from=intent.work.position_from,
+        position_to=intent.work.position_to,
+        waiting_rows=state.waiting_rows,
+        stream_from=state.stream_from,
+        stream_epoch=state.stream_epoch,
+        log_from=state.log_from,
+        loaded_columns=None if load is None else len(load["columns"]),
+        hand_over_batch=0 if load is None else load["hand_over_batch"],
+        untyped=untyped,
+        epochs=epochs,
+        decided=tuple((one.column, one.up_to, one.renamed_to) for one in decided),
+        unverified={one.column: one.since for one in unverified},
+    )
 
 
 def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None) -> Iterator[str]:

@@ -59,3 +59,60 @@ def test_a_wrong_key_is_mended_in_the_mirror_file_and_the_table_goes_on(
     assert main(["dead-letters", str(told.pipeline.file)]) == Exit.DONE
     assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE
     assert told.tick() == Exit.DONE
+
+
+def test_a_key_that_is_taken_away_lets_the_table_go_on_too(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-69, F-12; and nobody can lift the stop, or reset the table, before what was rejected is read again."""
+    told = CesLines(tmp_path, spark)
+    declare(told, key=["nr"])
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    declare(told, key=[])
+    main(["status", str(told.pipeline.file)])
+    assert told.stop == "KEY_MENDED"
+    capsys.readouterr()
+    assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "x"]) == Exit.TERMINAL
+    assert "RUN_NEEDED" in capsys.readouterr().err
+    reset = ["--table", told.source, "--reason", "x", "--approved-by", "Ada", "--wait", "0"]
+    assert main(["reload-table", str(told.pipeline.file), *reset]) == Exit.TERMINAL
+    assert "LOAD_NEEDED" in capsys.readouterr().err
+    assert told.tick() == Exit.DONE
+    assert sorted(row["id"] for row in told.rows) == ["1", "2", "3"]
+
+
+def test_a_run_that_is_killed_while_it_reads_again_is_finished_by_the_next_one(tmp_path: Path, spark: Any) -> None:
+    """G-69, I19: the mended key is not forgotten, and nothing is read again twice."""
+    told = CesLines(tmp_path, spark)
+    declare(told, key=["nr"])
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    declare(told, key=["id"])
+    told.pipeline.killed("extract_changes", "extract.sealed")
+    assert told.stop == "KEY_MENDED"
+    assert told.tick() == Exit.DONE
+    assert [(row["id"], row["name"]) for row in told.rows] == [("1", "Ada"), ("2", "Ada"), ("3", "Ada")]
+    changes = [row["pos"] for row in told.pipeline.logged() if row["kind"] == "change"]
+    assert len(changes) == len(set(changes)) == len(FIRST)
+
+
+def test_a_key_that_the_target_was_told_is_mended_by_a_reset_without_a_load(tmp_path: Path, spark: Any) -> None:
+    """G-69, F-13: the folder was made while the table was silent; it is made anew, and what was rejected is there."""
+    told = CesLines(tmp_path, spark)
+    declare(told, key=["nr"])
+    document = yaml.safe_load(told.pipeline.file.read_text())
+    document["landing_zone"]["tables"] = "tables"
+    told.pipeline.file.write_text(yaml.safe_dump(document, sort_keys=False))
+    assert told.tick() == Exit.DONE
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    declare(told, key=["id"])
+    assert told.tick(UPDATED) == Exit.TERMINAL, "TABLE_REDECLARED: the target was told the other key"
+    reset = ["reload-table", str(told.pipeline.file), "--table", told.source, "--reason", "x"]
+    for _ in range(4):
+        code = main([*reset, "--approved-by", "Ada", "--wait", "0", "--request", "a"])
+        told.pipeline.service.poll()
+        if code == Exit.DONE:
+            break
+    assert code == Exit.DONE
+    assert told.tick() == Exit.DONE
+    assert sorted((int(row["id"]), row["name"], row["price"]) for row in told.rows) == ROWS
+    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE

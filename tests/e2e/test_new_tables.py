@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -305,6 +307,31 @@ def test_a_key_that_nothing_tells_is_asked_for_by_name_g72(
     told.write([told.described("orders"), told.message(row._replace(id=2, at=2))])
     told.run("tick")
     assert ("2", "Ada") in told.rows("orders")
+
+
+def test_a_table_that_joined_is_proved_reset_and_replayed_like_any_other_g70(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-70: by the same commands, from its first batch on."""
+    told = CesLines(tmp_path, spark)
+    letter = told.message(Change("orders", 3, 3, "too long" * 20))
+    told.pipeline.deliver("0.jsonl", told.message(Change("orders", 1, 1)) + b"\n" + letter + b"\n")
+    assert told.tick(Change("orders", 2, 4)) == Exit.DONE_WITH_LOSSES
+    assert told.run("replay-dead-letters", "--table", "shop.orders") != Exit.TERMINAL
+    assert told.run("accept-dead-letters", "--table", "shop.orders", "--why", "x") == Exit.DONE
+    reset = ["--table", "shop.orders", "--reason", "x", "--approved-by", "Ada", "--wait", "0", "--request", "a"]
+    codes = [told.run("reload-table", *reset) for _ in range(4)]
+    assert Exit.DONE in codes, capsys.readouterr()
+    assert told.tick(Change("orders", 1, 9, "Eve", "Ada")) == Exit.DONE
+    assert told.rows("orders") == [("1", "Eve"), ("2", "Ada")]
+    export = tmp_path / "export"
+    export.mkdir()
+    rows = [{"id": 1, "name": "Eve"}, {"id": 2, "name": "Ada"}]
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
+    pq.write_table(pa.Table.from_pylist(rows, schema), export / "shop.orders.parquet")
+    assert told.run("prove", "--export", str(export), "--tables", "shop.orders") == Exit.DONE
+    pq.write_table(pa.Table.from_pylist(rows[:1], schema), export / "shop.orders.parquet")
+    assert told.run("prove", "--export", str(export), "--tables", "shop.orders") == Exit.NOT_EQUAL
 
 
 def test_a_table_without_a_primary_key_takes_inserts_f12(tmp_path: Path, spark: Any) -> None:

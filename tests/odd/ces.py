@@ -60,6 +60,9 @@ value("v_decimal_json_float", "decimal(28,10)", V(1234567890123456.1, Decimal("1
 value("v_float_forms", "float", V("-0", -0.0), V("1E+2", 100.0), V(0.1, 0.1), V("4.9E-324", 5e-324),
       V("1.7976931348623157E+308", 1.7976931348623157e308))  # fmt: skip
 value("v_float_bad", "float", "NaN", "Infinity", "1e999", "1_0.5", "0x1p3", tell=True)
+value("v_float_near_zero", "float", "1e-400", "2e-324", "-0.0001e-350", tell=True)
+value("v_real_near_zero", "real", "1e-50", tell=True)
+value("v_float_zeros", "float", V("0e5", 0.0), V("-0.000E-9", -0.0), V("0e-999", 0.0))
 value("v_real_forms", "real", V("0.1", 0.10000000149011612), V("3.4028235E38", 3.4028234663852886e38))
 value("v_int_bad", "int", "1_000", "\u0663", "5.0", "1e1", "", "0x10", "2147483648", True, 5.5, tell=True)
 value("v_int_forms", "int", V("+5", 5), V("007", 7), V("-0", 0))
@@ -749,6 +752,12 @@ def k_empty_text(t: Ces) -> None:
 
 
 # -- columns --------------------------------------------------------------------------------------------------------
+@case({"id": "int", "a\0b": "varchar(9)"})
+def c_name_with_nul(t: Ces) -> None:
+    """Readers of Parquet end a name at its NUL: the column would come under another name."""
+    t.ins(id="1", **{"a\0b": "x"})
+
+
 @case()
 def c_cols_left_out(t: Ces) -> None:
     t.ins(id="1", name="Ada", price="1.00").src = {"cols": LEFT_OUT}
@@ -1596,6 +1605,30 @@ def f_wrapped_value_object(t: Ces) -> None:
     """The consumer wrote the message as an object, not as its text."""
     sent = t.ins(id="1", name="Ada")
     sent.line = {"value": sent.envelope()}
+
+
+@case()
+def f_wrapped_offset_beyond(t: Ces) -> None:
+    """An offset that eight bytes do not hold: one line is no reason that nothing is read any more."""
+    t.ins(id="1", name="Ada").line = {"offset": 2**63}
+
+
+@case(tell=True)
+def f_wrapped_value_twice(t: Ces) -> None:
+    """A line with two messages in it: which one counts, nobody says."""
+    wrapped_twice(t, '"value"')
+
+
+@case(tell=True)
+def f_wrapped_value_twice_escaped(t: Ces) -> None:
+    wrapped_twice(t, '"v\\u0061lue"')
+
+
+def wrapped_twice(t: Ces, name: str) -> None:
+    one, other = t.pull(t.ins(id="1", name="Ada")), t.pull(t.ins(id="2", name="Bob"))
+    line, second = (json.loads(lines([sent], {})) for sent in (one, other))
+    text = json.dumps(line)[:-1] + f", {name}: {json.dumps(second['value'])}}}\n"
+    t.files[-1][f"{t.name}.jsonl"] = text.encode()
 
 
 @case()

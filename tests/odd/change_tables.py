@@ -239,6 +239,8 @@ def value(name: str, kind: str, *values: Any, tell: bool = False, form: str = "c
 value("int8", "INT8", V("9007199254740993", 9007199254740993), V("+5", 5), V("007", 7))
 value("int_bad", "INT4", "2147483648", "5.5", "1_000", "1e3", "NULL", tell=True)
 value("int_json_number", "INT8", V(9007199254740993, 9007199254740993), form="json")
+value("int_json_true", "INT4", True, tell=True, form="json")
+value("text_json_true", "WSTRING(9)", V(True, "true"), form="json")
 value("numeric", "NUMERIC(20,4)", V("1.5", Decimal("1.5")), V(".5", Decimal("0.5")), V("-0", Decimal(0)))
 value("numeric_json_number", "NUMERIC(28,10)", V(1234567890123456.1, Decimal("1234567890123456.1")), form="json")
 value("numeric_bad", "NUMERIC(8,2)", "1.005", "NaN", '"1,5"', tell=True)
@@ -258,6 +260,35 @@ value("text_parquet", "WSTRING(20)", V("", ""), V(None, None), V("NULL", "NULL")
 value("text_unquoted_nul", "WSTRING(20)", V("a\0b", "a\0b"))
 value("text_too_long", "STRING(3)", "abcdefghijklmnopqrstuvwxyz", tell=True)
 value("unknown_type", "GEOMETRY", V("x", "x"))
+
+
+def held(name: str, kind: str, arrow: pa.DataType, value: Any, true: Any, *, tell: bool = False) -> None:
+    """A Parquet file that holds the values of one column as another type than its metadata file says."""
+
+    def build() -> ChangeTable:
+        t = ChangeTable(f"ct_held_{name}", {"id": "INT4", "v": kind})
+        t.must_tell, t.shape.form = tell, "parquet"
+        t.ins(id=1, v=V(None, true))
+
+        def altered(content: bytes) -> bytes:
+            table, buffer = pq.read_table(io.BytesIO(content)), io.BytesIO()
+            at = table.column_names.index("v")
+            pq.write_table(table.set_column(at, "v", pa.array([value], arrow)), buffer)
+            return buffer.getvalue()
+
+        t.shape.content = altered
+        return t
+
+    CASES[f"ct_held_{name}"] = build
+
+
+held("numeric_as_double", "NUMERIC(20,4)", pa.float64(), 1234567890123456.7, Decimal("1234567890123456.7891"))
+held("short_numeric_as_double", "NUMERIC(8,2)", pa.float64(), 0.1, Decimal("0.10"))
+held("numeric_as_decimal", "NUMERIC(20,4)", pa.decimal128(20, 4), Decimal("1.5000"), Decimal("1.5"))
+held("text_as_int", "WSTRING(9)", pa.int32(), 7, "007")
+held("int_as_bool", "INT4", pa.bool_(), True, None, tell=True)
+held("boolean", "BOOLEAN", pa.bool_(), True, True)
+held("text_as_bytes", "WSTRING(9)", pa.binary(), b"abc", "abc")
 
 
 @case()
@@ -677,6 +708,12 @@ def dfm_count_too_high(t: ChangeTable) -> None:
     t.shape.dfm = lambda d: d["fileInfo"].update(recordCount=3)
     t.ins(id=1, name="Ada", price="1.00")
     t.must_tell = True
+
+
+@case(tell=True)
+def dfm_member_twice(t: ChangeTable) -> None:
+    t.ins(id=1, name="Ada", price="1.00")
+    t.shape.dfm_text = lambda c: c.replace(b'"sourceTable":', b'"sourceTable": "ct_elsewhere", "sourceTable":')
 
 
 @case()

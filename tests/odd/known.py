@@ -67,5 +67,7 @@ ORDINARY = """
     l_column_never_streamed_delete_only l_key_blank_and_case l_key_datetime_nanoseconds l_type_nanoseconds
     l_type_decimal_for_money l_type_dictionary_text l_value_texts l_empty l_parts_of_two_orders
     l_key_changed_while_loading l_deleted_while_loading l_csv_sound l_csv_text_null l_csv_bom_crlf
-    l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
+    l_marks_beside_parts v_float_zeros
+    ct_v_text_json_true ct_held_short_numeric_as_double ct_held_numeric_as_decimal ct_held_boolean
+    ct_held_text_as_bytes l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
 """

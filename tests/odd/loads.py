@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -320,6 +321,40 @@ def hidden_part(t: Loaded) -> None:
     t.parquet([{"id": 2, "name": "Bob", "price": Decimal("1.00")}], "_part-1.parquet", **ARROW)
 
 
+def hidden(name: str, *, csv: bool = False) -> None:
+    """Half of the rows lie in a file of this name, hidden, unfinished or in a hidden folder."""
+
+    def build() -> Loaded:
+        t = Loaded("l_hidden_" + re.sub(r"\W", "_", name.replace(".", "dot_")))
+        t.there(id="1", name="Ada", price="1.00")
+        t.there(id="2", name="Bob", price="1.00")
+        if csv:
+            t.csv("id,name,price\n1,Ada,1.00\n", **TYPES)
+            t.load_files[name] = gzip.compress(b"id,name,price\n2,Bob,1.00\n", mtime=0)
+            return t
+        for file, key, text in (("part-0.parquet", 1, "Ada"), (name, 2, "Bob")):
+            t.parquet([{"id": key, "name": text, "price": Decimal("1.00")}], file, **ARROW)
+        return t
+
+    built = build().name
+    CASES[built] = build
+
+
+TYPES = {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"}
+for odd in ("_x/part-1.parquet", ".x/part-1.parquet", "_part-1.PARQUET", ".part-1.parquet.tmp"):
+    hidden(odd)
+hidden("_temporary/0/task_1/part-1.parquet")
+hidden("_part-1.csv.gz", csv=True)
+
+
+@case()
+def marks_beside_parts(t: Loaded) -> None:
+    """Marks and checksums, as Spark and Hadoop leave them, are no part of an export."""
+    t.usual((1, "Ada", "1.00"))
+    for mark in ("_SUCCESS", "._SUCCESS.crc", ".part-0.parquet.crc", "_committed_12", ".DS_Store", "_logs/run.txt"):
+        t.load_files[mark] = b"x"
+
+
 @case()
 def part_of_other_ending(t: Loaded) -> None:
     t.usual((1, "Ada", "1.00"))
@@ -405,7 +440,6 @@ def stream_from_behind_the_stream(t: Loaded) -> None:
 
 
 # -- CSV ------------------------------------------------------------------------------------------------------------
-TYPES = {"id": "int", "name": "nvarchar(50)", "price": "decimal(8,2)"}
 
 
 def of_csv(

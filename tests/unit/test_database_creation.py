@@ -128,6 +128,23 @@ def test_a_stopped_database_is_never_started_r_07(
     assert state(server) == "Stopped"
 
 
+def test_retention_and_change_data_feed_are_set_when_it_is_made_and_told_later_r_10(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-10: by the mirror file; a database that is there keeps its own, and that is said."""
+    assert run("create", mirror_file(tmp_path, **NAMED, retention_days=3, change_data_feed=True)) == Exit.DONE
+    (database,) = server.databases.all()
+    assert database.definition is not None
+    there = database.definition["properties"]["target"]["typeProperties"]
+    assert (there["retentionInDays"], there["enableDeltaChangeDataFeed"]) == (3, True)
+    assert "wants" not in capsys.readouterr().err
+    assert run("create", mirror_file(tmp_path, **NAMED, retention_days=9)) == Exit.DONE
+    assert "wants retentionInDays 9, the database has 3" in capsys.readouterr().err
+    assert database.definition["properties"]["target"]["typeProperties"] == there
+    assert run("check", mirror_file(tmp_path, **NAMED, retention_days=31)) == Exit.USAGE
+    assert "retention_days" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("source", ["MSSQL", None])
 def test_a_database_of_another_source_is_refused_r_05(
     server: EmulatorServer, tmp_path: Path, source: str | None, capsys: pytest.CaptureFixture[str]

@@ -169,7 +169,8 @@ def test_a_file_that_is_not_the_published_one(change: dict[str, object], code: s
     assert finding.stops is (code not in ("FILE_UNREAD", "FILE_MOVED"))
 
 
-@pytest.mark.parametrize("member", list(Footer.__dataclass_fields__))
+# No ledger keeps how the table stood then: that is what the footer says it for.
+@pytest.mark.parametrize("member", sorted(Footer.__dataclass_fields__.keys() - {"standing"}))
 def test_every_member_of_the_footer_counts(member: str) -> None:
     """I9, I12: a file of another mirror, table, life, publication, range or content."""
     footer = FILES[4].footer

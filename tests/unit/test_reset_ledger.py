@@ -128,6 +128,30 @@ def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirr
     assert made.table(ORDERS).log_from == 8, "nothing that was bound before counts"
 
 
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("published", [False, True])
+def test_a_key_that_nothing_goes_by_is_mended_without_a_load(
+    logged: bool, published: bool, made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    """G-69, I13: the new generation waits until what the wrong key rejected is read again."""
+    made.commit(1, {ORDERS: (1, "a")} if logged else {"dbo.customers": (1, "a")})
+    made.stop(ORDERS, "KEY_UNKNOWN")
+    made.set_table(ORDERS, established=True, confirmed=int(published))
+    other = KEYED._replace(keys=("number",))
+    if logged or published:
+        with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*logged by the key"):
+            resets.request_reload(other, ASKED)
+        assert made.table(ORDERS).stop_code == "KEY_UNKNOWN" and made.table(ORDERS).reset is None
+    else:
+        assert resets.request_reload(other, ASKED)
+        found = made.table(ORDERS)
+        assert (found.keys, found.stop_code, found.log_from) == (("number",), "KEY_MENDED", 0)
+        assert not resets.request_reload(other, ASKED), "it is under way"
+        made.stop(ORDERS, "CHANGES_MISSING")
+        with pytest.raises(TerminalError, match="LOAD_NEEDED"):
+            resets.request_reload(other._replace(keys=("id",)), ASKED)
+
+
 def test_a_loaded_table_is_not_rebuilt_from_the_log(made: HandMadeMirror, resets: ResetLedger) -> None:
     made.set_table(ORDERS, load_state="loaded")
     with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*came from a load"):

@@ -83,25 +83,36 @@ def export_files(export: Export) -> list[str]:
     found: list[str] = []
     for folder, folders, names in _walk(export.root):
         _refuse_layouts(folder, folders)
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        folders.sort()
+        hidden_folder = any(part.startswith(("_", ".")) for part in _below(export.root, folder).parts)
         for name in names:
-            if name.startswith(("_", ".")) and not name.endswith(f".{export.format}"):
-                continue
-            if name.startswith(("_", ".")):
+            if hidden_folder or name.startswith(("_", ".")):
+                if not _may_hold_rows(name, export.format):
+                    continue
                 what, way_out = (
-                    "is hidden by its name, and may hold rows",
-                    "rename the file if it belongs to the export",
+                    "is hidden by its name or that of a folder, and may hold rows",
+                    "give file and folder a plain name if they belong to the export",
                 )
                 raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", f"{way_out}, or take it out")
             if not name.endswith(f".{export.format}"):
                 what, way_out = f"does not end with .{export.format}", "an export is a folder of its own"
                 way_out += ": rename the file, or take it out"
                 raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", way_out)
-            found.append(PurePosixPath(folder, name).relative_to(str(export.root)).as_posix())
+            found.append((_below(export.root, folder) / name).as_posix())
     if not found:
         way_out = "put the export there (a table without rows has one file too), or mend `path`"
         raise _error(export.root, "EXPORT_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
+
+
+def _below(root: Place, folder: str) -> PurePosixPath:
+    return PurePosixPath(folder).relative_to(str(root))
+
+
+def _may_hold_rows(name: str, form: str) -> bool:
+    """Whether a hidden file is more than a mark or a checksum: packed and unfinished ones may hold rows as well."""
+    folded = name.casefold()
+    return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _walk(root: Place) -> Iterator[tuple[str, list[str], list[str]]]:

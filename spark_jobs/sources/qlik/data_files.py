@@ -28,13 +28,18 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn
+from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, unique
 from spark_jobs.sources.transports.source_files import open_source
 
 _BLOCK = 4 << 20
 _ROWS_AT_ONCE = 20_000
 _TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 """Qlik's types of texts."""
+_BOOLEAN = "BOOLEAN"
+_TRUTHS = (("false", "true"), ("0", "1"))
+"""The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
+_FLOAT_DIGITS = 15
+"""So many decimal digits every eight-byte float holds."""
 _DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
 
@@ -209,18 +214,19 @@ def _supported(form: CsvForm) -> CsvForm:
 def _read_json(path: Place, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([pa.field(name, pa.string()) for name in dfm.names])
     names, wanted = dfm.names, set(dfm.names)
+    truths = {column.name for column in dfm.columns if column.type == _BOOLEAN}
     with _opened(path) as file:
         lines = (line for line in file if line.strip())
         while block := list(islice(lines, _ROWS_AT_ONCE)):
-            records = [_record(line, wanted) for line in block]
+            records = [_record(line, wanted, truths) for line in block]
             arrays = [pa.array([record.get(name) for record in records], pa.string()) for name in names]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _record(line: bytes, names: set[str]) -> dict[str, str | None]:
+def _record(line: bytes, names: set[str], truths: set[str]) -> dict[str, str | None]:
     """One record, its numbers as they are written. A column that is missing would be a silent NULL: refused."""
     try:
-        record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_unique)
+        record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
     if not isinstance(record, dict):
@@ -230,17 +236,10 @@ def _record(line: bytes, names: set[str]) -> dict[str, str | None]:
         raise Refusal("DFM_CONTRADICTS", what)
     for name, value in record.items():
         if isinstance(value, bool):
-            record[name] = "1" if value else "0"
+            record[name] = _TRUTHS[name in truths][value]
         elif value is not None and not isinstance(value, str):
             raise Refusal("FILE_DAMAGED", f"the value of {shown(name)} is no plain value: {shown(value)}")
     return record
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands there twice")
-    return found
 
 
 def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -259,11 +258,23 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
 def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     """Bytes that the metadata file calls a text: some writers leave the annotation out. Others stay as they are.
 
+    A truth that the metadata file does not call one becomes a word, of which no number can be made.
+
     Raises:
         pa.ArrowInvalid: bytes that are no UTF-8.
+        Refusal: ``DFM_CONTRADICTS`` for numbers that may have lost what the described value had: zeros before a text
+            of digits, digits of a decimal that a float does not hold.
     """
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
+    is_float = pa.types.is_floating(values.type)
+    is_number = is_float or pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)
+    is_longer = described.type == "NUMERIC" and not 0 < described.precision <= _FLOAT_DIGITS
+    if (described.type in _TEXTS and is_number) or (is_float and is_longer):
+        what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
+        raise Refusal("DFM_CONTRADICTS", what)
+    if pa.types.is_boolean(values.type) and described.type != _BOOLEAN:
+        return pc.if_else(values, "true", "false")
     if described.type not in _TEXTS or not _is_binary(values.type):
         return values
     return pc.cast(pc.cast(values, pa.binary()), pa.string())

@@ -5,8 +5,9 @@ Public source: Qlik help, *Metadata file description*.
 
 from __future__ import annotations
 
+import json
 from codecs import BOM_UTF8
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -117,7 +118,8 @@ def read_dfm(content: bytes) -> Dfm:
     """
     try:
         document = _decode(content.removeprefix(BOM_UTF8))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        json.loads(content.removeprefix(BOM_UTF8), object_pairs_hook=unique)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
     columns = sorted(data.columns, key=lambda column: column.ordinal)
@@ -137,6 +139,18 @@ def read_dfm(content: bytes) -> Dfm:
         columns=tuple(columns),
         csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
     )
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object, each of which stands there once.
+
+    Raises:
+        ValueError: one stands there twice.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
 
 
 def check_file(dfm: Dfm, file: str) -> None:

@@ -100,10 +100,13 @@ _cast_double = _guarded(
 
 
 def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    # By way of eight bytes, as the exact reader does; what is too large for four is for that reader to refuse.
+    # By way of eight bytes, as the exact reader does; what four cannot hold is for that reader to refuse.
     doubles = _cast_double(texts, sql_type, pa.float64())
-    singles = None if doubles is None else doubles.cast(kind)
-    return singles if singles is not None and pc.all(pc.is_finite(singles), min_count=0).as_py() is not False else None
+    if doubles is None:
+        return None
+    singles = doubles.cast(kind)
+    is_held = pc.and_(pc.is_finite(singles), pc.equal(pc.equal(singles, 0), pc.equal(doubles, 0)))
+    return singles if pc.all(is_held, min_count=0).as_py() is not False else None
 
 
 _CASTS: dict[str, Cast] = {

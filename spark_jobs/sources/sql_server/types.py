@@ -55,6 +55,7 @@ BinaryText = Literal["hex", "base64"]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_NOT_ZERO = re.compile(r"[+.0-]*[1-9]")
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX = re.compile(r"(?:0[xX])?((?:[0-9A-Fa-f]{2})*)")
 _BITS = {"0": False, "1": True, "false": False, "true": True}
@@ -187,12 +188,14 @@ def _float(single: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
         if not _FLOAT.fullmatch(text):
             raise ValueError(f"{shown(text)} is no finite floating-point number")
-        value = float(text)
+        exact = value = float(text)
         if single and math.isfinite(value):
             try:
                 value = struct.unpack("<f", struct.pack("<f", value))[0]
             except OverflowError:
                 value = math.inf
+        if not value and (exact or _NOT_ZERO.match(text)):
+            raise ValueError(f"{shown(text)} is too near to 0 for {'real' if single else 'float'}")
         if not math.isfinite(value):
             raise ValueError(f"{shown(text)} is too large for {'real' if single else 'float'}")
         return value

@@ -16,11 +16,13 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import json
 import os
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,16 +44,23 @@ _CHUNK = 1 << 16
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
+# A number that the log cannot hold is no place: it must not end the run of all tables.
+_Place = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class _Wrapper(msgspec.Struct, gc=False):
     topic: str
     partition: int
-    offset: int
+    offset: _Place
     value: str | None
     encoding: Literal["utf8", "base64"] = "utf8"
     key: Any = None
 
 
 _decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
+_MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
+_ESCAPED = re.compile(rb"\\u00[2-7]")
+"""A character that needs no escape: a name may be spelled with it, so that counting does not find it."""
 
 
 def list_files(root: Place, *, was_read: bool = False) -> Listing:
@@ -224,6 +233,8 @@ def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
     try:
         text.decode()
         wrapper = _decode_wrapper(text)
+        if any(text.count(name) > 1 for name in _MEMBERS) or _ESCAPED.search(text):
+            _refuse_twice(text)
         value = wrapper.value
         if value is None:
             body = None
@@ -231,9 +242,22 @@ def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
             body = base64.b64decode(value, validate=True)
         else:
             body = value.encode()
-    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return Damage(line.origin, line.place, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", line.body)
     return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
+
+
+def _refuse_twice(text: bytes) -> None:
+    """Refuse a wrapper with a member that stands there twice: which message it wraps, nobody says.
+
+    Raises:
+        ValueError: a member stands there twice.
+    """
+    pairs = json.loads(text, object_pairs_hook=list)
+    names = [name for name, _ in pairs]
+    twice = next((name for name in _Wrapper.__struct_fields__ if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"it has {twice!r} twice")
 
 
 def _key(key: Any) -> bytes | None:

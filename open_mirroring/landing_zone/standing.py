@@ -1,0 +1,57 @@
+"""What a data file says of its table beyond its own publication: what a ledger that is lost would have to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the table stood when the publication was staged.
+
+    Attributes:
+        published_position: of the batches before, the target had the changes up to here; None: all of them.
+        position_from: the publication has the changes above this position; None: nothing was held back.
+        position_to: and those up to this one.
+        waiting_rows: changes of earlier batches that waited for the end of their transactions.
+        stream_from: changes below it are in the initial load, in the stream incarnation *stream_epoch*.
+        log_from: batches up to this one tell nothing of this generation's rows.
+        loaded_columns: so many of its first columns came with the initial load; None: it had none.
+        hand_over_batch: the changes of later batches are published over the load.
+        untyped: changes that could not be typed, which only the ledger names.
+        epochs: the ordinal of each stream incarnation.
+        decided: what operators said of columns, each as column, place and new name.
+        unverified: columns that came behind rows which were there, with their first position.
+    """
+
+    published_position: str | None = None
+    position_from: str | None = None
+    position_to: str | None = None
+    waiting_rows: int = 0
+    stream_from: str | None = None
+    stream_epoch: int = 0
+    log_from: int = 0
+    loaded_columns: int | None = None
+    hand_over_batch: int = 0
+    untyped: int = 0
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    decided: tuple[tuple[str, str, str | None], ...] = ()
+    unverified: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The footer's text: what is as in a table without a past is left out."""
+        said, usual = asdict(self), asdict(Standing())
+        return json.dumps({name: value for name, value in said.items() if value != usual[name]}, ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str) -> Standing | None:
+        """What :meth:`to_json` wrote; None where a file says nothing, or what this version does not know."""
+        if not text:
+            return None
+        document = json.loads(text)
+        if not document.keys() <= {one.name for one in fields(cls)}:
+            return None
+        document["decided"] = tuple((one[0], one[1], one[2]) for one in document.get("decided", ()))
+        return cls(**document)

@@ -1,0 +1,244 @@
+"""Decides what a lost ledger held, from what the landing zone's footers and the change log's records say.
+
+Pure functions over plain values: a job reads zone and log, and writes what is decided. Nothing is guessed. A table of
+which something cannot be known is stopped with ``LEDGER_UNKNOWN``, whose way out builds it anew; the others go on.
+
+The newest file of a table tells the most: it stays in the folder (F-35), and its footer names the publication it
+belongs to and how the table stood then (:class:`~open_mirroring.landing_zone.standing.Standing`). Only whether that
+publication was finished it cannot tell, for files do not know how many they are. So the publication is planned once
+more from the log, as it was then, and compared file by file (:func:`judge_last`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.landing_zone.standing import Standing
+from open_mirroring.protocols.publishing import Work
+
+REBUILT = "rebuilt"
+"""The kind of the one publication that stands for all before the ledger was lost."""
+
+
+class BatchRecord(NamedTuple):
+    """What the log's folder keeps of a batch: scope and manifest as the ledger had them, and when it was written."""
+
+    number: int
+    at: datetime
+    ranges: str
+    manifest: str
+
+
+class FoundFile(NamedTuple):
+    """A numbered file of a table, wherever the service has moved it; *footer* is None when it has none of ours."""
+
+    number: int
+    size: int
+    etag: str
+    footer: Footer | None
+    columns: tuple[LandingColumn, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """What the landing zone shows of a table.
+
+    Attributes:
+        source: its name at the source.
+        incarnation: the id in its folder's marker; None where no marker of ours is.
+        marker_etag: of the object that holds it.
+        files: its numbered files, each number once, in order.
+        is_text: its files are delimited text, which has no footers.
+    """
+
+    source: str
+    incarnation: str | None
+    marker_etag: str
+    files: tuple[FoundFile, ...] = ()
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class FoundLog:
+    """What the change log says of its batches.
+
+    Attributes:
+        newest: the newest batch that is in it.
+        holding: by source table the batches that hold rows of it.
+        dropped: the rows of batches up to this one may be gone.
+    """
+
+    newest: int
+    holding: Mapping[str, frozenset[int]]
+    dropped: int = 0
+
+
+class NewTable(NamedTuple):
+    """Nothing was published of a table, and nothing is logged: it begins as any new one does.
+
+    *incarnation* is that of its folder, which is there already where it is not None.
+    """
+
+    incarnation: str | None
+    marker_etag: str
+
+
+class UnknownTable(NamedTuple):
+    """A table that stays stopped: *why* it cannot be known, and what is known of its life.
+
+    Batches up to *log_from* may not be all that tells its rows: above 0 only a load does.
+    """
+
+    why: str
+    table_id: str | None = None
+    generation: int = 1
+    confirmed: int = 0
+    log_from: int = 0
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """A table whose last publication is to be compared with the log; everything before it is known.
+
+    Attributes:
+        newest: its newest file.
+        last: the files of its last publication that are still there, in order.
+        standing: how it stood when that was staged.
+        purged: numbers up to this one are not there any more: the service removes what it applied (F-36).
+    """
+
+    found: FoundTable
+    newest: FoundFile
+    footer: Footer
+    last: tuple[FoundFile, ...]
+    standing: Standing
+    purged: int
+
+    @property
+    def before(self) -> tuple[FoundFile, ...]:
+        """The files of earlier publications that are still there."""
+        return self.found.files[: -len(self.last)]
+
+    @property
+    def settled(self) -> int:
+        """Numbers up to this one are accounted for by their footers alone; all of them if the last one lacks some."""
+        return self.last[0].number - 1 if self._last_is_whole else self.newest.number
+
+    @property
+    def settled_batch(self) -> int:
+        """And so are the batches up to this one."""
+        return self.footer.batch_from if self._last_is_whole else self.footer.batch_to
+
+    @property
+    def _last_is_whole(self) -> bool:
+        return self.last[0].number == self.footer.first_number
+
+    @property
+    def work(self) -> Work:
+        """What the last publication carried."""
+        standing = self.standing
+        return Work(
+            "changes",
+            self.footer.batch_to,
+            position_from=standing.position_from,
+            position_to=standing.position_to,
+        )
+
+
+Decision = NewTable | UnknownTable | KnownTable
+
+
+def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
+    """What can be known of a table, its last publication not yet compared."""
+    holding = log.holding.get(found.source, frozenset())
+    if not found.files:
+        if not holding:
+            return NewTable(found.incarnation, found.marker_etag)
+        where = "no folder" if found.incarnation is None else "no file in its folder"
+        return UnknownTable(f"changes of it are logged, and there is {where}: it may have been in a reset")
+    if found.is_text:
+        return UnknownTable("its files are delimited text, which does not say what it is of", log_from=log.newest)
+    newest = found.files[-1]
+    lives = {
+        (one.footer.mirror, one.footer.table_id, one.footer.generation) if one.footer else None for one in found.files
+    }
+    footer = newest.footer
+    if footer is None or len(lives) > 1 or footer.mirror != mirror:
+        return UnknownTable("not all files in its folder are of one life of this table", log_from=log.newest)
+    table_id, generation, standing = footer.table_id, footer.generation, Standing.of(footer.standing)
+
+    def unknown(why: str) -> UnknownTable:
+        return UnknownTable(why, table_id, generation, newest.number, _log_from(generation, standing, log))
+
+    if found.incarnation is None:
+        return unknown("its folder has no marker of ours")
+    if footer.kind == "load":
+        return unknown("its newest file is of its initial load, and does not say whether it is the last one of it")
+    if footer.batch_to > log.newest:
+        return unknown(f"its newest file is of batch {footer.batch_to}, and the log ends at batch {log.newest}")
+    if any(batch <= log.dropped for batch in holding):
+        return unknown(f"maintenance has dropped batches up to {log.dropped}, and what that decided is lost")
+    if standing is None:
+        return unknown("its newest file is of another version, and does not say how the table stood")
+    if standing.untyped:
+        return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
+    last = tuple(one for one in found.files if one.footer and one.footer.first_number == footer.first_number)
+    return KnownTable(found, newest, footer, last, standing, found.files[0].number - 1)
+
+
+def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
+    """Up to which batch the log may lack what tells a table's rows: none in a first life that began with the log."""
+    all_logged = generation == 1 and standing is not None and standing.loaded_columns is None and not standing.log_from
+    return 0 if all_logged else log.newest
+
+
+class Planned(NamedTuple):
+    """A file of the last publication, as the log gives it today."""
+
+    digest: str
+    rows: int
+
+
+class Finished(NamedTuple):
+    """The last publication, of *there* files, was published as a whole: the table stands behind it."""
+
+    there: int
+
+
+class Unfinished(NamedTuple):
+    """The first *there* files of the last publication were published, the others were not."""
+
+    there: int
+
+
+def judge_last(table: KnownTable, planned: Sequence[Planned], log: FoundLog) -> Finished | Unfinished | UnknownTable:
+    """Compare the files of the last publication with those that the log gives for it, by number and digest of rows."""
+    first = table.footer.first_number
+    end = first + len(planned)
+    differ = [
+        one.number
+        for one in table.last
+        if one.footer is not None
+        and (one.number >= end or planned[one.number - first] != (one.footer.digest, one.footer.rows))
+    ]
+    if differ:
+        what = f"for number {differ[0]} the log gives other rows today"
+        return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
+    there = table.newest.number - first + 1
+    return Finished(there) if there == len(planned) else Unfinished(there)
+
+
+def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:
+    """The decision on a table whose last publication cannot be compared."""
+    life = table.footer.table_id, table.footer.generation
+    return UnknownTable(why, *life, table.newest.number, _log_from(life[1], table.standing, log))
+
+
+def missing_records(newest: int, records: Mapping[int, BatchRecord]) -> list[int]:
+    """The batches of the log of which nothing says what they were."""
+    return [number for number in range(1, newest + 1) if number not in records]

@@ -1,0 +1,317 @@
+"""Writes a ledger that was decided on: tables as they stood, batches as they were recorded.
+
+It is written beside the ledger first, into a database of its own, where the last publications are planned once more.
+Then :func:`adopt` copies all of it into the mirror's ledger, in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from open_mirroring.changes.manifest import Manifest, Scope
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.columns import keep_column_lists, note_columns
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
+from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
+from open_mirroring.ledger.tables import upsert
+from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
+from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
+from open_mirroring.reconciliation.rebuilding import (
+    REBUILT,
+    BatchRecord,
+    Decision,
+    FoundFile,
+    KnownTable,
+    NewTable,
+    UnknownTable,
+)
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def write_tables(
+    ledger: Engine,
+    mirror: str,
+    declared: Mapping[str, TableDeclaration],
+    decisions: Mapping[str, Decision],
+    records: Mapping[int, BatchRecord],
+) -> dict[str, str]:
+    """Write the tables before their last publication, and every batch; the tables' ids by source name."""
+    ids: dict[str, str] = {}
+    with ledger.begin() as db:
+        db.execute(t.mirror.insert().values(name=mirror))
+        for source, decision in decisions.items():
+            row = _row(mirror, declared[source], decision, records)
+            if row is not None:
+                db.execute(t.mirrored_table.insert().values(row))
+                ids[source] = row["id"]
+            if isinstance(decision, KnownTable):
+                _write_standing(db, decision, records)
+        for number in sorted(records):
+            _write_batch(db, mirror, records[number])
+            _forget_lifted_stops(db, decisions, number)
+        for decision in decisions.values():
+            if isinstance(decision, KnownTable) and decision.footer.generation > 1 and _loaded(decision):
+                c = t.mirrored_table.c
+                known = db.execute(sa.select(t.mirrored_table).where(c.id == decision.footer.table_id)).one()
+                keep_column_lists(db, known, decision.standing.hand_over_batch)
+        for source, decision in decisions.items():
+            if isinstance(decision, UnknownTable):
+                _stop(db, ids[source], decision, max(records, default=0))
+        _write_dropped(db, mirror, set(declared))
+    for decision in decisions.values():
+        if isinstance(decision, KnownTable):
+            footer, unverified = decision.footer, decision.standing.unverified
+            note_columns(ledger, footer.table_id, footer.generation, unverified, footer.batch_from)
+    return ids
+
+
+def _row(
+    mirror: str, declared: TableDeclaration, decision: Decision, records: Mapping[int, BatchRecord]
+) -> dict[str, Any] | None:
+    common = {
+        "mirror": mirror,
+        "source": declared.source,
+        "folder": declared.folder,
+        "keys": declared.keys_text,
+        "text_format": declared.text_format,
+    }
+    if isinstance(decision, NewTable):
+        if decision.incarnation is None:
+            return None  # registered by the next run, as a table that was just named
+        return common | {
+            "id": str(uuid4()),
+            "incarnation": decision.incarnation,
+            "established": True,
+            "marker_etag": decision.marker_etag,
+            "load_state": "pending" if declared.loads else "none",
+        }
+    if isinstance(decision, UnknownTable):
+        return common | {
+            "id": decision.table_id or str(uuid4()),
+            "generation": decision.generation,
+            "incarnation": str(uuid4()),
+            "confirmed": decision.confirmed,
+            "log_from": decision.log_from,
+        }
+    footer, standing = decision.footer, decision.standing
+    columns = decision.newest.columns
+    return common | {
+        "id": footer.table_id,
+        "generation": footer.generation,
+        "incarnation": decision.found.incarnation,
+        "established": True,
+        "marker_etag": decision.found.marker_etag,
+        "confirmed": decision.last[0].number - 1,
+        "published_batch": footer.batch_from,
+        "published_position": standing.published_position,
+        "waiting_rows": standing.waiting_rows,
+        "columns": json.dumps(columns, ensure_ascii=False),
+        "load_state": "loaded" if _loaded(decision) else "none",
+        "load_plan": _load_plan(decision),
+        "stream_from": standing.stream_from,
+        "stream_epoch": standing.stream_epoch,
+        "log_from": standing.log_from,
+    }
+
+
+def _loaded(decision: KnownTable) -> bool:
+    return decision.standing.loaded_columns is not None
+
+
+def _load_plan(decision: KnownTable) -> str | None:
+    """The plan of a load that is over: what it read nobody asks again, only which columns and what came after."""
+    standing = decision.standing
+    if standing.loaded_columns is None:
+        return None
+    columns = decision.newest.columns[: standing.loaded_columns]
+    loaded = tuple(LoadColumn(column.name, column.type) for column in columns)
+    return LoadPlan("", loaded, (), hand_over_batch=standing.hand_over_batch).to_json()
+
+
+def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, BatchRecord]) -> None:
+    table_id, generation = decision.footer.table_id, decision.footer.generation
+    for epoch, ordinal in decision.standing.epochs.items():
+        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=ordinal))
+    for column, up_to, renamed_to in decision.standing.decided:
+        values = {"column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": datetime.now(UTC)}
+        db.execute(t.column_decision.insert().values(table_id=table_id, **values))
+    for file in decision.before:
+        db.execute(t.published_file.insert().values(_file_row(file, records)))
+    if decision.settled:
+        # One publication stands for all before the last one: what became of each change is not known any more.
+        span: dict[str, Any] = {
+            "kind": REBUILT,
+            "batch_from": decision.standing.hand_over_batch,
+            "batch_to": decision.settled_batch,
+        }
+        said = {"counts": json.dumps({"numbers": decision.settled}), "confirmed_at": datetime.now(UTC)}
+        own: dict[str, Any] = {"table_id": table_id, "generation": generation, "version": -1}
+        db.execute(t.publication.insert().values(own | span | said))
+    if decision.purged:
+        # The newest of those that the service removed: whatever is below it was applied long ago (F-36).
+        nothing: dict[str, Any] = {"etag": "", "digest": "", "rows": 0, "size": 0}
+        none = {"kind": REBUILT, "batch_from": 0, "batch_to": decision.footer.batch_from}
+        at = {"number": decision.purged, "first_position": "", "last_position": "", "confirmed_at": _LONG_AGO}
+        life: dict[str, Any] = {"table_id": table_id, "generation": generation}
+        db.execute(t.published_file.insert().values(life | at | nothing | none))
+
+
+def _file_row(file: FoundFile, records: Mapping[int, BatchRecord]) -> dict[str, Any]:
+    footer = file.footer
+    assert footer is not None
+    record = records.get(footer.batch_to)
+    return {
+        "table_id": footer.table_id,
+        "generation": footer.generation,
+        "number": file.number,
+        "etag": file.etag,
+        "digest": footer.digest,
+        "rows": footer.rows,
+        "size": file.size,
+        "first_position": footer.first_position,
+        "last_position": footer.last_position,
+        "kind": "load" if footer.kind == "load" else "changes",
+        "batch_from": footer.batch_from,
+        "batch_to": footer.batch_to,
+        # No earlier than its newest batch was read; the moment itself is lost.
+        "confirmed_at": _LONG_AGO if record is None else record.at,
+    }
+
+
+def _write_batch(db: Connection, mirror: str, record: BatchRecord) -> None:
+    """What binding and completing a batch leave in the ledger."""
+    scope, manifest = Scope.from_json(record.ranges), Manifest.from_json(record.manifest)
+    rows = [
+        {"mirror": mirror, "name": bound.name, "bound_to": bound.end, "batch": record.number}
+        | (seen._asdict() if (seen := scope.versions.get(bound.name)) else {"version": None, "digest": None})
+        for bound in scope.new
+    ]
+    upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=["bound_to", "batch", "version", "digest"])
+    values = {"ranges": record.ranges, "manifest": record.manifest, "bound_at": record.at, "committed_at": record.at}
+    db.execute(t.log_batch.insert().values(mirror=mirror, number=record.number, **values))
+    record_contents(db, mirror, record.number, record.at, manifest)
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(committed=record.number))
+
+
+def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], number: int) -> None:
+    """A table that was published up to a batch was not stopped by it, or somebody had lifted that."""
+    c = t.mirrored_table.c
+    later = [d.footer.table_id for d in decisions.values() if isinstance(d, KnownTable) and d.footer.batch_to >= number]
+    db.execute(t.mirrored_table.update().where(c.id.in_(later)).values(stop_code=None, stop_what=None, stopped_at=None))
+
+
+def _stop(db: Connection, table_id: str, unknown: UnknownTable, newest: int) -> None:
+    c = t.mirrored_table.c
+    # A stop that a batch recorded may say that the log lacks something: then only a load tells the rows.
+    stopped = t.mirrored_table.update().where(c.id == table_id, c.stop_code.is_not(None))
+    db.execute(stopped.values(log_from=newest))
+    stop_table(db, table_id, LEDGER_UNKNOWN, unknown.why)
+
+
+def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
+    """Tables of the log that the mirror file no longer names: should one come back, it is a later life of it."""
+    b = t.batch_table.c
+    for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
+        if source not in declared:
+            values = {"table_id": str(uuid4()), "generation": 1, "dropped_at": datetime.now(UTC)}
+            db.execute(t.dropped_table.insert().values(mirror=mirror, source=source, **values))
+
+
+def seal_last(
+    ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
+) -> None:
+    """Seal the last publication of the table at *folder* anew: the files under their numbers, and the *rest* behind.
+
+    With nothing left it is confirmed at once. Else the next run finds the files that are there by their digest, as
+    after any crash, and renames the rest.
+    """
+    table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
+    # They have left staging: no object has this name, and the protocol finds them by their digest.
+    gone = f"{layout.staging_folder(folder, table.footer.generation)}/published"
+    there = [
+        StagedFile(gone, one.etag, one.footer.digest, one.footer.rows, one.size, *_positions(one.footer))
+        for one in table.last
+        if one.footer is not None
+    ]
+    intent = Intent(table.last[0].number, table.footer.batch_from, table.work)
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        # A later batch may have stopped the table; what was published before is settled all the same.
+        stop = db.execute(sa.select(c.stop_code, c.stop_what, c.stopped_at).where(c.id == table_id)).one()._mapping
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(dict.fromkeys(stop)))
+    row = _owned(published.acquire([table_id]), table_id)
+    row = _owned(published.intend({table_id: (row.version, intent)}), table_id)
+    row = _owned(published.seal({table_id: (row.version, [*there, *rest], details)}), table_id)
+    if not rest:
+        _owned(published.confirm({table_id: row.version}), table_id)
+    with ledger.begin() as db:
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(dict(stop)))
+
+
+def _positions(footer: Footer) -> tuple[str, str]:
+    return footer.first_position, footer.last_position
+
+
+def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
+    reply = replies[table_id]
+    if isinstance(reply, Lost):
+        raise ValueError(f"nobody else writes into this ledger, and table {table_id} was lost")
+    return reply.row
+
+
+def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> None:
+    """The last publication cannot be compared: the table stays stopped."""
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        values = {"confirmed": unknown.confirmed, "log_from": unknown.log_from}
+        db.execute(t.mirrored_table.update().where(c.id == table.footer.table_id).values(values))
+        stop_table(db, table.footer.table_id, LEDGER_UNKNOWN, unknown.why)
+
+
+def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
+    """Copy a rebuilt ledger into the mirror's, in one transaction; who, why and what goes into the audit.
+
+    Raises:
+        TerminalError: ``LEDGER_KNOWN`` when the ledger knows something of the mirror by then.
+    """
+    with rebuilt.connect() as source, ledger.begin() as db:
+        refuse_known(db, mirror)
+        for table in (t.mirror, t.mirrored_table):
+            name = table.c.name if table is t.mirror else table.c.mirror
+            db.execute(table.delete().where(name == mirror))
+        for table in t.metadata.sorted_tables:
+            if table is not t.audit and (rows := [dict(row._mapping) for row in source.execute(sa.select(table))]):
+                db.execute(table.insert(), rows)
+        audit(db, mirror, None, "LEDGER_REBUILT", {"who": reason.who, "why": reason.why, "tables": dict(plan)})
+
+
+def refuse_known(db: Connection, mirror: str) -> None:
+    """Refuse a ledger that knows more of a mirror than the names of its tables.
+
+    Raises:
+        TerminalError: ``LEDGER_KNOWN``.
+    """
+    m, c = t.mirror.c, t.mirrored_table.c
+    batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
+    tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))
+    if db.scalar(batches.limit(1)) is not None or db.scalar(tables.limit(1)) is not None:
+        raise TerminalError(
+            "LEDGER_KNOWN",
+            f"the ledger knows batches or tables of mirror {mirror!r}",
+            way_out="where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that",
+        )

@@ -1,0 +1,79 @@
+"""What each batch of the change log was: a small file beside its rows, from which a lost ledger can be made again.
+
+The rows tell neither how far a source was read nor which messages left no row. So what the ledger sealed of a batch
+lies in the log's folder as well, written before the log's commit. The name begins with an underscore: no reader of the
+table, and no clean-up of it, looks there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.reconciliation.rebuilding import BatchRecord
+from open_mirroring.storage.object_path import Place
+
+FOLDER = "_batches"
+_READS_AT_ONCE = 16
+
+
+def write_record(root: Place, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
+    """Write the record of a sealed batch; one that is there is the same, or of a batch that never came into the log.
+
+    *at* is when it was bound, where that is not just now.
+    """
+    place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
+    moment = (at or datetime.now(UTC)).isoformat()
+    content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
+    if isinstance(place, Path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all: what a crash leaves behind has another name.
+        written = place.with_name(f".{place.name}.{uuid4().hex}")
+        written.write_bytes(content)
+        os.replace(written, place)
+        return
+    try:
+        place.create(content)
+    except FileExistsError:
+        there = json.loads(place.read_bytes())
+        if {name: there.get(name) for name in sealed} != sealed:
+            place.store.delete(place.key)
+            place.create(content)
+
+
+def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
+    """The records of the batches up to *newest*, by number; a batch of an earlier version has none.
+
+    Raises:
+        TerminalError: ``LOG_RECORD_INVALID`` when one cannot be read.
+    """
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        found = pool.map(partial(_read, root), range(1, newest + 1))
+        return {record.number: record for record in found if record is not None}
+
+
+def _read(root: Place, number: int) -> BatchRecord | None:
+    place = _place(root, number)
+    try:
+        document = json.loads(place.read_bytes())
+        at = datetime.fromisoformat(document["at"])
+        return BatchRecord(number, at, document["ranges"], document["manifest"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TerminalError(
+            "LOG_RECORD_INVALID",
+            f"the record of batch {number} cannot be read: {type(error).__name__}",
+            where=str(place),
+            way_out="restore the file from a backup of the change log; without one, start over (runbook)",
+        ) from error
+
+
+def _place(root: Place, number: int) -> Place:
+    return root / FOLDER / f"{number // 10_000:08d}" / f"{number:012d}.json"

@@ -1,0 +1,58 @@
+"""The command ``upgrade``: brings ledger and change log of a mirror to this version, or says what that would do."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import version
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror, load_mirror
+from open_mirroring.config.storage import log_place
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.horizon import newest_dropped
+from open_mirroring.ledger.opening import pending_migrations
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.changelog.batch_records import read_records, write_record
+from spark_jobs.changelog.change_log import newest_in_log
+from spark_jobs.cli.reporting import shown
+
+
+def upgrade(arguments: argparse.Namespace) -> Exit:
+    """Take every step that is pending; with `--check` only tell them."""
+    mirror = load_mirror(arguments.file)
+    steps, unrecorded = pending_migrations(mirror.ledger_url()), _unrecorded(mirror)
+    print(f"mirror {mirror.name}: open-mirroring {version('open-mirroring')}")
+    for step in steps:
+        print(f"ledger: {step.revision}: {shown(step.what)}")
+    if unrecorded:
+        print(f"change log: {len(unrecorded)} batches have no record yet, from which a lost ledger is made again")
+    if not steps and not unrecorded:
+        print("nothing to do")
+    elif arguments.check:
+        print("nothing was changed; back up the ledger, then run it without --check, or let the next run do it")
+    else:
+        ledger = open_ledger(mirror.ledger_url())
+        written = _write_records(mirror, ledger, unrecorded)
+        print(f"done: {len(steps)} steps of the ledger, {written} records of batches")
+    return Exit.DONE
+
+
+def _unrecorded(mirror: Mirror) -> list[int]:
+    root = log_place(mirror)
+    newest = newest_in_log(root, mirror.name)
+    return sorted({*range(1, newest + 1)} - read_records(root, newest).keys())
+
+
+def _write_records(mirror: Mirror, ledger: Engine, numbers: list[int]) -> int:
+    """Write the records of batches that an earlier version logged; what maintenance dropped is not known any more."""
+    c, wanted = t.log_batch.c, set(numbers)
+    kept = (c.mirror == mirror.name) & (c.number > newest_dropped(mirror.name))
+    with ledger.connect() as db:
+        rows = db.execute(sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(kept)).all()
+    found = [row for row in rows if row.number in wanted]
+    for row in found:
+        write_record(log_place(mirror), row.number, row.ranges, row.manifest, row.bound_at)
+    return len(found)

@@ -1,0 +1,253 @@
+"""Makes a lost ledger again, from the footers in the landing zone and the records in the change log.
+
+Everything is written into a ledger of its own first. There the last publication of each table is planned once more,
+into a folder of this machine, and compared with the files in the zone. So a dry run finds out all that the real one
+does, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+from sqlalchemy import Engine
+
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.config import Mirror, Table
+from open_mirroring.config.storage import log_place
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import read_footer
+from open_mirroring.landing_zone.listing import FileStage, list_tables, split_listing
+from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
+from open_mirroring.landing_zone.schema import landing_columns
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, read_marker
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.protocols.publishing import CannotStage, Intent
+from open_mirroring.reconciliation.inspection import declaration, zone_address
+from open_mirroring.reconciliation.rebuilding import (
+    BatchRecord,
+    Decision,
+    Finished,
+    FoundFile,
+    FoundLog,
+    FoundTable,
+    KnownTable,
+    NewTable,
+    Planned,
+    Unfinished,
+    UnknownTable,
+    decide,
+    judge_last,
+    missing_records,
+    unknown_last,
+)
+from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.batch_records import read_records
+from spark_jobs.changelog.change_log import log_files, newest_in_log
+from spark_jobs.publish.driver import StagedWork
+from spark_jobs.publish.publication import Preparation, Prepared
+from spark_jobs.publish.staging import StageTask, stage
+from spark_jobs.publish_changes import staged_work
+from spark_jobs.sources.registry import format_of
+
+log = logging.getLogger(__name__)
+
+_READS_AT_ONCE = 16
+
+
+class Rebuilt(NamedTuple):
+    """What is known again: batches of the log, source ranges; by table what is done with it, and why one is stopped."""
+
+    batches: int
+    ranges: int
+    tables: Mapping[str, str]
+    stopped: Mapping[str, str]
+    applied: bool
+
+
+def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
+    """Make the ledger of a mirror again; without a *reason* only say what that would come to.
+
+    No job of the mirror may run. The same call after a crash begins anew: nothing is written before all is known.
+
+    Args:
+        mirror: the mirror.
+        ledger: the ledger as it is, only to look; None where there is none.
+        reason: who decided it, and why.
+
+    Raises:
+        TerminalError: ``LEDGER_KNOWN`` when the ledger knows the mirror; ``LEDGER_NOT_TOLD`` when the log does not say
+            what its batches were, or nothing of the mirror is there.
+        TransientError: log or zone do not answer.
+    """
+    if ledger is not None:
+        with ledger.connect() as db:
+            refuse_known(db, mirror.name)
+    root, address = log_place(mirror), zone_address(mirror)
+    records = _records(mirror, root)
+    found_log = _found_log(root, records)
+    declared = {table.source: declaration(table) for table in mirror.tables}
+    tables = _found_tables(open_store(address), mirror.tables)
+    if not any(table.files or table.incarnation for table in tables):
+        raise _not_told(
+            mirror,
+            "nothing of this mirror is in the landing zone",
+            "name a new `ledger` and a new `change_log` in the mirror file: it begins anew, and nothing is lost",
+        )
+    decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as folder:
+        scratch = open_ledger(f"sqlite:///{folder}/ledger.db")
+        write_tables(scratch, mirror.name, declared, decisions, records)
+        said, stopped = dict[str, str](), dict[str, str]()
+        for source, decision in decisions.items():
+            known = _settle(mirror, scratch, decision, found_log, Path(folder), address if reason else None)
+            (stopped if isinstance(known, UnknownTable) else said)[source] = _said(known)
+        if reason is not None:
+            adopt(scratch, open_ledger(mirror.ledger_url()), mirror.name, reason, {**said, **stopped})
+        ranges = len(LedgerReader(scratch, mirror.name).bound())
+    return Rebuilt(len(records), ranges, said, stopped, reason is not None)
+
+
+def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
+    newest = newest_in_log(root, mirror.name)
+    if newest == 0:
+        raise _not_told(
+            mirror,
+            "the change log holds no batch of this mirror",
+            "restore the change log first; without it, reset each table, or start over (runbook)",
+        )
+    records = read_records(root, newest)
+    if missing := missing_records(newest, records):
+        raise _not_told(
+            mirror,
+            f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",
+            "restore the folder `_batches` of the change log; if an earlier version wrote them, start over (runbook)",
+        )
+    return records
+
+
+def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
+    return TerminalError("LEDGER_NOT_TOLD", what, where=f"mirror {mirror.name}", way_out=way_out)
+
+
+def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
+    there, holding, dropped = {_name(file) for file in log_files(root)}, dict[str, set[int]](), 0
+    for number, record in records.items():
+        for file in Manifest.from_json(record.manifest).files:
+            if _name(str(file["path"])) not in there:
+                dropped = max(dropped, number)
+            for source in file["tables"]:
+                holding.setdefault(source, set()).add(number)
+    return FoundLog(max(records), {source: frozenset(batches) for source, batches in holding.items()}, dropped)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _found_tables(store: LandingZoneStore, declared: Sequence[Table]) -> list[FoundTable]:
+    objects = list_tables(store, [one.folder for one in declared])
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return [_found_table(store, one, objects[one.folder], pool) for one in declared]
+
+
+def _found_table(
+    store: LandingZoneStore, declared: Table, objects: Mapping[str, ObjectInfo], pool: ThreadPoolExecutor
+) -> FoundTable:
+    marker = read_marker(store, declared.folder)
+    extension = layout.PARQUET if declared.text_format is None else declared.text_format.extension
+    numbered: dict[int, ObjectInfo] = {}
+    for info in objects.values():
+        for item in split_listing(declared.folder, [info], 0, extension):
+            if item.number is not None and (item.number not in numbered or item.stage is FileStage.FINAL):
+                numbered[item.number] = info
+    if declared.text_format is not None:
+        # They are there, and nothing in them says what they are of.
+        files = [FoundFile(number, info.size, info.etag, None) for number, info in sorted(numbered.items())]
+        return FoundTable(declared.source, marker.incarnation, marker.etag, tuple(files), is_text=True)
+    files = [*pool.map(partial(_found_file, store, declared.folder), sorted(numbered.items()))]
+    return FoundTable(declared.source, marker.incarnation, marker.etag, tuple(files))
+
+
+def _found_file(store: LandingZoneStore, folder: str, numbered: tuple[int, ObjectInfo]) -> FoundFile:
+    number, listed = numbered
+    name = layout.file_name(number)
+    for path in (listed.path, *layout.places_of(folder, name)):
+        info = store.stat(path)
+        with store.fetch(path) as local:
+            if info is None or local is None:
+                continue  # the service has moved it since
+            try:
+                footer = read_footer(local)
+                columns = landing_columns(pq.read_schema(local)) if footer is not None else ()
+            except TerminalError as error:
+                log.warning("%s cannot be read: %s", path, error.what)
+                footer, columns = None, ()
+            return FoundFile(number, info.size, info.etag, footer, columns)
+    return FoundFile(number, listed.size, listed.etag, None)
+
+
+def _settle(
+    mirror: Mirror, scratch: Engine, decision: Decision, found_log: FoundLog, folder: Path, zone: ZoneAddress | None
+) -> Decision:
+    """Compare a table's last publication with the log, and write where the table stands; *zone*: to stage the rest."""
+    if not isinstance(decision, KnownTable):
+        return decision
+    work = _planned(mirror, scratch, decision, LocalZone(folder / "zone"))
+    judged = _judged(decision, work, found_log)
+    if isinstance(judged, Unfinished) and zone is not None:
+        work = _planned(mirror, scratch, decision, zone)
+        judged = _judged(decision, work, found_log)
+    if isinstance(judged, UnknownTable) or isinstance(work, str):
+        unknown = judged if isinstance(judged, UnknownTable) else unknown_last(decision, str(work), found_log)
+        stop_unknown(scratch, decision, unknown)
+        return unknown
+    folders = {table.source: table.folder for table in mirror.tables}
+    seal_last(
+        scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[judged.there :], work.details
+    )
+    return decision
+
+
+def _judged(decision: KnownTable, work: StagedWork | str, found_log: FoundLog) -> Finished | Unfinished | UnknownTable:
+    if isinstance(work, str):
+        return unknown_last(decision, work, found_log)
+    return judge_last(decision, [Planned(file.digest, file.rows) for file in work.staged.files], found_log)
+
+
+def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddress) -> StagedWork | str:
+    """The files of a table's last publication as the log gives them today; or why it does not."""
+    reader, footer = LedgerReader(scratch, mirror.name), table.footer
+    state = reader.tables(table.found.source)[table.found.source]
+    intent = Intent(footer.first_number, footer.batch_from, table.work)
+    declared = {one.source: one for one in mirror.tables}
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=format_of(mirror).renames_columns)
+    prepared = preparation.prepare([(state, intent)])[state.id]
+    root = log_place(mirror)
+    plans = prepared.plans if isinstance(prepared, Prepared) else []
+    try:
+        parts = [result for plan in plans for result in stage(zone, StageTask(root, (plan,)))]
+    except MirroringError as error:
+        return f"its last publication cannot be planned again: {error}"
+    work = staged_work(prepared, parts)
+    return f"{work.code}: {work.what}" if isinstance(work, CannotStage) else work
+
+
+def _said(known: Decision) -> str:
+    if isinstance(known, UnknownTable):
+        return known.why
+    if isinstance(known, NewTable):
+        return "nothing was published of it: it begins as a new table"
+    footer = known.footer
+    purged = f" (1 to {known.purged} were removed, as the service does with what it applied)" if known.purged else ""
+    return f"life {footer.generation}, numbers up to {known.newest.number}{purged}, batches up to {footer.batch_to}"
