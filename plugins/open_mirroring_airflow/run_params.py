@@ -125,7 +125,10 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 def letter_params(sources: Iterable[str]) -> dict[str, Param]:
     """Which dead letters a replay takes; all of them when nothing is chosen."""
     text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
-    table: dict[str, Any] = {"type": ["null", "string"], "enum": [None, *sorted(sources)]}
+    # Not an enum of the field itself: its list would offer "null" as a value.
+    choices = sorted(sources)
+    known = [{"type": "null"}, {"enum": choices}]
+    table: dict[str, Any] = {"type": ["null", "string"], "anyOf": known, "examples": choices}
     after = "Only letters at this position of their stream or later; those without a position are left out."
     return {
         "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),
