@@ -16,7 +16,15 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
-from open_mirroring.ledger.requests import RESUME
+from open_mirroring.ledger.requests import (
+    ACCEPT_EPOCH,
+    ACCEPT_LETTERS,
+    ACCEPT_SCHEMA,
+    ACCEPT_TABLE,
+    RESUME,
+    RESUME_EXTRACTION,
+)
+from open_mirroring.protocols.table_stops import NEW_TABLE
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.operators import DecideOperator
 from open_mirroring_airflow.run_params import DECISIONS, chosen_decision
@@ -126,6 +134,38 @@ def test_nobody_decides_without_a_name(mirror: Mirror, ledger: Engine, task_cont
     with pytest.raises(TerminalError, match="APPROVAL_MISSING"):
         DecideOperator(task_id="decide", mirror_file=str(mirror.file)).execute(_context(task_context, None))
     assert _stop_code(ledger) == "PARTIAL_ROWS"
+
+
+def test_a_run_accepts_a_new_table_and_another_one_resumes_reading(mirror: Mirror, ledger: Engine) -> None:
+    _stop(ledger, NEW_TABLE)
+    assert _run(decision=ACCEPT_TABLE, table=ORDERS, reason="ticket 1").state == "success"
+    assert _stop_code(ledger) is None
+    c = tables.mirror.c
+    with ledger.begin() as db:
+        db.execute(tables.mirror.insert().values(name=mirror.name, stop_code="LOG_CHANGED", stop_what="x"))
+    assert _run(decision=RESUME_EXTRACTION, reason="ticket 2").state == "success"
+    with ledger.connect() as db:
+        assert db.execute(sa.select(c.name, c.stop_code)).tuples().one() == ("shop", None)
+    assert [event for event, _, _ in _audited(ledger)] == ["TABLE_ACCEPTED", "EXTRACTION_RESUMED"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        ({"decision": ACCEPT_EPOCH, "table": ORDERS, "subject": "9e1f"}, "EPOCH_NOT_SEEN.*dbo.orders.*9e1f"),
+        ({"decision": ACCEPT_SCHEMA, "table": ORDERS, "subject": "note"}, "COLUMN_UNKNOWN.*note"),
+        ({"decision": ACCEPT_LETTERS, "subject": "JSON_MALFORMED"}, "LETTER_UNKNOWN"),
+        ({"decision": RESUME, "table": "dbo.nothing"}, "TABLE_UNKNOWN.*dbo.nothing"),
+    ],
+)
+def test_the_fields_of_the_form_reach_the_decision_which_refuses_what_is_not_there(
+    mirror: Mirror, ledger: Engine, task_context: dict[str, Any], fields: dict[str, str], refused: str
+) -> None:
+    context = _context(task_context, "ada")
+    context["params"] = {"table": None, "subject": None, "renamed_to": None, "reason": "ticket 4711", **fields}
+    with pytest.raises(TerminalError, match=refused):
+        DecideOperator(task_id="decide", mirror_file=str(mirror.file)).execute(context)
+    assert _audited(ledger) == []
 
 
 def test_every_decision_says_what_it_lacks_and_refuses_what_it_does_not_take() -> None:
