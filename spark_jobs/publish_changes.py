@@ -217,7 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         reloads = follow_schema_changes(mirror, ledger, spark, only)
         left = {source: what for source, what in published.stopped.items() if source not in reloads}
         stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
-        published = published._replace(stopped=stopped)
+        held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
+        published = published._replace(stopped=stopped, held=held)
         report = look(mirror, ledger)
         return published._replace(losses=report.lost, told=report.document())
 

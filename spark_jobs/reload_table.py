@@ -29,6 +29,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
+from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import log_files
@@ -59,6 +60,11 @@ class Reloaded(NamedTuple):
     waits_for: str
     stopped: dict[str, str]
     losses: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def hold(self) -> str:
+        """Why the table is on hold; empty when it is back."""
+        return f"{RESET_OPEN}: it is built anew ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
 
 
 def request_reload(
@@ -167,6 +173,9 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
     chosen = declared.on_schema_change or mirror.publish.on_schema_change
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
+    published = {column.name for column in state.columns.columns} - {*declared.key}
+    if declared.columns is not None and not published <= {*declared.columns}:
+        return  # the mirror file leaves out what is published: whether that is meant, nobody has said
     limit = mirror.publish.schema_reloads_per_day
     if ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, timedelta(days=1)) >= limit:
         log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)

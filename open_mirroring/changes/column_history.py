@@ -129,23 +129,39 @@ def column_history(
 
 
 def renamed_columns(
-    lists: Sequence[ListOfColumns], history: ColumnHistory, said: Mapping[str, tuple[str, str]]
+    lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
 ) -> list[FormerColumn]:
-    """The columns of which operators said that they have another name since, oldest word first.
-
-    Args:
-        lists: the column lists of the table's changes.
-        history: what became of the columns.
-        said: for a column its name since, and the place up to which they said it.
-    """
+    """Those of the renames that operators *said* which the lists do not contradict, oldest word first."""
     found = []
-    for column, (name, up_to) in said.items():
-        gone = history.gone.get(column)
-        firsts = [one.seen.first for one in lists if name in one.types]
+    for word in sorted(said, key=lambda one: one.up_to):
+        gone, back = history.gone.get(word.column), history.back.get(word.column)
+        holds = (gone is not None and word.up_to > gone.after) or (back is not None and word.up_to <= back.gone_at)
         # Rows that have both names are of two columns, whatever was said.
-        if gone is not None and up_to > gone.after and firsts and min(firsts) > gone.after:
-            found.append(FormerColumn(column, up_to, name))
-    return sorted(found, key=lambda one: one.up_to)
+        both = any({word.column, word.now} <= one.types.keys() and one.seen.first <= word.up_to for one in lists)
+        if holds and not both:
+            found.append(word)
+    return found
+
+
+def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
+    """What a column that came back may be called since before that, each with the first place of that name.
+
+    It may have been gone more than once, and where is not known as soon as one list was there before and after. So
+    every column counts that came behind it, up to its return, with a type that it had, and was not beside it until
+    then.
+    """
+    having = [one for one in lists if column in one.types]
+    kinds, first = {one.types[column] for one in having}, min(one.seen.first for one in having)
+    found: dict[str, str] = {}
+    for other in sorted({name for one in lists for name in one.types} - {column}):
+        theirs = [one for one in lists if other in one.types]
+        since = min(one.seen.first for one in theirs)
+        beside = any(column in one.types and one.seen.first <= back.gone_at for one in theirs)
+        if not first < since <= back.gone_at or beside or not kinds & {one.types[other] for one in theirs}:
+            continue
+        if renames or since.partition(":")[0] != first.partition(":")[0]:
+            found[other] = since
+    return found
 
 
 def other_columns(history: ColumnHistory) -> list[FormerColumn]:

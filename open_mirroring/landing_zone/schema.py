@@ -93,6 +93,11 @@ def _wider_float(pair: set[str]) -> str | None:
     return "float64" if pair <= {"float32", "float64", "int16", "int32"} else None
 
 
+def is_exact_number(kind: str) -> bool:
+    """Whether a landing type is a whole number or a decimal: in a wider one of these its values are the same."""
+    return _exact_digits(kind) is not None
+
+
 def _exact_digits(kind: str) -> tuple[int, int] | None:
     """Digits and scale of a whole number or decimal."""
     if kind in _DIGITS:

@@ -357,7 +357,11 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
-    """The highest place among the table's changes, after a check that the newest of them lack the column."""
+    """The highest place up to which the column is gone: of all changes, or the last one before it was there again.
+
+    Raises:
+        TerminalError: ``COLUMN_UNKNOWN``; ``COLUMN_NOT_GONE`` when no change behind one that carries it lacks it.
+    """
     e, b, c, r = t.stream_epoch.c, t.batch_table.c, t.column_list.c, t.column_range.c
     ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
     lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
@@ -380,13 +384,18 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     for at, text in db.execute(sa.select(r.epoch, r.last).where(of_lists)).tuples():
         if not is_load_epoch(at):
             places.append(position_order(ordinals.get(at, 0), text))
-    if up_to <= max(places, default=""):
+    if up_to > max(places, default=""):
+        return up_to
+    others = (r.table_id == row.id) & r.digest.not_in([one.digest for one in with_it]) & (r.whole_last != "")
+    lacking = db.execute(sa.select(r.epoch, r.whole_last).where(others)).tuples()
+    gone = max((position_order(ordinals.get(at, 0), text) for at, text in lacking if not is_load_epoch(at)), default="")
+    if gone <= min(places, default=""):
         raise TerminalError(
             "COLUMN_NOT_GONE",
             f"the newest changes of table {row.source!r} carry {column!r}",
             way_out="say it once a change without the column was read",
         )
-    return up_to
+    return gone
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:

@@ -20,7 +20,15 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import DROP, KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
+from open_mirroring.protocols.table_stops import (
+    DROP,
+    KEY_MENDED,
+    KEY_UNKNOWN,
+    LEDGER_UNKNOWN,
+    LOAD_NEEDED,
+    NEW_TABLE,
+    RESET,
+)
 
 
 class TableDeclaration(NamedTuple):
@@ -156,6 +164,8 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     """Take another declaration of a table whose old one left no trace; False where it did."""
     if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
         return False
+    if row.stop_code == LEDGER_UNKNOWN:
+        return False
     same_key = row.keys == declared.keys_text
     if not same_key and not is_new_to_log(db, row):
         return False
@@ -190,6 +200,8 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
 
     A table with several senders counts as logged: the stop for that (``SENDER_OTHER``) is hidden by one for the key.
     """
+    if row.stop_code == LEDGER_UNKNOWN:
+        return False
     b, m, s = t.batch_table.c, t.mirror.c, t.source_schema.c
     # Locked, so that no batch is bound, sealed or completed meanwhile by whoever read the old declaration.
     newest_batch(db, row.mirror)

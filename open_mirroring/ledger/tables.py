@@ -248,9 +248,9 @@ former_column = Table(
     metadata,
     Column("table_id", String(36), primary_key=True),
     Column("generation", Integer, primary_key=True),
-    Column("column", String(300), primary_key=True),
     # One is read after the other: a new name may be an old one of another column.
-    Column("step", Integer, nullable=False),
+    Column("step", Integer, primary_key=True),
+    Column("column", String(300), nullable=False),
     # The place over all stream incarnations up to which rows are read so.
     Column("up_to", String(240), nullable=False),
     # Its name since; null: it was dropped, and what has its name now is another column.

@@ -27,7 +27,7 @@ def named_connections(mirror: Mirror) -> list[str]:
     """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
     names = {mirror.source.connection, mirror.source.schema_registry, mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
-    sources = [source for table in mirror.tables for source in (table.initial_load, table.prove)]
+    sources = [source for entry in mirror.entries for source in (entry.initial_load, entry.prove)]
     places = [mirror.change_log, mirror.landing_zone.tables, *sources]
     names |= {getattr(place, "connection", None) for place in places}
     return sorted(name for name in names if name is not None)

@@ -107,9 +107,8 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
 
 def _initial_load(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     with_load = [table.source for table in mirror.tables if table.initial_load is not None]
-    params = {
-        TABLES: tables_param(with_load or _sources(mirror), "Load only these tables; none chosen means all."),
-    }
+    choices = _sources(mirror) if mirror.has_patterns or not with_load else with_load
+    params = {TABLES: tables_param(choices, "Load only these tables; none chosen means all.")}
     with _dag(mirror, "initial_load", dag_docs.INITIAL_LOAD, None, params, allowed_run_types=["manual"]) as dag:
         load = PublishingOperator(task_id="load", job="initial_load", **spark)
         load >> _leaf(mirror)
@@ -249,5 +248,6 @@ def _spark(mirror: Mirror, pool: str) -> dict[str, Any]:
     return {"mirror": mirror.name, "mirror_file": str(mirror.file), "pool": pool, "max_active_tis_per_dag": 1}
 
 
-def _sources(mirror: Mirror) -> list[str]:
-    return [table.source for table in mirror.tables]
+def _sources(mirror: Mirror) -> list[str] | None:
+    """The tables to choose from; None where some may join by a pattern, which the file does not tell."""
+    return None if mirror.has_patterns else [table.source for table in mirror.tables]

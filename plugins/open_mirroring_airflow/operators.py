@@ -113,10 +113,8 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def execute(self, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
         mirror = load_mirror(Path(self.mirror_file))
-        engine = open_ledger(ledger_url(mirror))
-        take_in_joined(mirror, engine)
         arguments = self.job_arguments(mirror, context)
-        ledger = LedgerReader(engine, mirror.name)
+        ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
         stop = ledger.mirror()
         if stop.stop_code is not None:
             raise TerminalError(

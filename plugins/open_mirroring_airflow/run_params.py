@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow.sdk import Context, Param
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import requests
+from open_mirroring.ledger import open_ledger, requests
+from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring_airflow.connections import ledger_url
 
 TABLES, REREAD = "tables", "reread"
 TABLE, REASON, PROOF = "table", "reason", "proof"
@@ -36,23 +38,27 @@ DECISIONS = {
 """Every decision of a run's form, by the name of the command that takes it, too."""
 
 
-def tables_param(sources: Iterable[str], description: str) -> Param:
-    """A choice of source tables; none chosen means all."""
-    choices = sorted(sources)
+def tables_param(sources: Sequence[str] | None, description: str) -> Param:
+    """A choice of source tables, by name where a file does not tell them all (None); none chosen means all."""
     return Param(
         [],
         type="array",
-        items={"type": "string", "enum": choices},
+        items=_one_of(sources),
         uniqueItems=True,
-        examples=choices,
+        examples=sorted(sources or ()),
         title="Tables",
         description=description,
     )
 
 
-def table_param(sources: Iterable[str], description: str) -> Param:
-    """A choice of one source table; there is no default."""
-    return Param(type="string", enum=sorted(sources), title="Table", description=description)
+def table_param(sources: Sequence[str] | None, description: str) -> Param:
+    """A choice of one source table, as :func:`tables_param`; there is no default."""
+    return Param(**_one_of(sources), title="Table", description=description)
+
+
+def _one_of(sources: Sequence[str] | None) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string", "minLength": 1}
+    return text if sources is None else {"type": "string", "enum": sorted(sources)}
 
 
 def reason_param() -> Param:
@@ -78,19 +84,20 @@ def reread_param() -> Param:
     )
 
 
-def decision_params(sources: Iterable[str]) -> dict[str, Param]:
+def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
     """Which of :data:`DECISIONS`, of what, and why.
 
-    A table is proposed and may be typed: one that joins by a pattern is not in the mirror file.
+    A table is typed, those of the mirror file are proposed: one that joins by a pattern is not in it.
     """
     text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
+    proposed: dict[str, Any] = {} if sources is None else {"examples": sorted(sources)}
     labels = {name: form.label for name, form in DECISIONS.items()}
     kinds: dict[str, Any] = {"type": "string", "enum": list(DECISIONS), "values_display": labels}
     subject = "The GUID of the stream, the column (by its old name), or the code of dead letters: as the stop names it."
     table = "The source table. Not for reading as a whole, nor for dead letters that name no table."
     return {
         DECISION: Param(**kinds, title="Decision"),
-        TABLE: Param(None, **text, examples=sorted(sources), title="Table", description=table),
+        TABLE: Param(None, **text, **proposed, title="Table", description=table),
         SUBJECT: Param(None, **text, title="Stream, column or code", description=subject),
         RENAMED_TO: Param(None, **text, title="New name", description="Of a renamed column; none: it was dropped."),
         REASON: reason_param(),
@@ -122,13 +129,13 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     return action, filled
 
 
-def letter_params(sources: Iterable[str]) -> dict[str, Param]:
+def letter_params(sources: Sequence[str] | None) -> dict[str, Param]:
     """Which dead letters a replay takes; all of them when nothing is chosen."""
     text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
-    # Not an enum of the field itself: its list would offer "null" as a value.
-    choices = sorted(sources)
-    known = [{"type": "null"}, {"enum": choices}]
-    table: dict[str, Any] = {"type": ["null", "string"], "anyOf": known, "examples": choices}
+    table = text
+    if sources is not None:
+        # Not an enum of the field itself: its list would offer "null" as a value.
+        table = {**text, "anyOf": [{"type": "null"}, {"enum": sorted(sources)}], "examples": sorted(sources)}
     after = "Only letters at this position of their stream or later; those without a position are left out."
     return {
         "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),
@@ -150,6 +157,7 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
     Raises:
         TerminalError: ``TABLE_UNKNOWN``.
     """
+    _see_joined(mirror)
     return checked_tables(mirror, context["params"].get(TABLES) or [table.source for table in mirror.tables])
 
 
@@ -159,6 +167,7 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
     Raises:
         TerminalError: ``TABLE_UNKNOWN`` when the mirror file, which may have changed since, has one of them no more.
     """
+    _see_joined(mirror)
     sources = [table.source for table in mirror.tables]
     unknown = sorted(set(wanted) - set(sources))
     if unknown:
@@ -169,6 +178,11 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
             way_out=f"choose among: {', '.join(sources)}",
         )
     return [source for source in sources if source in set(wanted)]
+
+
+def _see_joined(mirror: Mirror) -> None:
+    if mirror.has_patterns:
+        take_in_joined(mirror, open_ledger(ledger_url(mirror)))
 
 
 def backfill_arguments(context: Context) -> list[str]:

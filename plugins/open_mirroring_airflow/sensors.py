@@ -10,8 +10,6 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context
 
 from open_mirroring.config import load_mirror
-from open_mirroring.ledger import open_ledger
-from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import GateEvent, event_error, gate_event, is_settled
 from open_mirroring_airflow.run_params import chosen_tables
@@ -48,7 +46,6 @@ class GateSensor(BaseSensorOperator):
     def execute(self, context: Context) -> GateEvent:
         """Ask; defer when waiting may help."""
         mirror = load_mirror(Path(self.mirror_file))
-        take_in_joined(mirror, open_ledger(ledger_url(mirror)))
         tables = chosen_tables(mirror, context)
         event = gate_event(mirror, ledger_url(mirror), tables, landing_zone(mirror))
         if is_settled(event):

@@ -18,9 +18,8 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.proving import ProofVerdict
-from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, proved_text
-from spark_jobs.cli.working import chosen_tables
+from spark_jobs.cli.working import ledger_and_tables
 from spark_jobs.runtime.session import build_session
 
 log = logging.getLogger(__name__)
@@ -32,8 +31,7 @@ def prove(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.prove import prove as run
 
     mirror = load_mirror(arguments.file)
-    ledger = ledger_of(mirror)
-    only = chosen_tables(mirror, arguments.tables)
+    ledger, only = ledger_and_tables(mirror, arguments.tables)
     asked = Asked(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")

@@ -15,13 +15,12 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill
-from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.publish_changes import publish
-from spark_jobs.reload_table import Reloaded, follow_schema_changes
+from spark_jobs.reload_table import follow_schema_changes
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +135,7 @@ def tick(
         counts=read.counts,
         waiting_files=read.waiting_files,
         files=published.files,
-        held={**published.held, **{s: _in_reload(one) for s, one in reloads.items() if one.waits_for}},
+        held={**published.held, **{s: one.hold for s, one in reloads.items() if one.hold}},
         stopped={**stopped, **{s: what for s, what in published.stopped.items() if s not in reloads or s in stopped}},
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
@@ -144,12 +143,8 @@ def tick(
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
         joined=read.joined,
-        reloading=[source for source, one in reloads.items() if one.waits_for],
+        reloading=[source for source, one in reloads.items() if one.hold],
     )
-
-
-def _in_reload(reloaded: Reloaded) -> str:
-    return f"{RESET_OPEN}: built anew for a change of structure ({reloaded.stage}), waits for {reloaded.waits_for}"
 
 
 def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:

@@ -74,9 +74,19 @@ def maintain(arguments: argparse.Namespace) -> Exit:
 
 def _run(job: Job, arguments: argparse.Namespace) -> Any:
     mirror = load_mirror(arguments.file)
-    ledger = ledger_of(mirror)
-    only = chosen_tables(mirror, arguments.tables)
+    ledger, only = ledger_and_tables(mirror, arguments.tables)
     return job(mirror, ledger, session_on_demand(f"open-mirroring {mirror.name}"), only)
+
+
+def ledger_and_tables(mirror: Mirror, text: str | None) -> tuple[Engine, list[str] | None]:
+    """The ledger, and the tables that an argument names, as :func:`chosen_tables`.
+
+    Where the file tells all tables a wrong name is refused before a ledger is made.
+    """
+    if not mirror.has_patterns:
+        chosen_tables(mirror, text)
+    ledger = ledger_of(mirror)
+    return ledger, chosen_tables(mirror, text)
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:

@@ -22,6 +22,7 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
+    names_before_return,
     other_columns,
     place_text,
     renamed_columns,
@@ -29,7 +30,7 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
@@ -81,7 +82,7 @@ class TableColumns:
         up_to: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
-        self._epochs, self._decided, self._renames = epochs, decided, renames
+        self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted = former
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
@@ -108,7 +109,7 @@ class TableColumns:
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._noted
         keys = {*self._declared.key}
-        said = {one.column: (one.renamed_to, one.up_to) for one in self._decided if one.renamed_to is not None}
+        said = [FormerColumn(one.column, one.up_to, one.renamed_to) for one in self._decided if one.renamed_to]
         placed = _placed(self._spelled)
         renamed = renamed_columns(placed, self._history(placed), said)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
@@ -146,11 +147,13 @@ class TableColumns:
 
     @cached_property
     def spellings(self) -> Sequence[FormerColumn]:
-        """Columns that are spelled otherwise than the target has them, in case only: they are the same (G-67).
+        """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
 
-        No list that has both spellings is read so: then they are two columns, which the target cannot tell apart.
+        What is published stays; a table that begins takes the newest spelling. No list that has both spellings is read
+        so: then they are two columns, which the target cannot tell apart.
         """
-        spelled = {column.name.casefold(): column.name for column in self._state.columns.columns}
+        spelled = dict(self._newest_spelling) if self._state.load_state == "none" else dict[str, str]()
+        spelled |= {column.name.casefold(): column.name for column in self._state.columns.columns}
         keys, found = {*self._state.keys}, list[FormerColumn]()
         together = [{*part.types} for part in self._logged]
         for name in dict.fromkeys(name for part in self._logged for name in part.types):
@@ -158,6 +161,23 @@ class TableColumns:
             if first != name and name not in keys and not any({first, name} <= names for names in together):
                 found.append(FormerColumn(name, _EVERYWHERE, first))
         return found
+
+    @cached_property
+    def _newest_spelling(self) -> dict[str, str]:
+        placed = sorted((part.seen.last, at) for at, part in enumerate(self._logged) if part.seen is not None)
+        return {name.casefold(): name for _, at in placed for name in self._logged[at].types}
+
+    @cached_property
+    def _decided(self) -> list[ColumnDecision]:
+        """What operators said, in the target's spelling."""
+        spelled = self._spelling
+        return [
+            one._replace(
+                column=spelled.get(one.column) or one.column,
+                renamed_to=spelled.get(one.renamed_to or "") or one.renamed_to,
+            )
+            for one in self._given
+        ]
 
     @cached_property
     def _spelling(self) -> dict[str, str | None]:
@@ -284,7 +304,15 @@ class TableColumns:
         return found
 
     def _refuse_converted(self) -> None:
-        """Stop where a change of type made other values of rows that did not change since (G-65)."""
+        """Stop where rows that no change tells of have values of another type (G-65)."""
+        for name, loaded, *_ in (self._state.load_plan or {}).get("columns", ()):
+            changed = {landing_type(part.types[name]) for part in self._parts if part.seen and name in part.types}
+            if changed and loaded not in changed and not all(map(is_exact_number, (loaded, *changed))):
+                raise PlanStop(
+                    "SCHEMA_CHANGED",
+                    f"the initial load brought column {name!r} as {loaded}, and changes carry it as {sorted(changed)}",
+                    self._begin([name]),
+                )
         for name, (old, new, since) in self._conversions(landing=True).items():
             raise PlanStop(
                 "SCHEMA_CHANGED",
@@ -347,7 +375,15 @@ class TableColumns:
             )
 
     def _refuse_doubtful(self) -> None:
-        """Stop at a column that was renamed, or may have been, and at one that came back (G-60)."""
+        """Stop at a column that was renamed, or may have been, and at one that came back (G-60, G-67)."""
+        for one in self.spellings:
+            if self._newest_spelling.get(one.column.casefold()) == one.column:
+                since = min(part.seen.first for part in self._logged if part.seen and one.column in part.types)
+                raise PlanStop(
+                    "COLUMN_RENAMED",
+                    f"{one.now!r} is spelled {one.column!r} from position {place_text(since)} on",
+                    since,
+                )
         for column, found in self.history.gone.items():
             said = [one for one in self._decided if one.column == column and one.up_to > found.after]
             if said and said[-1].renamed_to is not None:
@@ -364,6 +400,7 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
+        self._refuse_doubtful_returns()
         for former in self.former:
             if former.now is None and (again := self._gone_again(former)):
                 raise PlanStop(
@@ -380,6 +417,23 @@ class TableColumns:
                 "dropped",
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
+
+    def _refuse_doubtful_returns(self) -> None:
+        """Stop where a column that the log is read without may have been renamed before another took its name."""
+        if self.former is self._noted:
+            return
+        placed = _placed(self._spelled)
+        for column, back in self._history(placed).back.items():
+            known = max((one.up_to for one in self._decided if one.column == column), default="")
+            names = names_before_return(column, back, placed, self._renames)
+            open_ones = {name: since for name, since in names.items() if since > known}
+            if open_ones:
+                raise PlanStop(
+                    "RENAME_POSSIBLE",
+                    f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time, and have "
+                    f"{list(open_ones)[:5]}, which they did not have before: dropped, or renamed",
+                    min(open_ones.values()),
+                )
 
     def _gone_again(self, former: FormerColumn) -> str:
         """Where a whole row lacks a column behind its gap and, for all that is known, rows with it stand before."""

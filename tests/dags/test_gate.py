@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,11 +17,16 @@ from airflow.triggers.base import TriggerEvent
 
 from fabric_emulator.web.faults import Fault
 from open_mirroring.config import load_mirror
+from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import opening
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.declaring import JoinedTable, Joining, join
+from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring_airflow import triggers
-from open_mirroring_airflow.connections import landing_zone
+from open_mirroring_airflow.connections import landing_zone, named_connections
+from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.gate import GateEvent, error_event, event_error, gate_event, is_settled
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.triggers import GateTrigger
@@ -284,3 +290,34 @@ def test_the_trigger_keeps_the_event_loop_free_while_the_zone_is_slow(
         return (await fired).payload
 
     assert asyncio.run(asyncio.wait_for(both(), 30)) == PASSING
+
+
+def test_tables_that_joined_by_a_pattern_are_asked_about_g70(
+    write_mirror: Callable[..., Path], task_context: dict[str, Any]
+) -> None:
+    """G-70: before the first one there is nothing to wait for; the forms of the mirror take its name."""
+    text = MIRROR.format(customers="", orders="").replace(", }", "}")
+    file = write_mirror(text[: text.index("tables:")] + 'tables: [{source: "dbo.*"}]\n')
+    assert _sensor(file).execute(task_context) == GateEvent(passing=[], held={}, stopped={}, note="")
+    mirror = load_mirror(file)
+    pattern = mirror.pattern_of(SourceName("dbo", "orders"))
+    assert pattern is not None
+    table = pattern.table(SourceName("dbo", "orders"), ORDERS, ("id",))
+    joined = JoinedTable(ORDERS, "dbo", "orders", ("id",), {}, 1)
+    assert join(open_ledger(mirror.ledger_url()), mirror.name, [Joining(joined, declaration(table))]) == [ORDERS]
+    assert _sensor(file).execute(task_context)["passing"] == [ORDERS]
+    task_context["params"]["tables"] = ["dbo.nothing"]
+    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+        _sensor(file).execute(task_context)
+    dags = {dag.dag_id: dag for dag in build_dags(mirror)}
+    params = dags["shop__reload_table"].params
+    assert params.get_param("table").resolve(ORDERS) == ORDERS
+    assert dags["shop__replicate"].params.get_param("tables").resolve([ORDERS]) == [ORDERS]
+
+
+def test_a_job_gets_the_connections_that_a_pattern_names_g70(write_mirror: Callable[..., Path]) -> None:
+    text = MIRROR.format(customers="", orders="").replace(", }", "}")
+    load, proof = ({"format": "jdbc", "connection": name} for name in ("shop_load", "shop_proof"))
+    pattern = {"source": "dbo.*", "initial_load": load, "prove": proof}
+    file = write_mirror(text[: text.index("tables:")] + f"tables: [{json.dumps(pattern)}]\n")
+    assert named_connections(load_mirror(file)) == ["shop_load", "shop_proof"]

@@ -76,8 +76,8 @@ class Teller(ABC):
             return  # it is built anew by itself
         assert code == "RENAME_POSSIBLE", f"{story.name} asks what nobody can answer: {code} {what}; {story.done}"
         column = what.split("'")[1]
-        new = story.renamed.get(column)
-        word = ["--dropped", column] if new is None else ["--renamed", f"{column}={new}"]
+        new = {old.casefold(): name for old, name in story.renamed.items()}.get(column.casefold())
+        word = ["--dropped", column] if new is None or f"'{new}'" not in what else ["--renamed", f"{column}={new}"]
         named = ["--table", f"{self.schema}.{story.name}", "--why", "looked at the source"]
         assert main(["accept-schema", str(self.pipeline.file), *named, *word]) in (Exit.DONE, Exit.TABLES_STOPPED)
 

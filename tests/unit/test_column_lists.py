@@ -166,7 +166,7 @@ def test_a_key_has_to_keep_its_spelling_g02_g65(made: HandMadeMirror, old: str, 
 
 def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMirror) -> None:
     found = prepared(made, (ALL, True), ([*ALL[:2], ["PRICE", "decimal(8,2)", 2]], True))
-    assert columns_of(found) == ["order_id", "name", "price"]
+    assert columns_of(found) == ["order_id", "name", "PRICE"], "the newest spelling, where nothing is published"
     assert isinstance(found, Prepared)
     assert (found.gone, found.unverified) == ({}, {})
 

@@ -455,6 +455,16 @@ def test_a_key_by_which_changes_are_logged_stays(
     assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("id",), "a")
 
 
+@pytest.mark.parametrize("changed", [DECLARED._replace(keys=("name",)), DECLARED._replace(folder="a")])
+def test_a_table_of_which_a_rebuilt_ledger_does_not_know_what_was_published_stays(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str, changed: TableDeclaration
+) -> None:
+    """G-69: what the ledger does not know is not nothing."""
+    extracting.stop_table("dbo.a", "LEDGER_UNKNOWN", "its newest file is gone")
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
+        publishing.declare([changed])
+
+
 def test_a_key_of_changes_from_two_senders_stays(
     publishing: PublishLedger, extracting: ExtractLedger, table: str
 ) -> None:

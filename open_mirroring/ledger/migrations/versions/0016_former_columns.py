@@ -15,8 +15,8 @@ def upgrade() -> None:
         "former_column",
         sa.Column("table_id", sa.String(36), primary_key=True),
         sa.Column("generation", sa.Integer(), primary_key=True),
-        sa.Column("column", sa.String(300), primary_key=True),
-        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), primary_key=True),
+        sa.Column("column", sa.String(300), nullable=False),
         sa.Column("up_to", sa.String(240), nullable=False),
         sa.Column("now", sa.String(300)),
     )
