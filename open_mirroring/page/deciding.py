@@ -1,4 +1,4 @@
-"""Takes the decisions of the page, by the functions that the command line calls."""
+"""Takes the decisions of the page and of runs in Airflow, by the functions that the command line calls."""
 
 from __future__ import annotations
 

@@ -98,6 +98,27 @@ triggered again: it goes on from the ledger's last record. Where nothing tells w
     + _ONE_WRITER
 )
 
+DECIDE = Template(
+    """
+Takes **one** decision about the mirror **$mirror**, for operators without a shell: what the page's buttons and the
+command of the same name do. It starts no Spark. Whoever starts the run decides: the name goes into the ledger's audit.
+
+| Decision | Takes | Is |
+|---|---|---|
+| `resume` | `table` | clears its stop once the cause is mended; the next run checks again |
+| `resume-extraction` | | clears the stop of the mirror's reading |
+| `accept-epoch` | `table`, `subject`: the stream's GUID | goes on with a stream that began anew |
+| `accept-schema` | `table`, `subject`: the column, `renamed_to` (optional) | says that it was dropped, or renamed |
+| `accept-table` | `table` | lets a table be published that joined by a pattern which asks |
+| `accept-dead-letters` | `subject`: their code, `table` (optional) | settles them as lost; no table: those of none |
+
+A field that is missing, or that the decision does not take, fails the run (DECISION_UNCLEAR), and nothing is decided.
+What `decide` returns tells what came of it and what the next run will find. One run decides once: cleared, it reports
+what it did and lifts no stop that came later. Letters that may be decoded after all: `${mirror}__replay_dead_letters`;
+a table that has to be built anew: `${mirror}__reload_table`.
+"""
+)
+
 REPLAY_DEAD_LETTERS = Template(
     """
 Decodes the open dead letters of the mirror **$mirror** again, by the decoder and the settings of today. Only by hand:

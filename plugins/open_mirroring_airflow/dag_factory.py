@@ -21,6 +21,7 @@ from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
     CorrectOperator,
+    DecideOperator,
     DeepCheckOperator,
     ExtractOperator,
     ProveOperator,
@@ -35,6 +36,7 @@ from open_mirroring_airflow.run_params import (
     REREAD,
     TABLE,
     TABLES,
+    decision_params,
     letter_params,
     proof_param,
     reason_param,
@@ -59,8 +61,8 @@ _OWNER = "open-mirroring"
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     """The DAGs ``<mirror>__<what>``.
 
-    ``initial_load``, ``reload_table``, ``replay_dead_letters``, ``prove`` and ``correct_table`` run by hand,
-    ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
+    ``initial_load``, ``decide``, ``reload_table``, ``replay_dead_letters``, ``prove`` and ``correct_table`` run by
+    hand, ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
 
     Args:
         mirror: the mirror.
@@ -71,6 +73,7 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
         _initial_load,
         _replicate,
         _reconcile,
+        _decide,
         _reload_table,
         _replay_dead_letters,
         _prove,
@@ -136,6 +139,13 @@ def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
             **spark,
         )
         approve >> reload >> _leaf(mirror)
+    return dag
+
+
+def _decide(mirror: Mirror, spark: dict[str, Any]) -> DAG:
+    params = decision_params(_sources(mirror))
+    with _dag(mirror, "decide", dag_docs.DECIDE, None, params, allowed_run_types=["manual"]) as dag:
+        DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return dag
 
 

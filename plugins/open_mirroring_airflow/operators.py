@@ -1,19 +1,22 @@
-"""The Airflow operators of a mirror's jobs: which arguments each job gets from its run, and what the task returns."""
+"""The Airflow operators of a mirror's jobs and decisions: what each gets from its run, and what the task returns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
-from open_mirroring_airflow.connections import ledger_url
+from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.job_operator import (
     OpenMirroringSparkOperator,
     done_with_losses,
@@ -27,6 +30,7 @@ from open_mirroring_airflow.run_params import (
     TABLE,
     backfill_arguments,
     checked_tables,
+    chosen_decision,
     chosen_tables,
     letter_arguments,
 )
@@ -217,6 +221,55 @@ class CorrectOperator(OpenMirroringSparkOperator):
             way_out = "mend what it names; the task tries again, and can be cleared"
             raise TransientError("CORRECTION_WAITS", report["waits"], where=self.job, way_out=way_out)
         return report
+
+
+class DecideOperator(BaseOperator):
+    """Take the decision that the run's form names, in the name of the user who started the run.
+
+    A run is one request: tried or cleared again, it decides nothing more (G-30).
+
+    Args:
+        mirror_file: path of the mirror file.
+        kwargs: those of any operator.
+
+    Returns:
+        What came of it and what the next run will find, in sentences.
+
+    Raises:
+        TerminalError: ``DECISION_UNCLEAR``, ``APPROVAL_MISSING`` when nobody started the run by name, or as the
+            decision does.
+        TransientError: the ledger does not answer.
+    """
+
+    template_fields: Sequence[str] = ("mirror_file",)
+
+    def __init__(self, *, mirror_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mirror_file = mirror_file
+
+    def execute(self, context: Context) -> list[str]:
+        """Decide, and look at the table once."""
+        action, fields = chosen_decision(context["params"])
+        who = context["dag_run"].triggering_user_name
+        if not who:
+            raise TerminalError(
+                "APPROVAL_MISSING",
+                "nobody started this run by name, so nobody decides",
+                where=f"run {context['run_id']}",
+                way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
+            )
+        # Not at the top: it brings a web framework, and every parse of the DAGs imports this module.
+        from open_mirroring.page.deciding import decide
+
+        mirror = load_mirror(Path(self.mirror_file))
+        ledger = open_ledger(ledger_url(mirror))
+        take_in_joined(mirror, ledger)
+        # `decide` asks for the page's names of these fields.
+        form = {"source": fields.pop(TABLE, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
+        said = decide(mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON]))
+        for sentence in said:
+            self.log.info("%s", sentence)
+        return said
 
 
 def _approver(context: Context, task_id: str, what: str) -> str:

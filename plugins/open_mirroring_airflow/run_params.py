@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from airflow.sdk import Context, Param
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import open_ledger, requests
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.connections import ledger_url
 
 TABLES, REREAD = "tables", "reread"
 TABLE, REASON, PROOF = "table", "reason", "proof"
+DECISION, SUBJECT, RENAMED_TO = "decision", "subject", "renamed_to"
 _BACKFILL = "backfill"
+
+
+class DecisionForm(NamedTuple):
+    """How a decision is offered in a run's form: its label, the fields that it needs, and those it may have."""
+
+    label: str
+    needs: tuple[str, ...] = ()
+    may_have: tuple[str, ...] = ()
+
+
+DECISIONS = {
+    requests.RESUME: DecisionForm("Resume a table", (TABLE,)),
+    requests.RESUME_EXTRACTION: DecisionForm("Resume reading"),
+    requests.ACCEPT_EPOCH: DecisionForm("Accept a stream that began anew", (TABLE, SUBJECT)),
+    requests.ACCEPT_SCHEMA: DecisionForm("A column was dropped or renamed", (TABLE, SUBJECT), (RENAMED_TO,)),
+    requests.ACCEPT_TABLE: DecisionForm("Mirror a new table", (TABLE,)),
+    requests.ACCEPT_LETTERS: DecisionForm("Accept dead letters as lost", (SUBJECT,), (TABLE,)),
+}
+"""Every decision of a run's form, by the name of the command that takes it, too."""
 
 
 def tables_param(sources: Sequence[str] | None, description: str) -> Param:
@@ -64,10 +84,58 @@ def reread_param() -> Param:
     )
 
 
+def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
+    """Which of :data:`DECISIONS`, of what, and why.
+
+    A table is typed, those of the mirror file are proposed: one that joins by a pattern is not in it.
+    """
+    text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
+    proposed: dict[str, Any] = {} if sources is None else {"examples": sorted(sources)}
+    labels = {name: form.label for name, form in DECISIONS.items()}
+    kinds: dict[str, Any] = {"type": "string", "enum": list(DECISIONS), "values_display": labels}
+    subject = "The GUID of the stream, the column (by its old name), or the code of dead letters: as the stop names it."
+    table = "The source table. Not for reading as a whole, nor for dead letters that name no table."
+    return {
+        DECISION: Param(**kinds, title="Decision"),
+        TABLE: Param(None, **text, **proposed, title="Table", description=table),
+        SUBJECT: Param(None, **text, title="Stream, column or code", description=subject),
+        RENAMED_TO: Param(None, **text, title="New name", description="Of a renamed column; none: it was dropped."),
+        REASON: reason_param(),
+    }
+
+
+def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """The decision that a run's params name, and the fields that are filled in.
+
+    Raises:
+        TerminalError: ``DECISION_UNCLEAR`` when a field is missing, or filled in that this decision does not have: who
+            filled it in meant another one.
+    """
+    action = params[DECISION]
+    form = DECISIONS[action]
+    filled = {name: str(params[name]) for name in (TABLE, SUBJECT, RENAMED_TO) if params.get(name)}
+    missing = [name for name in form.needs if name not in filled]
+    strange = [name for name in filled if name not in (*form.needs, *form.may_have)]
+    if missing or strange:
+        said = [f"is missing: {', '.join(missing)}"] if missing else []
+        said += [f"has no place in it: {', '.join(strange)}"] if strange else []
+        needs = ", ".join((*form.needs, *(f"{name} (optional)" for name in form.may_have))) or "only a reason"
+        raise TerminalError(
+            "DECISION_UNCLEAR",
+            f"of the decision {action!r} {'; and '.join(said)}; nothing was decided",
+            where="the run's form",
+            way_out=f"start another run; {action} takes: {needs}",
+        )
+    return action, filled
+
+
 def letter_params(sources: Sequence[str] | None) -> dict[str, Param]:
     """Which dead letters a replay takes; all of them when nothing is chosen."""
     text: dict[str, Any] = {"type": ["null", "string"], "minLength": 1}
-    table = text if sources is None else {"type": ["null", "string"], "enum": [None, *sorted(sources)]}
+    table = text
+    if sources is not None:
+        # Not an enum of the field itself: its list would offer "null" as a value.
+        table = {**text, "anyOf": [{"type": "null"}, {"enum": sorted(sources)}], "examples": sorted(sources)}
     after = "Only letters at this position of their stream or later; those without a position are left out."
     return {
         "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),

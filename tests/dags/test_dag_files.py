@@ -35,6 +35,7 @@ IDS = [
     f"shop__{what}"
     for what in (
         "correct_table",
+        "decide",
         "initial_load",
         "maintain",
         "prove",
@@ -150,8 +151,12 @@ def test_a_replay_is_published_and_looked_at(dags: dict) -> None:
     }
     assert [task.task_id for task in dag.leaves] == ["reconcile"]
     assert dag.params.dump() == dict.fromkeys(("code", "table", "after", "before"))
-    with pytest.raises(ParamValidationError):
-        dag.params.get_param("table").resolve("dbo.nothing")
+    table = dag.params.get_param("table")
+    assert "enum" not in table.schema, "a list would show null as one of the values"
+    assert table.resolve(table.schema["examples"][0]) == table.schema["examples"][0]
+    for wrong in ("dbo.nothing", ""):
+        with pytest.raises(ParamValidationError):
+            table.resolve(wrong)
 
 
 def test_tasks_run_in_the_pool_that_every_airflow_has_unless_another_one_is_named(dags: dict) -> None:

@@ -89,7 +89,7 @@ def test_two_lines_in_a_dag_folder_make_the_dags(installed: Path, tmp_path: Path
     look = (
         "from airflow.dag_processing.dagbag import DagBag; b = DagBag('dags'); print(b.import_errors, *sorted(b.dags))"
     )
-    assert "{} test__correct_table test__initial_load" in _run(installed, tmp_path, "-c", look)
+    assert "{} test__correct_table test__decide test__initial_load" in _run(installed, tmp_path, "-c", look)
 
 
 def test_the_wheel_holds_nothing_to_test_with(installed: Path, tmp_path: Path) -> None:
