@@ -1,13 +1,13 @@
 """Tables that joined by a pattern of the mirror file: their names, keys and columns as the source announced them.
 
-Frozen: whatever the tables become later, this is what revision 0018 made of the one before it.
+Frozen: whatever the tables become later, this is what revision 0016 made of the one before it.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0018"
-down_revision = "0016"
+revision = "0016"
+down_revision = "0015"
 
 
 def upgrade() -> None:

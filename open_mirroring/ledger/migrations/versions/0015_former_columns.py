@@ -1,12 +1,12 @@
 """How a generation that was built from the log alone reads columns of earlier rows.
 
-Frozen: whatever the tables become later, this is what revision 0016 made of the one before it.
+Frozen: whatever the tables become later, this is what revision 0015 made of the one before it.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
+revision = "0015"
 down_revision = "0014"
 
 
