@@ -1,4 +1,4 @@
-"""How a job is submitted and how its end is understood; ``spark-submit`` is a stand-in that records its call."""
+"""How a job is started and how its end is understood; its Python is a stand-in that records its call."""
 
 from __future__ import annotations
 
