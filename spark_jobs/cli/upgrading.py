@@ -18,12 +18,15 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import newest_in_log
 from spark_jobs.cli.reporting import shown
+from spark_jobs.reconcile.lost_ledger import refuse_behind_log
 
 
 def upgrade(arguments: argparse.Namespace) -> Exit:
     """Take every step that is pending; with `--check` only tell them."""
     mirror = load_mirror(arguments.file)
-    steps, unrecorded = pending_migrations(mirror.ledger_url()), _unrecorded(mirror)
+    steps = pending_migrations(mirror.ledger_url())
+    refuse_behind_log(mirror)
+    unrecorded = _unrecorded(mirror)
     print(f"mirror {mirror.name}: open-mirroring {version('open-mirroring')}")
     for step in steps:
         print(f"ledger: {step.revision}: {shown(step.what)}")

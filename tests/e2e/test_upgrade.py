@@ -71,3 +71,13 @@ def test_a_mirror_of_an_earlier_version_goes_on(tmp_path: Path, spark: Any, caps
     deliver(pipeline, "4.jsonl", event("UPD", row(2, "Fay"), row(2, "Eve"), commit=30))
     pipeline.tick()
     assert [one["name"] for one in orders(pipeline)] == ["Ida", "Fay"]
+
+
+def test_an_upgrade_says_that_the_ledger_is_lost_g_31(tmp_path: Path, spark: Any, capsys: Any) -> None:
+    """G-31: it begins no ledger beside what was published, and never says that there is nothing to do."""
+    pipeline = published(tmp_path, spark)
+    forget(pipeline)
+    for more in (["--check"], []):
+        code, text = said(capsys, pipeline, "upgrade", *more)
+        assert code == Exit.TERMINAL and "LEDGER_LOST" in text, text
+        assert not list(pipeline.folder.glob("ledger.db*")), "looking creates nothing"
