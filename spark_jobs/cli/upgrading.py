@@ -40,6 +40,11 @@ def upgrade(arguments: argparse.Namespace) -> Exit:
         ledger = open_ledger(mirror.ledger_url())
         written = _write_records(mirror, ledger, unrecorded)
         print(f"done: {len(steps)} steps of the ledger, {written} records of batches")
+        if lacking := len(unrecorded) - written:
+            print(
+                f"of {lacking} batches maintenance has dropped what a record would hold: back up the ledger, for it "
+                "cannot be made again"
+            )
     return Exit.DONE
 
 
