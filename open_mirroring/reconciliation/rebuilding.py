@@ -192,6 +192,8 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
             f"{standing.former} columns of its earlier rows are read otherwise, and only the ledger noted how"
         )
     last = tuple(one for one in found.files if one.footer and one.footer.first_number == footer.first_number)
+    if missing := {*range(last[0].number, newest.number)} - {one.number for one in last}:
+        return unknown(f"number {min(missing)} of its last publication is missing, between others that are there")
     return KnownTable(found, newest, footer, last, standing, found.files[0].number - 1)
 
 

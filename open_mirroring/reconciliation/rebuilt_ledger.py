@@ -163,10 +163,16 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
         own: dict[str, Any] = {"table_id": table_id, "generation": generation, "version": -1}
         db.execute(t.publication.insert().values(own | span | said))
     if decision.purged:
-        # The newest of those that the service removed: whatever is below it was applied long ago (F-36).
+        # The newest of those that are gone: the service removes what it applied long ago, and in order (F-36). No
+        # earlier than its newest batch was read; so one that is too young for that is missed as ever.
+        above = decision.found.files[0]
+        assert above.footer is not None
+        is_first = above.number == above.footer.first_number
+        record = records.get(above.footer.batch_from if is_first else above.footer.batch_to)
         nothing: dict[str, Any] = {"etag": "", "digest": "", "rows": 0, "size": 0}
         none = {"kind": REBUILT, "batch_from": 0, "batch_to": decision.footer.batch_from}
-        at = {"number": decision.purged, "first_position": "", "last_position": "", "confirmed_at": _LONG_AGO}
+        confirmed_at = _LONG_AGO if record is None else record.at
+        at = {"number": decision.purged, "first_position": "", "last_position": "", "confirmed_at": confirmed_at}
         life: dict[str, Any] = {"table_id": table_id, "generation": generation}
         db.execute(t.published_file.insert().values(life | at | nothing | none))
 

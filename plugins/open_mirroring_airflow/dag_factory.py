@@ -53,7 +53,7 @@ _DEEP_CHECK = "30 2 * * *"
 _APPROVAL = timedelta(days=1)
 """How long a reset waits for its approval; without an answer the run fails."""
 _TARGET_TRIES = 60
-"""How often a reset looks at the target again; it gives the zone's slot back in between."""
+"""How often a reset looks at the target again; it gives its slot back in between."""
 _MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 

@@ -1,4 +1,4 @@
-"""Runs a job of the product by ``spark-submit``, and turns its exit code and report into a task state."""
+"""Runs a job of the product as a program of its own, and turns its exit code and report into a task state."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if not home:
         home = environment["SPARK_HOME"] = str(Path(submit).resolve().parents[1])
-    if home != installed:  # its own Python side goes with it, as spark-submit would see to
+    if installed is None or Path(home).resolve() != Path(installed).resolve():
+        # Its own Python side goes with it, as spark-submit would see to.
         for archive in sorted(Path(home, "python", "lib").glob("*.zip")):
             environment["PYTHONPATH"] = _joined(str(archive), environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = _joined(str(_jobs_folder().parent), environment.get("PYTHONPATH", ""))

@@ -18,12 +18,15 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import newest_in_log
 from spark_jobs.cli.reporting import shown
+from spark_jobs.reconcile.lost_ledger import refuse_behind_log
 
 
 def upgrade(arguments: argparse.Namespace) -> Exit:
     """Take every step that is pending; with `--check` only tell them."""
     mirror = load_mirror(arguments.file)
-    steps, unrecorded = pending_migrations(mirror.ledger_url()), _unrecorded(mirror)
+    steps = pending_migrations(mirror.ledger_url())
+    refuse_behind_log(mirror)
+    unrecorded = _unrecorded(mirror)
     print(f"mirror {mirror.name}: open-mirroring {version('open-mirroring')}")
     for step in steps:
         print(f"ledger: {step.revision}: {shown(step.what)}")
@@ -37,6 +40,11 @@ def upgrade(arguments: argparse.Namespace) -> Exit:
         ledger = open_ledger(mirror.ledger_url())
         written = _write_records(mirror, ledger, unrecorded)
         print(f"done: {len(steps)} steps of the ledger, {written} records of batches")
+        if lacking := len(unrecorded) - written:
+            print(
+                f"of {lacking} batches maintenance has dropped what a record would hold: back up the ledger, for it "
+                "cannot be made again"
+            )
     return Exit.DONE
 
 

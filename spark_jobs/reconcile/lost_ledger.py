@@ -67,6 +67,19 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
         )
 
 
+def refuse_behind_log(mirror: Mirror) -> None:
+    """Refuse a ledger, of whatever version, that is not the one of the change log; nothing is created or changed.
+
+    Raises:
+        TerminalError: ``LEDGER_LOST``.
+    """
+    newest = _logged(mirror)
+    with _looked_at(mirror) as db:
+        known = 0 if db is None else _bound(db, mirror.name)
+    if lost := _ahead(mirror, newest, known):
+        raise lost
+
+
 @contextmanager
 def empty_ledger() -> Iterator[Engine]:
     """A ledger that knows nothing, for a look at what is there without one."""
@@ -107,17 +120,25 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
 
 def _look(mirror: Mirror) -> tuple[int, set[str]]:
     """The newest batch that the ledger bound and the tables that it has, without opening it as ours."""
+    with _looked_at(mirror) as db:
+        if db is None:
+            return 0, set()
+        c, m = t.mirrored_table.c, t.mirrored_table.c.mirror == mirror.name
+        begun = m & (c.established.is_(True) | c.reset.is_not(None) | (c.generation > 1))
+        return _bound(db, mirror.name), set(db.scalars(sa.select(c.source).where(begun)))
+
+
+@contextmanager
+def _looked_at(mirror: Mirror) -> Iterator[sa.Connection | None]:
+    """The ledger as it is, of whatever version; None where there is none."""
     url = make_url(mirror.ledger_url())
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        return 0, set()
+        yield None
+        return
     engine = sa.create_engine(url)
     try:
         with engine.connect() as db:
-            if not sa.inspect(db).has_table(t.mirrored_table.name):
-                return 0, set()
-            c, m = t.mirrored_table.c, t.mirrored_table.c.mirror == mirror.name
-            begun = m & (c.established.is_(True) | c.reset.is_not(None) | (c.generation > 1))
-            return _bound(db, mirror.name), set(db.scalars(sa.select(c.source).where(begun)))
+            yield db if sa.inspect(db).has_table(t.mirrored_table.name) else None
     finally:
         engine.dispose()
 

@@ -60,10 +60,11 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
         if SUBMITTED not in os.environ:
+            # A local session's alone: the workers of a cluster would look for the driver on their own machines.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf.setMaster(f"local[{cores or '*'}]")
             conf.set("spark.driver.extraClassPath", ":".join(_jars()))
             conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")

@@ -1,7 +1,8 @@
-"""How a job is submitted and how its end is understood; ``spark-submit`` is a stand-in that records its call."""
+"""How a job is started and how its end is understood; its Python is a stand-in that records its call."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -333,3 +334,13 @@ def test_a_stopped_table_does_not_fail_publishing_the_others(
     fake_spark.answers(3, json.dumps(report))
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "dbo.customers")
     assert _publish(mirror_file).execute(task_context) == report
+
+
+def test_the_installed_spark_by_another_path_is_not_read_out_of_its_archives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AF: an image names the installed pyspark by a link; its archive hides the installed one and is compiled anew."""
+    installed = Path(importlib.util.find_spec("pyspark").submodule_search_locations[0])  # type: ignore[union-attr,index]
+    (tmp_path / "spark").symlink_to(installed)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    assert ".zip" not in spark_installation.job_environment({})["PYTHONPATH"]

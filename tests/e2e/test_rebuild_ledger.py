@@ -121,3 +121,19 @@ def test_a_table_that_cannot_be_known_stops_and_is_built_anew_g_80(tmp_path: Pat
     shutil.rmtree(pipeline.log / "_batches")
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.TERMINAL and "LEDGER_NOT_TOLD" in text
+
+
+def test_a_file_that_is_gone_too_early_is_missed_by_the_ledger_made_again_too_g_80(
+    tmp_path: Path, spark: Any, capsys: Any
+) -> None:
+    """G-80, F-36: the service keeps for days what it applied; a file that left sooner was taken by somebody."""
+    pipeline = published(tmp_path, spark)
+    for file in pipeline.zone.rglob(f"{1:020d}.parquet"):
+        file.unlink()
+    code, text = said(capsys, pipeline, "reconcile")
+    assert code == Exit.TABLES_STOPPED and "MISSING" in text, text
+    forget(pipeline)
+    code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
+    assert code == Exit.DONE, text
+    code, text = said(capsys, pipeline, "reconcile")
+    assert code == Exit.TABLES_STOPPED and "MISSING" in text, text

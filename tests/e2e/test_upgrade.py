@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
 
+from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import _alembic, pending_migrations
 from open_mirroring.operate.exit_codes import Exit
 from tests.ces_messages import event
@@ -71,3 +73,26 @@ def test_a_mirror_of_an_earlier_version_goes_on(tmp_path: Path, spark: Any, caps
     deliver(pipeline, "4.jsonl", event("UPD", row(2, "Fay"), row(2, "Eve"), commit=30))
     pipeline.tick()
     assert [one["name"] for one in orders(pipeline)] == ["Ida", "Fay"]
+
+
+def test_an_upgrade_tells_of_batches_that_no_record_can_be_written_of(tmp_path: Path, spark: Any, capsys: Any) -> None:
+    """G-80: what maintenance dropped before there were records is not known: then only a backup is left."""
+    pipeline = published(tmp_path, spark)
+    shutil.rmtree(pipeline.log / "_batches")
+    with pipeline.ledger.begin() as db:
+        now = datetime.now(UTC)
+        horizon = {"mirror": pipeline.mirror.name, "batch": 1, "at": now, "dropped": 1, "moved_at": now}
+        db.execute(t.mirror_horizon.insert().values(horizon))
+    code, text = said(capsys, pipeline, "upgrade")
+    assert code == Exit.DONE and "1 records" in text, text
+    assert "of 1 batches" in text and "back up the ledger" in text, text
+
+
+def test_an_upgrade_says_that_the_ledger_is_lost_g_31(tmp_path: Path, spark: Any, capsys: Any) -> None:
+    """G-31: it begins no ledger beside what was published, and never says that there is nothing to do."""
+    pipeline = published(tmp_path, spark)
+    forget(pipeline)
+    for more in (["--check"], []):
+        code, text = said(capsys, pipeline, "upgrade", *more)
+        assert code == Exit.TERMINAL and "LEDGER_LOST" in text, text
+        assert not list(pipeline.folder.glob("ledger.db*")), "looking creates nothing"

@@ -135,6 +135,16 @@ def test_what_cannot_be_known_stops_and_only_a_load_tells_it_where_the_log_may_l
     assert isinstance(decide("another", found, log), UnknownTable), "another mirror's files"
 
 
+def test_a_hole_in_the_last_publication_stops_its_table_g_80() -> None:
+    """Sealed without its place, what is behind the hole would be known under the number before its own."""
+    told = Told([(0, 1, [1]), (1, 2, [2, 2, 2])], purged=0, seen=4)
+    whole = table_of(told, Standing())
+    holed = replace(whole, files=tuple(one for one in whole.files if one.number != 3))
+    unknown = decide("m", holed, log_of(told))
+    assert isinstance(unknown, UnknownTable) and "number 3" in unknown.why, unknown
+    assert unknown.confirmed == told.seen, "numbers go on behind the newest one"
+
+
 def test_nothing_there_is_a_new_table_only_if_nothing_is_logged_g_80() -> None:
     """A table in a reset has no folder, and one that is new has none: only the log tells them apart."""
     absent = FoundTable("s", None, "")
