@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +43,7 @@ def open_ledger(url: str) -> Engine:
     arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS} if is_sqlite else {"connect_timeout": 10}
     engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
     if is_sqlite:
-        _make_sqlite_transactional(engine)
+        make_sqlite_transactional(engine)
     try:
         _migrate(engine)
     except OperationalError as error:
@@ -139,17 +141,32 @@ def _make_sqlite_readable(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN DEFERRED")
 
 
-def _make_sqlite_transactional(engine: Engine) -> None:
+def make_sqlite_transactional(engine: Engine) -> None:
+    """Let every transaction on *engine* take the write lock as it begins, and be on the disk when it ends."""
+
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: object) -> None:
         # The driver must not open transactions on its own: a read that later writes could not be upgraded.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous=FULL")
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log; SQLite itself does not wait for a process that makes the same switch right now."""
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
 
 
 def _alembic() -> Config:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,3 +82,19 @@ def test_an_error_of_the_emulator_is_a_500_and_shown(
     answer = client.read("t/a")
     assert (answer.status, answer.code) == (500, "InternalError")
     assert "RuntimeError: a bug" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_server_ends_with_its_threads_though_clients_stay_connected(tmp_path: Path, tls: bool) -> None:
+    """A thread that goes on while the interpreter ends makes native libraries print what they leaked."""
+    before = set(threading.enumerate())
+    with EmulatorServer(tmp_path / "zone", tmp_path / "tables", tls=tls) as server:
+        host, port = urlsplit(server.url).netloc.split(":")
+        silent = [socket.create_connection((host, int(port)), timeout=30) for _ in range(3)]
+        while len(set(threading.enumerate()) - before) < 1 + len(silent):
+            time.sleep(0.01)
+        ended = time.monotonic()
+    assert time.monotonic() - ended < 10
+    assert set(threading.enumerate()) <= before
+    for client in silent:
+        client.close()

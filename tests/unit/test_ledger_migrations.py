@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import open_ledger, opening
 from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
 from open_mirroring.ledger.tables import metadata
 
@@ -115,6 +115,23 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -
             opener.kill()
             opener.wait()
     assert differences(open_ledger(ledger_url)) == []
+
+
+def test_connections_that_are_the_first_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite answers *locked* at once, whatever its timeout, to all but one that switch to a write-ahead log."""
+
+    def connect(url: str, together: Barrier) -> str:
+        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        opening.make_sqlite_transactional(engine)
+        together.wait()
+        with engine.connect() as connection:
+            return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        for number in range(100):
+            url, together = f"sqlite:///{tmp_path / str(number)}.db", Barrier(OPENERS)
+            modes = [pool.submit(connect, url, together) for _ in range(OPENERS)]
+            assert [mode.result() for mode in modes] == ["wal"] * OPENERS
 
 
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(ledger_url: str) -> None:

@@ -27,9 +27,8 @@ class HttpServer(ThreadingTCPServer):
     """
 
     allow_reuse_address = True
-    daemon_threads = True
-    # Connections that clients keep open must not keep the server from ending.
-    block_on_close = False
+    # A thread that outlives the server would still be running while the interpreter takes its modules apart.
+    daemon_threads = False
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
@@ -37,12 +36,15 @@ class HttpServer(ThreadingTCPServer):
         self.tls = tls
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
+        self._ended = False
         super().__init__((host, port), _Handler)
 
     def opened(self, connection: socket.socket) -> None:
         """Remember a connection, to end it with the server."""
         with self._lock:
             self._connections.add(connection)
+            if self._ended:
+                _hang_up(connection)
 
     def closed(self, connection: socket.socket) -> None:
         """Forget a connection."""
@@ -50,12 +52,15 @@ class HttpServer(ThreadingTCPServer):
             self._connections.discard(connection)
 
     def server_close(self) -> None:
-        """Listen no more, and hang up on every client."""
-        super().server_close()
+        """Listen no more, hang up on every client, and wait until the last answer is given.
+
+        A connection that its client keeps open does not keep the server from ending.
+        """
         with self._lock:
+            self._ended = True
             for connection in self._connections:
-                with contextlib.suppress(OSError):  # the client was quicker
-                    connection.shutdown(socket.SHUT_RDWR)
+                _hang_up(connection)
+        super().server_close()
 
     @property
     def url(self) -> str:
@@ -68,6 +73,11 @@ class HttpServer(ThreadingTCPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the client was quicker
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: HttpServer
     protocol_version = "HTTP/1.1"
@@ -76,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         if self.server.tls is not None:  # here and not at accept: a slow handshake must not keep others waiting
-            self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+            self.request = self.server.tls.wrap_socket(self.request, server_side=True, do_handshake_on_connect=False)
         self.server.opened(self.request)
         super().setup()
 
