@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import chosen_columns
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
@@ -174,7 +175,7 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
     published = {column.name for column in state.columns.columns} - {*declared.key}
-    if declared.columns is not None and not published <= {*declared.columns}:
+    if not published <= {*chosen_columns(published, declared.columns)}:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
     limit = mirror.publish.schema_reloads_per_day
     if ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, timedelta(days=1)) >= limit:

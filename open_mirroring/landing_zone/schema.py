@@ -69,7 +69,10 @@ _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
 
 
 def wider(one: str, other: str) -> str | None:
-    """The narrowest landing type that holds every value of two exactly; None where there is none."""
+    """The narrowest landing type that holds every value of two exactly; None where there is none.
+
+    Of several types it is the same in whichever order they are taken, unless it is None for two of them.
+    """
     if one == other:
         return one
     pair = {one, other}
@@ -79,7 +82,7 @@ def wider(one: str, other: str) -> str | None:
         return max(pair, key=lambda kind: _DIGITS.get(kind, 0))
     if pair & {"float32", "float64"}:
         return _wider_float(pair)
-    digits = [_exact_digits(kind) for kind in (one, other)]
+    digits = [(1, 0) if kind == "bool" else _exact_digits(kind) for kind in (one, other)]
     if None in digits:
         return None
     whole = max(precision - scale for precision, scale in filter(None, digits))

@@ -17,6 +17,7 @@ from open_mirroring.changes.column_history import (
     ColumnHistory,
     Dropped,
     FormerColumn,
+    Gone,
     ListOfColumns,
     Seen,
     clipped,
@@ -29,6 +30,7 @@ from open_mirroring.changes.column_history import (
 )
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
+from open_mirroring.config.names import chosen_columns, untold_columns
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number
 from open_mirroring.landing_zone.text_format import TextFormat
@@ -86,7 +88,6 @@ class TableColumns:
         self._noted = former
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
-        self._wanted = None if declared.columns is None else {*declared.columns}
         self._loaded = [name for name, *_ in (state.load_plan or {}).get("columns", ())]
 
     @cached_property
@@ -121,7 +122,7 @@ class TableColumns:
         return column_history(
             placed,
             [Dropped(one.column, one.up_to) for one in self._decided],
-            loaded=[name for name in self._loaded if self._wanted is None or name in self._wanted],
+            loaded=chosen_columns(self._loaded, self._declared.columns),
             renames=self._renames,
         )
 
@@ -135,7 +136,8 @@ class TableColumns:
         found = []
         for one in self._lists:
             types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
-            part = _Part({n: k for n, k in types.items() if self._wanted is None or n in self._wanted}, self._seen(one))
+            mirrored = chosen_columns(types, self._declared.columns)
+            part = _Part({name: types[name] for name in mirrored}, self._seen(one))
             try:
                 for sql_type in part.types.values():
                     landing_type(sql_type)
@@ -227,8 +229,7 @@ class TableColumns:
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
-        if self._wanted is not None:
-            _refuse_left_out(schema, self._wanted | {*state.keys})
+        _refuse_left_out(schema, declared)
         at: str | None = None
         try:
             for part in self._parts:
@@ -259,9 +260,9 @@ class TableColumns:
         """
         known, has_rows, found = set(self._loaded), bool(self._loaded), dict[str, str]()
         for one in self._lists:
-            carried = {self._spelling.get(name, name) for name, _, _ in msgspec.json.decode(one.cols)}
-            if self._wanted is not None:
-                carried &= {*self._wanted, *self._declared.key}
+            listed = [name for name, _, _ in msgspec.json.decode(one.cols)]
+            mirrored = {*chosen_columns(listed, self._declared.columns), *self._declared.key}
+            carried = {self._spelling.get(name, name) for name in listed if name in mirrored}
             if has_rows:
                 found |= {name: one.first_pos for name in sorted(carried - known)}
             known |= carried
@@ -341,7 +342,7 @@ class TableColumns:
         file selects columns) a place in the table. A column that is gone counts no more behind its last row.
         """
         names = [column.name for column in schema.columns]
-        names += sorted(name for name in self._wanted or () if name not in names)
+        names += sorted(untold_columns(names, self._declared.columns))
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
             carried = {self._spelling.get(name, name) for name, _, _ in columns}
@@ -350,9 +351,9 @@ class TableColumns:
                 gone |= {
                     name for one in self.former if seen.first <= one.up_to for name in (one.column, one.now) if name
                 }
-            absent = [name for name in names if name not in carried and name not in gone]
+            absent = [name for name in untold_columns(carried, names) if name not in gone]
             places = sorted(index for _, _, index in columns)
-            has_gap = self._wanted is None and not gone and places != list(range(len(columns)))
+            has_gap = self._declared.columns is None and not gone and places != list(range(len(columns)))
             if (absent or has_gap) and not found.whole:
                 lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
                 raise PlanStop(
@@ -363,7 +364,7 @@ class TableColumns:
 
     def _refuse_never_streamed(self) -> None:
         """Stop where the load brought a column that no change carries: changed rows would lose its value (C-77)."""
-        never = {name for name in self._loaded if self._wanted is None or name in self._wanted}
+        never = {*chosen_columns(self._loaded, self._declared.columns)}
         never -= {*self.history.gone, *(name for one in self._placed for name in one.types)}
         proofs = [one.seen.whole_first for one in self._placed if one.seen.whole_first]
         if never and proofs:
@@ -400,6 +401,13 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
+            if not said and self._may_have_hidden_name(found):
+                raise PlanStop(
+                    "RENAME_POSSIBLE",
+                    f"from position {place_text(found.since)} on, rows lack {column!r}, and what they may have instead "
+                    "`columns` leaves out: dropped, or renamed to a column that is not listed",
+                    found.since,
+                )
         self._refuse_doubtful_returns()
         for former in self.former:
             if former.now is None and (again := self._gone_again(former)):
@@ -417,6 +425,14 @@ class TableColumns:
                 "dropped",
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
+
+    def _may_have_hidden_name(self, gone: Gone) -> bool:
+        """Whether a column may have got a name that `columns` leaves out, of which the log tells nothing (G-12, G-73).
+
+        As for columns that are mirrored, any source may have renamed it between two stream incarnations.
+        """
+        is_other_stream = gone.since.partition(":")[0] != gone.after.partition(":")[0]
+        return self._declared.columns is not None and (self._renames or is_other_stream)
 
     def _refuse_doubtful_returns(self) -> None:
         """Stop where a column that the log is read without may have been renamed before another took its name."""
@@ -500,9 +516,11 @@ def _position(place: str) -> str:
     return place.partition(":")[2]
 
 
-def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
+def _refuse_left_out(published: TableSchema, declared: Table) -> None:
     """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
-    out = [column.name for column in published.columns if column.name not in wanted]
+    names = [column.name for column in published.columns]
+    kept = {*chosen_columns(names, declared.columns), *declared.key}
+    out = [name for name in names if name not in kept]
     if out:
         raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
 

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from open_mirroring.config.connections import Connection, resolve
-from open_mirroring.config.names import SourceName
+from open_mirroring.config.names import SourceName, chosen_columns, untold_columns
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.sources.exports.files import refused
@@ -69,12 +69,14 @@ class JdbcTable:
                 where=f"connection {self._connection.name}",
                 way_out="mend `table`, or grant the login SELECT on it",
             )
-        missing = sorted(set(wanted or ()) - {column["name"] for column in found})
+        names = [column["name"] for column in found]
+        missing = sorted(untold_columns(names, wanted))
         if missing:
             raise TerminalError(
                 "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
             )
-        chosen = [column for column in found if wanted is None or column["name"] in wanted]
+        mirrored = chosen_columns(names, wanted)
+        chosen = [column for column in found if column["name"] in mirrored]
         types = {column["name"]: self._dialect.sql_type(column) for column in chosen}
         return tuple(LoadColumn(name, landing_type(sql_type), sql_type) for name, sql_type in types.items())
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from open_mirroring.config.names import chosen_columns
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.sql_server.types import key_converter
@@ -48,7 +49,8 @@ class RowColumns:
         _check(columns)
         self.types = {column.name: column.type for column in columns}
         self.names = tuple(self.types)
-        kept = [c for c in columns if allowed is None or c.name in allowed or c.name in key]
+        mirrored = {*chosen_columns(self.names, allowed), *key}
+        kept = [c for c in columns if c.name in mirrored]
         self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
         self.kept = tuple(c.name for c in kept)
         self._key = [(name, self._converter(name)) for name in key]

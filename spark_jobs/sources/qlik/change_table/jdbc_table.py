@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
-from open_mirroring.config.names import SourceName
+from open_mirroring.config.names import SourceName, chosen_columns
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.jdbc.dialects import Dialect
 from spark_jobs.sources.jdbc.tables import JdbcTable
@@ -102,9 +102,8 @@ class ChangeTable(JdbcTable):
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
-            if header_name(str(column["name"]), self._prefix) is not None or (
-                self._allowed is not None and column["name"] not in self._allowed
-            ):
+            wanted = chosen_columns([known["name"] for known in self._columns], self._allowed)
+            if header_name(str(column["name"]), self._prefix) is not None or column["name"] not in wanted:
                 return ""
             raise
 

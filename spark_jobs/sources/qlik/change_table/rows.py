@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from open_mirroring.changes.row_key import encode_key
+from open_mirroring.config.names import chosen_columns
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.types import key_type, log_type
@@ -234,14 +235,15 @@ def _refuse_lost_columns(
     """
     if not prefix:
         return
+    wanted = None if columns is None else chosen_columns([column.name for column in structure.columns], columns)
     behind = False
     for at, column in enumerate(structure.columns):
         name = header_name(column.name, prefix)
         if name is None:
             behind = True
-        elif columns is not None and column.name not in columns:
+        elif wanted is not None and column.name not in wanted:
             continue
-        elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
+        elif wanted is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
             raise Refusal(
                 "HEADER_AMBIGUOUS",
                 f"the column {shown(column.name)} is called like a header column, and may be one of the source",
