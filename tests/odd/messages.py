@@ -775,6 +775,27 @@ def old_message_after_new_metadata(t: Messages) -> None:
     t.ins(id=2, name="Bob", price="3.00")
 
 
+def wider_key(t: Messages) -> None:
+    """The source's key has a column more than the mirror file's: rows of two keys become one."""
+    t.table["key"] = ["id"]
+    t.describe()
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=1, part=2, name="Bob")
+
+
+case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"), described=False)(wider_key)
+
+
+@case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"), described=False, key_is_unique=True)
+def wider_key_promised(t: Messages) -> None:
+    """The mirror file says that its key tells rows apart all the same."""
+    t.table["key"] = ["id"]
+    t.describe()
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=2, part=1, name="Bob")
+    t.upd((2, 1), name="Eve")
+
+
 # -- reloads --------------------------------------------------------------------------------------------------------
 @case()
 def refresh_then_changes(t: Messages) -> None:
