@@ -439,6 +439,17 @@ def stream_from_behind_the_stream(t: Loaded) -> None:
     t.table["initial_load"]["stream_from"] = "FFFFFFFF:FFFFFFFF:FFFF"
 
 
+@case()
+def stream_from_reached(t: Loaded) -> None:
+    """What came before the export is in it; what comes later is published over it."""
+    t.usual((1, "Ada", "1.00"))
+    t.upd(1, name="Eve")
+    t.load_files.clear()
+    t.parquet([{"id": 1, "name": "Eve", "price": Decimal("1.00")}], **ARROW)
+    t.table["initial_load"]["stream_from"] = f"0000002C:{t.commit + 1:08X}:0001"
+    t.upd(1, name="Zoe")
+
+
 # -- CSV ------------------------------------------------------------------------------------------------------------
 
 
