@@ -208,6 +208,7 @@ class Manifest:
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
         letters: its dead letters, each as a :class:`SeenLetter`.
         stops: per table the code and the finding that ended its reading.
+        loads_whole: tables whose full load came a second time, with every row of the first.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -229,6 +230,7 @@ class Manifest:
     foreign: Mapping[str, int] = field(default_factory=dict)
     letters: Sequence[Sequence[Any]] = ()
     lists_of_reading: bool = False
+    loads_whole: Sequence[str] = ()
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

@@ -866,6 +866,66 @@ def refresh_repeated_behind_change(t: Messages) -> None:
 
 
 @case()
+def reload_before_changes_lacks_row(t: Messages) -> None:
+    """The task loads again before anything changed; a row is gone from the source, the others are as they were."""
+    t.refresh(id=1, name="Ada", price="1.00")
+    t.refresh(id=2, name="Bob", price="1.00")
+    t.step()
+    t.drop(2)
+    t.refresh(id=1, name="Ada", price="1.00")
+
+
+@case()
+def reload_before_changes_lacks_row_in_one_tick(t: Messages) -> None:
+    for key in (1, 2, 3, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.drop(3)
+    for key in (1, 2, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.refresh(id=5, name="new", price="1.00")
+
+
+@case()
+def reload_of_other_values_lacks_rows(t: Messages) -> None:
+    """One row that differs is enough: no message that is delivered twice does."""
+    for key in (1, 2, 3, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.drop(2), t.drop(3), t.drop(4)
+    t.step()
+    t.refresh(id=1, name="Eve", price="1.00")
+
+
+@case()
+def reload_of_the_same_behind_changes(t: Messages) -> None:
+    """After changes the task loads again; the rows that are left are as they were loaded first."""
+    t.refresh(id=1, name="Ada", price="1.00")
+    t.refresh(id=2, name="Bob", price="1.00")
+    t.upd(1, name="Eve")
+    t.upd(1, name="Ada")
+    t.step()
+    t.drop(2)
+    t.refresh(id=1, name="Ada", price="1.00")
+
+
+@case()
+def reload_whole_over_ticks(t: Messages) -> None:
+    """Each row of the first load comes again, and a new one: nothing is missing once it has come to its end."""
+    for key in (1, 2, 3):
+        t.refresh(id=key, name="old", price="1.00")
+    for key in (1, 2, 3, 4):
+        t.step()
+        t.refresh(id=key, name="new", price="1.00")
+    t.step()
+    t.upd(4, name="newest")
+
+
+@case()
+def refresh_single_row_doubled(t: Messages) -> None:
+    sent = [t.refresh(id=key, name="Ada", price="1.00") for key in (1, 2, 3, 4, 5)]
+    t.send(sent[3])
+
+
+@case()
 def refresh_behind_first_insert(t: Messages) -> None:
     """The first that is seen of a table are changes, then comes a full load that holds fewer rows."""
     t.ins(id=1, name="Ada", price="1.00")
