@@ -78,6 +78,8 @@ WAYS_OUT = {
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
+    "LOAD_UNFILLED": "have the export write char(n), nchar(n) and binary(n) with their full length, without TRIM, "
+    f"or load over JDBC; then {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
     "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
     f"happen again; whether it is still the newest of its key is not known: {RESET}",

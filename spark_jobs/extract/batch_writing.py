@@ -306,7 +306,11 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
     reloads: dict[str, dict[str, list[int | None]]] = {}
     majors: dict[str, dict[str, str]] = {}
     foreign: Counter[str] = Counter()
+    shortest: dict[str, dict[str, int]] = {}
     for part in parts:
+        for table, found in part.get("shortest", {}).items():
+            of_table = shortest.setdefault(table, {})
+            of_table |= {name: min(length, of_table.get(name, length)) for name, length in found.items()}
         counts.update(part["counts"])
         foreign.update(part.get("foreign", {}))
         for table, lists in part["columns"].items():
@@ -340,6 +344,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         partitions=partitions,
         told=majors,
         foreign=dict(foreign),
+        shortest={table: found for table, found in shortest.items() if found},
         letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
     )
 
