@@ -36,7 +36,7 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.types import filled_length, landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
@@ -243,6 +243,7 @@ class TableColumns:
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
         self._refuse_never_streamed()
+        self._refuse_unfilled(types)
         self._refuse_doubtful()
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
@@ -372,6 +373,17 @@ class TableColumns:
                 "them",
                 min(proofs),
             )
+
+    def _refuse_unfilled(self, types: Mapping[str, str]) -> None:
+        """Stop where loaded values lack what the source fills a ``char(n)`` or ``binary(n)`` up with (G-86).
+
+        As a key such a value is another one than the stream's: the loaded row would stay beside the changed one.
+        """
+        for name, shortest in (self._state.load_plan or {}).get("shortest", {}).items():
+            length = filled_length(types.get(name, ""))
+            if length is not None and shortest < length:
+                what = f"the column {name!r} is {types[name]}, and has a value of {shortest} bytes in the initial load"
+                raise PlanStop("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
 
     def _refuse_doubtful(self) -> None:
         """Stop at a column that was renamed, or may have been, and at one that came back (G-60, G-67)."""

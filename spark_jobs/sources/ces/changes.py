@@ -225,6 +225,7 @@ class SourceTable:
         self.source = table.source
         self.key = table.key
         self.key_names = frozenset(table.key)
+        self.refuse_narrower_key = table.refuse_narrower_key
         self.full_rows = table.full_rows
         self._listed = table.columns
         self._binary = binary
@@ -249,7 +250,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
 
     Raises:
         Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING``,
-            ``KEY_INVALID``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
+            ``KEY_INVALID``, ``KEY_NARROWER``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
     """
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
@@ -257,6 +258,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
         raise Refusal("DATA_MALFORMED", "pkkey names a column twice")
+    table.refuse_narrower_key([part.columnname for part in parts or ()])
     columns = table.columns(bytes(data.eventsource.cols))
     if event.operation == "DEL":
         if not _is_empty(images.current):

@@ -48,11 +48,13 @@ class Structure(NamedTuple):
         columns: all columns in physical order, header columns included.
         binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
             its own: the two have different orders (T-23, T-24).
+        key: the key columns of the source table in their order; empty where nothing tells them.
     """
 
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool = False
+    key: tuple[str, ...] = ()
 
 
 class ChangeRow(NamedTuple):
@@ -62,6 +64,19 @@ class ChangeRow(NamedTuple):
     place: int
     structure: Structure
     values: Values
+
+
+class _KeptRow(NamedTuple):
+    """How the log keeps a row that waits, or that could not be read."""
+
+    table: str
+    columns: tuple[ChangeColumn, ...]
+    binary_mask: bool
+    values: Values
+    key: tuple[str, ...] = ()
+
+
+_decode_row = msgspec.json.Decoder(_KeptRow).decode
 
 
 class TableDamage(NamedTuple):
@@ -85,16 +100,15 @@ def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
 
 def row_bytes(row: ChangeRow) -> bytes:
     """A row with its structure as bytes, for fragments and dead letters."""
-    return _encode([row.structure.table, row.structure.columns, row.structure.binary_mask, row.values])
+    one = row.structure
+    kept = _KeptRow(one.table, one.columns, one.binary_mask, row.values, one.key)
+    return _encode(kept if one.key else kept[:-1])
 
 
 def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
     """Read back what :func:`row_bytes` wrote."""
-    table, columns, binary_mask, values = _decode_row(raw)
-    return ChangeRow(origin, place, Structure(table, tuple(columns), binary_mask), values)
-
-
-_decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
+    found = _decode_row(raw)
+    return ChangeRow(origin, place, Structure(found.table, found.columns, found.binary_mask, found.key), found.values)
 
 
 def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
@@ -113,7 +127,7 @@ class RowLayout:
 
     Raises:
         Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_AMBIGUOUS``;
-            ``COLUMNS_INVALID``; ``TOO_LARGE``.
+            ``KEY_NARROWER``; ``COLUMNS_INVALID``; ``TOO_LARGE``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -128,6 +142,8 @@ class RowLayout:
             if name not in self._places:
                 raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
         data = [at for at in range(self.width) if at not in self.header_places]
+        headers = {structure.columns[at].name for at in self.header_places}
+        table.refuse_narrower_key([name for name in structure.key if name not in headers])
         self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
         self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
