@@ -95,7 +95,7 @@ def job_main(
     try:
         mirror = load_mirror(arguments.mirror)
         ledger = ledger_of(mirror)
-        spark = session_on_demand(f"{name} {mirror.name}")
+        spark = session_on_demand(f"{mirror.name} {name}")
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)
