@@ -57,7 +57,7 @@ class JobSubmitHook(SparkSubmitHook):
                 "DEPLOY_MODE_UNSUPPORTED",
                 "the driver of a job cannot run on the cluster yet: its result and its secrets need client mode",
                 where=f"connection {self._conn_id}",
-                way_out='set "deploy-mode": "client" in the extra of the connection',
+                way_out='set "deploy-mode": "client" in the extra of the connection, or name a server of Spark Connect',
             )
         self._driver_class_path = ":".join(class_path) or None
         master = self._connection["master"]
