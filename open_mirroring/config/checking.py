@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from open_mirroring.config import connections, names
+from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -117,7 +117,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
                 columns = table.columns if isinstance(table, Table) else None
-                wanted = names.chosen_columns(load.types, columns)
+                wanted = [n for n in load.types if columns is None or n in columns]
                 refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic_core import PydanticCustomError
@@ -225,27 +225,3 @@ def check_sql_type(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
-
-
-def chosen_columns(names: Collection[str], wanted: Collection[str] | None) -> list[str]:
-    """Those of a row's columns that are *wanted*, in their order; None wants all.
-
-    The source compares names without case (G-67): else a rename in case only would take a column out of the mirror, and
-    changed rows would lose its value. Of two that differ in case only, which are two columns, the one that is spelled
-    as wanted is meant.
-    """
-    if wanted is None:
-        return list(names)
-    spelled = {*wanted} & {*names}
-    otherwise = _folded(wanted) - _folded(spelled)
-    return [name for name in names if name in spelled or name.casefold() in otherwise]
-
-
-def untold_columns(names: Collection[str], wanted: Collection[str] | None) -> list[str]:
-    """Those of the *wanted* columns that are not among *names*, however spelled."""
-    told = _folded(names)
-    return [name for name in wanted or () if name.casefold() not in told]
-
-
-def _folded(names: Collection[str]) -> set[str]:
-    return {name.casefold() for name in names}

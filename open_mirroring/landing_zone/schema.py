@@ -69,10 +69,7 @@ _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
 
 
 def wider(one: str, other: str) -> str | None:
-    """The narrowest landing type that holds every value of two exactly; None where there is none.
-
-    Of several types it is the same in whichever order they are taken, unless it is None for two of them.
-    """
+    """The narrowest landing type that holds every value of two exactly; None where there is none."""
     if one == other:
         return one
     pair = {one, other}
@@ -91,9 +88,9 @@ def wider(one: str, other: str) -> str | None:
 
 
 def _wider_float(pair: set[str]) -> str | None:
-    if pair <= {"float32", "int16"}:
+    if pair <= {"bool", "float32", "int16"}:
         return "float32"
-    return "float64" if pair <= {"float32", "float64", "int16", "int32"} else None
+    return "float64" if pair <= {"bool", "float32", "float64", "int16", "int32"} else None
 
 
 def is_exact_number(kind: str) -> bool:

@@ -26,9 +26,9 @@ TABLE_RENAMED = "TABLE_RENAMED"
 CHANGES_IGNORED = "CHANGES_IGNORED"
 """Changes of the table were read and ignored before the mirror file named it."""
 
-NEVER_SEEN, QUIET_SINCE, COLUMN_UNTOLD = "NEVER_SEEN", "QUIET_SINCE", "COLUMN_UNTOLD"
-"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row had a column
-that `columns` lists."""
+NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
+COLUMN_NEVER_SEEN = "COLUMN_NEVER_SEEN"
+"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
 
 WAYS_OUT = {
     DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "

@@ -7,25 +7,26 @@ status, metrics and Airflow all report from here, so they agree.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror
-from open_mirroring.config.names import split_source_name, untold_columns
+from open_mirroring.config.names import split_source_name
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     CHANGES_IGNORED,
-    COLUMN_UNTOLD,
+    COLUMN_NEVER_SEEN,
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
@@ -93,7 +94,7 @@ class SeenTable(NamedTuple):
         loaded: it has, or will have, an initial load.
         has_files: something of it was published.
         tolerated: how many open dead letters are no loss.
-        untold: names under its `columns` that no row had.
+        unseen_columns: names under `columns` that no row has, though whole rows came.
     """
 
     source: str
@@ -102,7 +103,7 @@ class SeenTable(NamedTuple):
     loaded: bool = False
     has_files: bool = False
     tolerated: int = 0
-    untold: tuple[str, ...] = ()
+    unseen_columns: Sequence[str] = ()
 
 
 def look(mirror: Mirror, ledger: Engine) -> LossReport:
@@ -113,10 +114,10 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
     m, b = t.mirrored_table.c, t.batch_table.c
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
-    chosen = {table.source: table.columns for table in mirror.tables if table.columns is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
+    listed = {table.source: table.columns for table in mirror.tables if table.columns}
+    known = columns_of_whole_rows(ledger, mirror.name, listed)
     with ledger.connect() as db:
-        told = _told_columns(db, mirror.name, chosen)
         has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
         tables = [
             SeenTable(
@@ -126,25 +127,11 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
                 load != "none",
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
-                tuple(untold_columns(told[source], chosen[source])) if told.get(source) else (),
+                [one for one in listed.get(source, ()) if source in known and not listed_columns(known[source], [one])],
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
     return judge(tables, letters, foreign, mirror.ignore, mirror.tolerated_letters(None), has_read=bool(has_read))
-
-
-def _told_columns(db: Connection, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
-    """By table the columns that its load or any row of it had."""
-    m, c = t.mirrored_table.c, t.column_list.c
-    asked = (m.mirror == mirror) & m.source.in_(sources)
-    found: dict[str, set[str]] = {source: set() for source in sources}
-    for source, published, plan in db.execute(sa.select(m.source, m.columns, m.load_plan).where(asked)).tuples():
-        loaded = json.loads(plan)["columns"] if plan else []
-        found[source] |= {name for name, *_ in (*json.loads(published), *loaded)}
-    lists = sa.select(m.source, c.cols).join(t.column_list, c.table_id == m.id).where(asked)
-    for source, cols in db.execute(lists).tuples():
-        found[source] |= {name for name, *_ in json.loads(cols)}
-    return found
 
 
 def judge(
@@ -179,8 +166,10 @@ def judge(
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
             notes[table.source] = (note,)
-        if table.untold:
-            notes[table.source] = (*notes.get(table.source, ()), _untold(table))
+        if table.unseen_columns:
+            names = ", ".join(str(shown(name)) for name in table.unseen_columns[:_NAMES_SHOWN])
+            note = f"{COLUMN_NEVER_SEEN}: `columns` lists {names}, and no row has such a column"
+            notes[table.source] = (*notes.get(table.source, ()), note)
         if found:
             losses[table.source] = tuple(found)
     if of_any := [*_uncounted(letters), *_without_table(letters.without_table, tolerated)]:
@@ -256,12 +245,6 @@ def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTab
         f"{QUIET_SINCE} {since[0].first_seen:%Y-%m-%d %H:%M} UTC: nothing came of it since batch {table.last_batch}, "
         f"while {names}{more} came up, not mirrored: was it renamed?"
     )
-
-
-def _untold(table: SeenTable) -> str:
-    names = ", ".join(str(shown(name)) for name in table.untold[:_NAMES_SHOWN])
-    more = f" and {len(table.untold) - _NAMES_SHOWN} others" if len(table.untold) > _NAMES_SHOWN else ""
-    return f"{COLUMN_UNTOLD}: `columns` lists {names}{more}, which no row has had: spell it as the source does"
 
 
 def _is_renamed(known: str, other: str) -> bool:

@@ -77,19 +77,3 @@ def test_what_comes_before_a_change_of_structure_is_published_in_the_same_run(tm
     ]  # fmt: skip
     assert pipeline.tick()[1].files == {}, "nothing is published twice"
     assert "SCHEMA_CHANGED" in pipeline.publish().stopped["dbo.orders"]
-
-
-def test_types_that_widen_step_by_step_before_the_first_files_are_cast_and_hinder_no_other_table_g65(
-    tmp_path: Path, spark
-) -> None:
-    pipeline = Pipeline(tmp_path, spark, [ORDERS], source={"layout": "bare"})
-    told = [("1", "bit", "1"), ("2", "int", "20"), ("3", "decimal(8,2)", "3.50")]
-    lines = [
-        event("INS", {"id": id_, "v": value}, cols=(COLS[0], ("v", kind)), commit=at)
-        for at, (id_, kind, value) in enumerate(told, 1)
-    ]
-    pipeline.deliver("a.jsonl", b"".join(line + b"\n" for line in lines))
-    _, published = pipeline.tick()
-    assert dict(published.stopped) == {}
-    rows = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
-    assert [str(row["v"]) for row in rows] == ["1.00", "20.00", "3.50"]

@@ -73,13 +73,6 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
     )
 
 
-def test_columns_are_listed_whatever_their_case_g67_g74(mirror: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = [{**SOUND, "columns": ["id", "NAME"]}]
-    assert checked(mirror, capsys, event(pkkey=KEY), tables=listed) == (Exit.DONE, [])
-    listed = [{**SOUND, "columns": ["id", "nmae"]}]
-    assert checked(mirror, capsys, event(pkkey=KEY), tables=listed) == (Exit.DONE, ["COLUMN_UNTOLD tables[0].columns"])
-
-
 @pytest.mark.parametrize(
     ("table", "told", "found"),
     [

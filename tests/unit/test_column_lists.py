@@ -32,9 +32,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def prepared(
-    made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], renames: bool = True, **settings: Any
-) -> Prepared | PlanStop:
+def prepared(made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], **settings: Any) -> Prepared | PlanStop:
     """What publishing says of a table whose events announced these column lists, each with what rows proved of it."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (len(lists), LOW)})
@@ -44,7 +42,7 @@ def prepared(
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
     intent = Intent(first_number=1, batch_from=0, work=Work("changes", 1))
     state = made.table("dbo.orders")
-    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish(), renames=renames)
+    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish())
     return preparation.prepare([(state, intent)])[state.id]
 
 
@@ -171,32 +169,6 @@ def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMi
     assert columns_of(found) == ["order_id", "name", "PRICE"], "the newest spelling, where nothing is published"
     assert isinstance(found, Prepared)
     assert (found.gone, found.unverified) == ({}, {})
-
-
-@pytest.mark.parametrize("columns", [("order_id", "Name", "PRICE"), ("order_id", "NAME", "price")])
-def test_listed_columns_are_found_whatever_their_case_g67(made: HandMadeMirror, columns: tuple[str, ...]) -> None:
-    """In rows, and in what is published."""
-    kinds = {name: landing_type(sql_type) for name, sql_type, _ in ALL}
-    made.set_table("dbo.orders", columns=json.dumps([*kinds.items()]), published_batch=1)
-    respelled = [ALL[0], ["nAME", "nvarchar(50)", 1], ["pRICE", "decimal(8,2)", 2], ["note", "int", 3]]
-    found = prepared(made, (ALL, True), (respelled, True), columns=columns)
-    assert (getattr(found, "code", ""), getattr(found, "at", "")) == ("COLUMN_RENAMED", "000000:00000001:1:1")
-
-
-def test_of_columns_that_differ_in_case_only_the_listed_one_is_mirrored_g67(made: HandMadeMirror) -> None:
-    twins = [*ALL, ["NAME", "nvarchar(50)", 3]]
-    assert columns_of(prepared(made, (twins, True), columns=("order_id", "name"))) == ["order_id", "name"]
-
-
-@pytest.mark.parametrize("renames", [True, False])
-def test_a_listed_column_that_is_gone_may_be_renamed_to_one_that_is_left_out_g73(
-    made: HandMadeMirror, renames: bool
-) -> None:
-    found = prepared(made, (ALL, True), (ALL[:2], True), columns=("order_id", "name", "price"), renames=renames)
-    if renames:
-        assert (getattr(found, "code", ""), getattr(found, "at", "")) == ("RENAME_POSSIBLE", "000000:00000001:1:1")
-    else:
-        assert isinstance(found, Prepared) and found.gone == {"price": "000000:00000001:1:1"}
 
 
 def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> None:

@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from open_mirroring.config.names import chosen_columns, untold_columns
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
@@ -191,11 +190,10 @@ def export_columns(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
-    missing = [name for name in types if name not in names] if wanted is None else untold_columns(names, wanted)
+    missing = [name for name in (wanted or types) if name not in names]
     if missing:
         raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
-    mirrored = chosen_columns(names, wanted)
-    chosen = [(name, kind) for name, kind in kinds if name in mirrored]
+    chosen = [(name, kind) for name, kind in kinds if wanted is None or name in wanted]
     untyped = [name for name, _ in chosen if export.format == "csv" and name not in types]
     if untyped:
         raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
@@ -353,6 +351,15 @@ def load_columns(path: Place) -> list[str]:
     return _dfm_of(path).names
 
 
+def load_key(path: Place) -> Sequence[str]:
+    """The key columns of the source as a file's metadata tells them; none where it tells none.
+
+    Raises:
+        TerminalError: ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
+    """
+    return _dfm_of(path).key
+
+
 def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, str]) -> dict[str, str]:
     """The types of the wanted columns (None: of all) in the log's vocabulary; *given* ones go before the file's own.
 
@@ -360,10 +367,8 @@ def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, st
         TerminalError: ``TYPE_UNKNOWN`` naming a column; ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
     """
     found = {}
-    columns = _dfm_of(path).columns
-    mirrored = chosen_columns([column.name for column in columns], wanted)
-    for column in columns:
-        if column.name not in mirrored:
+    for column in _dfm_of(path).columns:
+        if wanted is not None and column.name not in wanted:
             continue
         try:
             told = given.get(column.name)
