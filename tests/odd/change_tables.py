@@ -684,6 +684,23 @@ def folder_without_schema(t: ChangeTable) -> None:
 
 
 @case()
+def folder_of_another_suffix(t: ChangeTable) -> None:
+    """The task's change tables end otherwise than the mirror file says: nothing of them would be read."""
+    t.shape.folder = f"dbo.{t.name}__changes"
+    t.ins(id=1, name="Ada", price="1.00")
+
+
+@case()
+def folder_of_another_suffix_beside(t: ChangeTable) -> None:
+    """A copy of older changes, put aside under another name."""
+    t.ins(id=2, name="Bob", price="1.00")
+    t.step()
+    t.shape.folder = f"dbo.{t.name}__ct_old"
+    t.ins(id=1, name="Ada", price="1.00")
+    t.drop(1)
+
+
+@case()
 def folder_missing(t: ChangeTable) -> None:
     """Nothing of the table ever comes, though it has rows."""
     t.put({"id": 1, "name": "Ada", "price": "1.00"})
