@@ -684,6 +684,15 @@ def folder_without_schema(t: ChangeTable) -> None:
 
 
 @case()
+def seq_all_zero(t: ChangeTable) -> None:
+    """A sequence without any digit but zero lies below every other one."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.upd(1, name="Eve")
+    for row in t.steps[-1][1:]:
+        row["header__change_seq"] = "0" * 35
+
+
+@case()
 def folder_of_another_suffix(t: ChangeTable) -> None:
     """The task's change tables end otherwise than the mirror file says: nothing of them would be read."""
     t.shape.folder = f"dbo.{t.name}__changes"

@@ -198,6 +198,16 @@ def capture_cut(t: Ces) -> None:
 
 
 @case(source=CAPTURE)
+def capture_without_a_byte(t: Ces) -> None:
+    """What was captured last did not get there: a Capture's file always has a head."""
+    a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")
+    t.pull(a), t.pull(b)
+    t.files[-1]["ns/hub/0/2026/08/07/16/00/00.avro"] = captured(a.body())
+    t.files[-1]["ns/hub/0/2026/08/07/16/10/00.avro"] = b""
+    t.step()
+
+
+@case(source=CAPTURE)
 def capture_first_is_missing(t: Ces) -> None:
     """Retention took the first hours: the first number that is seen is not the first of the partition."""
     a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")

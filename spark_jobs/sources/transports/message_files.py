@@ -123,9 +123,12 @@ class MessageFiles(MessageTransport):
         versions = versions_of(self.folder, listed.files, bound, ranges, seen)
         ranges += gone_unread(listed, bound, seen)
         ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
-        overdue = tuple(name for name in sorted(waiting) if self.grows(name) and is_forgotten(self.folder / name))
+        # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
+        empty = tuple(name for name in listed.waiting if self.grows(name))
+        half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
+        overdue = tuple(name for name in sorted(half) if is_forgotten(self.folder / name))
         waiting_files = sorted([*listed.waiting, *listed.unfinished, *waiting])
-        return Found(ranges, waiting_files, tuple(listed.waiting), versions, overdue=overdue)
+        return Found(ranges, waiting_files, empty, versions, overdue=overdue)
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)
