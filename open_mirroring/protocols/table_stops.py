@@ -31,7 +31,8 @@ WAYS_OUT = {
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
     f"file, and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew",
+    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew; "
+    f"where `columns` does not list the new name, list it instead, and {RESET} with a new initial load",
     "COLUMN_RENAMED": f"{RESET}{FROM_LOG}; either brings the values under the new name",
     "COLUMN_BACK": f"{RESET}{FROM_LOG}; either leaves out the values of the column that was dropped",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "

@@ -46,6 +46,7 @@ from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
@@ -284,7 +285,7 @@ class BatchWriting:
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""
         total = sum(r.end - r.start for r in ranges)
-        cores = self.spark.sparkContext.defaultParallelism
+        cores = parallelism(self.spark)
         limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []

@@ -41,6 +41,7 @@ from spark_jobs.load.task import (
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.driver import StagedWork, Staging
 from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -72,7 +73,7 @@ class LoadWork:
     @cached_property
     def _at_once(self) -> int:
         # Not before there is something to load: asking starts Spark.
-        return _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        return _CHUNKS_PER_CORE * parallelism(self._spark)
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
@@ -145,8 +146,7 @@ class RowLayout:
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
         self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
-        allowed = None if table.columns is None else frozenset(table.columns)
-        self._list = RowColumns([Column(*one) for one in named], table.key, allowed)
+        self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
         self._names = tuple(name for _, name, _, _ in self._kept)
@@ -251,11 +251,12 @@ def _refuse_lost_columns(
     if not prefix:
         return
     behind = False
+    mirrored = listed_columns((column.name for column in structure.columns), columns)
     for at, column in enumerate(structure.columns):
         name = header_name(column.name, prefix)
         if name is None:
             behind = True
-        elif columns is not None and column.name not in columns:
+        elif columns is not None and column.name not in mirrored:
             continue
         elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
             raise Refusal(
