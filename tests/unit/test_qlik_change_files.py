@@ -498,3 +498,14 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
         logged.append((part["counts"], sorted(map(repr, rows))))
     assert logged[0] == logged[1]
     assert (logged[0][0]["rejected"], "DFM_COUNT_DIFFERS" in str(logged[0][1])) == (2, True)
+
+
+def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Path) -> None:
+    """A folder of the right suffix beside it says that the other one is somebody's copy; a full load is none."""
+    put(tmp_path, GOOD, dfm(), folder=f"{FOLDER}_old")
+    put(tmp_path, GOOD, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
+    refused = find_files(tmp_path, {}, mirrored=(TABLE,)).refused
+    assert [(table, error.code) for table, error in refused.items()] == [(TABLE, "SUFFIX_DIFFERS")]
+    assert find_files(tmp_path, {}, mirrored=("dbo.other",)).refused == {}
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
