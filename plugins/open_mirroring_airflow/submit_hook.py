@@ -73,7 +73,7 @@ class JobSubmitHook(SparkSubmitHook):
             AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`result` say more.
         """
         options = self._build_spark_common_args()
-        self.log.info("Spark, once it is needed: %s", self._mask_cmd(options))
+        self.log.debug("Spark, once it is needed: %s", self._mask_cmd(options))
         with TemporaryDirectory(prefix="open-mirroring-") as folder:
             file = Path(folder, "result.json")
             environment = {
