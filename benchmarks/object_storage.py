@@ -1,4 +1,4 @@
-"""Times runs over object storage (Azurite on this machine) beside runs on local paths, in turns in the same process.
+"""Times runs over object storage (servers on this machine) beside runs on local paths, in turns in the same process.
 
 ``--files N``: how much a run with ten new Capture files costs beside N that were read before, and beside 100. Without
 it: extraction and publication of the same events with source and change log on local paths, in Azurite, and in Azurite
@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from benchmarks.generate import ROOT, ces_bodies, key_of, source_folder, table_names
 from benchmarks.measure import Cost, measured, versions
-from tests.object_storage import Storage, running_servers
+from tests.object_storage import KINDS, Storage, running_servers
 from workload_generator.transports import EVENT_DATA
 
 _NEW, _FEW = 10, 100
@@ -129,10 +129,10 @@ def compare_runs(events: int, rounds: int, latency_ms: int) -> None:
 _LINES = {"transport": "files", "layout": "wrapped"}
 
 
-def compare_listings(files: int, rounds: int) -> None:
+def compare_listings(files: int, rounds: int, server: str) -> None:
     """Runs with ten new Capture files beside few and beside many that were read."""
     with running_servers() as servers:
-        sides = {count: servers.new("azure") for count in (_FEW, files)}
+        sides = {count: servers.new(server) for count in (_FEW, files)}
         mirrors, bodies = {}, {count: ces_bodies(files + _NEW * (rounds + 1), 0, 1, _TABLES) for count in sides}
         # All windows end before now; those of the measured runs are of today.
         begin = datetime.now(UTC).replace(second=0, microsecond=0) - _WINDOW * (files + _NEW * (rounds + 2))
@@ -194,10 +194,11 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--latency-ms", type=int, default=5)
+    parser.add_argument("--server", choices=KINDS, default="azure", help="of --files: Azurite, or moto as S3")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     if arguments.files:
-        compare_listings(arguments.files, arguments.rounds)
+        compare_listings(arguments.files, arguments.rounds, arguments.server)
     else:
         compare_runs(arguments.events, arguments.rounds, arguments.latency_ms)
 

@@ -39,6 +39,7 @@ from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ def _log(
 
     *held* learns why a table's load waits for the next run.
     """
-    at_once = _CHUNKS_PER_CORE * spark.sparkContext.defaultParallelism
+    at_once = _CHUNKS_PER_CORE * parallelism(spark)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
     begun, before = time.monotonic(), _chunks_in_log(reader)

@@ -62,6 +62,7 @@ from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class _Proving:
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
         """Look at several tables at a time, because planning of small tables leaves the cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
-        at_once = min(_MOST_AT_ONCE, max(2, self._spark.sparkContext.defaultParallelism))
+        at_once = min(_MOST_AT_ONCE, max(2, parallelism(self._spark)))
         begun = time.monotonic()
         with ThreadPoolExecutor(at_once) as pool:
             looked = pool.map(lambda case: self._looked(case, look), cases)

@@ -36,6 +36,7 @@ from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class _ChangesWork:
 
         Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
         """
-        cores = self._spark.sparkContext.defaultParallelism
+        cores = parallelism(self._spark)
         share = max(1, sum(p.rows for p in prepared) // (_TASKS_PER_CORE * cores))
         groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = [
             (plan,) for one in prepared if len(one.plans) > 1 for plan in one.plans

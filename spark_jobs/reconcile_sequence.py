@@ -43,6 +43,7 @@ from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ def _read_files(
         for listed in _listed(store, state, records[state.source])
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
-    tasks = _cut(files, spark.sparkContext.defaultParallelism)
+    tasks = _cut(files, parallelism(spark))
     for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks):
         for table_id, content in part:
             found[table_id].append(content)

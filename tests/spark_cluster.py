@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import socket
@@ -82,6 +83,11 @@ class Cluster:
         quiet: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, env={**_environment(), **environment}, cwd=ROOT, **quiet)
 
+    def applications(self) -> list[str]:
+        """The names of all applications so far, in the order of their beginning."""
+        page = json.loads(self._page())
+        return [one["name"] for one in sorted((*page["activeapps"], *page["completedapps"]), key=lambda one: one["id"])]
+
     def stop(self) -> None:
         """End all that was started."""
         for process in reversed(self._processes):
@@ -93,12 +99,15 @@ class Cluster:
             command, env=_environment(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
+    def _page(self) -> str:
+        page: bytes = urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5).read()
+        return page.decode()
+
     def _wait_for_workers(self, number: int) -> None:
         until = time.monotonic() + 60
         while time.monotonic() < until:
             try:
-                page = urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5).read().decode()
-                if page.count('"ALIVE"') == number + 1:  # the master itself is one
+                if self._page().count('"ALIVE"') == number + 1:  # the master itself is one
                     return
             except OSError:
                 pass

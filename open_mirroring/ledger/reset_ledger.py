@@ -37,7 +37,7 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, LOAD_REPEATED, RESET
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",
@@ -45,6 +45,7 @@ LOG_LACKS = {
     "CHANGES_MISSING": "changes could not be read",
     EPOCH_UNKNOWN: "what happened between two streams is in none of them",
     "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
+    LOAD_REPEATED: "keys that a second load of the source lacks would stay",
     "KEYLESS_CHANGE": "which row a change meant is not known",
     "IDENTITY_CONFLICT": "it holds two contents of one change",
     "PARTIAL_ROWS": "its updates carry only what changed",

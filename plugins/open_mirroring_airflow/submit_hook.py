@@ -12,18 +12,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result
 from open_mirroring.operate.spark_jars import SUBMITTED
 
+_REMOTE = "SPARK_REMOTE"
+"""Spark's own variable for a server of Spark Connect; its address may hold a token."""
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 class JobSubmitHook(SparkSubmitHook):
     """Submits in client mode with an environment of its own, and reads what the job leaves.
+
+    A connection of the type ``spark_connect`` names a server of Spark Connect: the job joins it, and starts no JVM.
 
     The hook's ``env_vars`` are not used: they are templated, shown on the rendered task and, on a cluster, part of the
     command line.
@@ -42,14 +49,15 @@ class JobSubmitHook(SparkSubmitHook):
         self, *, environment: Mapping[str, str], class_path: list[str], cores: int | None, **arguments: Any
     ) -> None:
         super().__init__(**arguments)
-        self._environment = dict(environment)
+        self._environment = {name: text for name, text in environment.items() if name != _REMOTE}
+        self._remote = connect_address(self._conn_id)
         self.result = JobResult()
         if self._connection["deploy_mode"] == "cluster":
             raise TerminalError(
                 "DEPLOY_MODE_UNSUPPORTED",
                 "the driver of a job cannot run on the cluster yet: its result and its secrets need client mode",
                 where=f"connection {self._conn_id}",
-                way_out='set "deploy-mode": "client" in the extra of the connection',
+                way_out='set "deploy-mode": "client" in the extra of the connection, or name a server of Spark Connect',
             )
         self._driver_class_path = ":".join(class_path) or None
         master = self._connection["master"]
@@ -72,23 +80,38 @@ class JobSubmitHook(SparkSubmitHook):
         Raises:
             AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`result` say more.
         """
-        options = self._build_spark_common_args()
-        self.log.debug("Spark, once it is needed: %s", self._mask_cmd(options))
         with TemporaryDirectory(prefix="open-mirroring-") as folder:
             file = Path(folder, "result.json")
-            environment = {
-                **self._environment,
-                RESULT_FILE: str(file),
-                SUBMITTED: "1",
-                "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
-            }
+            environment = {**self._environment, RESULT_FILE: str(file), **self._spark()}
             try:
                 return super().submit(application, env=environment, **kwargs)
             finally:
                 self.result = read_result(file)
+
+    def _spark(self) -> dict[str, str]:
+        """How the job gets at Spark once it needs it."""
+        if self._remote is not None:
+            self.log.info("Spark, once it is needed: %s", self._remote.partition(";")[0])
+            return {_REMOTE: self._remote}
+        options = self._build_spark_common_args()
+        self.log.info("Spark, once it is needed: %s", self._mask_cmd(options))
+        return {SUBMITTED: "1", "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"])}
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         """The job as a program of the Python that ``spark-submit`` would take for the driver."""
         named = (self._environment.get(name) for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
         python = next(filter(None, named), sys.executable)
         return [python, application, *(self._application_args or ())]
+
+
+def connect_address(connection_id: str) -> str | None:
+    """The address of the Spark Connect server that a connection names; None for a connection of another type.
+
+    Of the connection's extra, what begins with ``x-`` is sent along, as ``x-databricks-cluster-id`` is.
+    """
+    connection = BaseHook.get_connection(connection_id)
+    if connection.conn_type != SparkConnectHook.conn_type:
+        return None
+    headers = {name: str(text) for name, text in connection.extra_dejson.items() if name.startswith("x-")}
+    address = SparkConnectHook(connection_id).get_connection_url()
+    return ";".join([address, *(f"{name}={quote(text)}" for name, text in headers.items())])

@@ -42,7 +42,9 @@ from spark_jobs.load.task import (
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.driver import StagedWork, Staging
 from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
+from spark_jobs.sources.sql_server.types import filled_length
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class LoadWork:
     @cached_property
     def _at_once(self) -> int:
         # Not before there is something to load: asking starts Spark.
-        return _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        return _CHUNKS_PER_CORE * parallelism(self._spark)
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
@@ -152,9 +154,14 @@ class LoadWork:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)
         files = [file for chunk in chunks for file in chunk.files]
         target = self._target(one)
+        shortest: dict[str, int] = {}
+        for chunk in chunks:
+            shortest |= {name: min(n, shortest.get(name, n)) for name, n in chunk.shortest.items()}
         try:
             if error is not None:
                 raise error
+            if one.export is not None:
+                _refuse_unfilled(one.plan, shortest)
             if one.plan.together and len(chunks) > 1:
                 self._prove_unique(one, chunks)
             if not files and one.is_last and not one.state.row.confirmed:
@@ -173,7 +180,8 @@ class LoadWork:
             *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001), so_far),
             pace(len(one.chunks), len(one.chunks) + len(one.plan.chunks) - done, seconds),
         )
-        return StagedWork(protocol.Staged(tuple(files)), StagedDetails(one.plan.schema, {"loaded": rows}))
+        details = StagedDetails(one.plan.schema, {"loaded": rows}, shortest=shortest)
+        return StagedWork(protocol.Staged(tuple(files)), details)
 
     def _prove_unique(self, one: _Intended, chunks: Sequence[LoadedChunk]) -> None:
         """Over all chunks of a table whose keys do not tell the chunk: read back what was staged."""
@@ -189,6 +197,19 @@ class LoadWork:
             twice = find_duplicate(key_columns(there, one.state.keys), keys)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
+
+
+def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
+    """Refuse an export that has values shorter than what the source fills them up to (G-86).
+
+    Raises:
+        TerminalError: ``LOAD_UNFILLED``.
+    """
+    for column in plan.columns:
+        length = filled_length(column.sql_type or "")
+        if length is not None and shortest.get(column.name, length) < length:
+            what = f"the column {column.name!r} is {column.sql_type}, and has a value of {shortest[column.name]} bytes"
+            raise TerminalError("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
 
 
 class _Intended(NamedTuple):

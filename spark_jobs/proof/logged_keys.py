@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from open_mirroring.errors import MirroringError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
+from spark_jobs.runtime.worker_tasks import parallelism
 
 _FOUND = pa.schema([pa.field("key", pa.string()), pa.field("error", pa.binary())])
 _TASKS_PER_CORE = 3
@@ -38,7 +39,7 @@ def logged_among(
             # Raised here, Spark would bury it in a stack of its own.
             yield pa.RecordBatch.from_pylist([{"key": None, "error": pickle.dumps(error)}], _FOUND)
 
-    tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    tasks = min(len(files), _TASKS_PER_CORE * parallelism(spark))
     # As rows, for many names would make the function, which has the login, so large that Spark writes it to a file.
     named = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
     logged = named.mapInArrow(each, "key string, error binary").persist(StorageLevel.DISK_ONLY)

@@ -24,6 +24,7 @@ from spark_jobs.changelog.delta_log import COMMIT_FAILED, opened_log, upgraded
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import FRAGMENT
 from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.worker_tasks import parallelism
 
 _TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
@@ -52,7 +53,7 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     actions = table.get_add_actions(flatten=True)
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
-    tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    tasks = min(len(files), _TASKS_PER_CORE * parallelism(spark))
     names = sorted(files)
     counting = [_Counting(root, tuple(names[at::tasks]), frozenset(waiting)) for at in range(tasks)]
     return _merged(run_job(spark, "count the change log", _count, counting), files)

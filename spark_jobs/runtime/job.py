@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -21,18 +20,15 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.task_parcel import packed, unpacked
+from spark_jobs.runtime.task_parcel import Seal
+from spark_jobs.runtime.worker_tasks import outcomes
 
 __all__ = ["Exit", "job_main", "run_job"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
-
-_LARGE = 2**19
-"""Half of the size from which Spark hands a function over through a file."""
 
 
 @runtime_checkable
@@ -50,43 +46,32 @@ def run_job(
 ) -> list[Result]:
     """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
 
-    Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Logins to object storage
-    travel apart from tasks and function, in memory only (S-04).
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Tasks and function, which
+    may hold logins, are sealed; the key travels in memory only (S-04).
 
     Raises:
         MirroringError: what a task raised on purpose, as itself; of several the first task's.
     """
     if not tasks:
         return []
-    context = spark.sparkContext
-    context.setJobDescription(description)
-    roots: list[StorageRoot] = []
-    parcels = [packed(task, roots) for task in tasks]
-    content = packed(function, roots)
-    # Spark would write all of a large function to a file, logins included: so its large part goes alone.
-    shared = context.broadcast(content) if len(content) > _LARGE else None
-    work = _ErrorsAsValues(content if shared is None else shared, roots)
-    try:
-        outcomes = context.parallelize(parcels, len(tasks)).map(work).collect()
-    finally:
-        if shared is not None:
-            shared.destroy()
-    for outcome in outcomes:
+    seal = Seal()
+    parcels = [seal.packed(task) for task in tasks]
+    found = outcomes(spark, description, _ErrorsAsValues(seal), seal.packed(function), parcels)
+    for outcome in found:
         if isinstance(outcome, MirroringError):
             raise outcome
-    return outcomes
+    return found
 
 
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, function: bytes | Broadcast[bytes], roots: Sequence[StorageRoot]) -> None:
-        self._function, self._roots = function, roots
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
 
-    def __call__(self, task: bytes) -> Any:
+    def __call__(self, function: str, task: str) -> Any:
         try:
-            content = self._function if isinstance(self._function, bytes) else self._function.value
-            return unpacked(content, self._roots)(unpacked(task, self._roots))
+            return self._seal.unpacked(function)(self._seal.unpacked(task))
         except MirroringError as error:
             return error
 
@@ -112,7 +97,7 @@ def job_main(
     try:
         mirror = load_mirror(arguments.mirror)
         ledger = ledger_of(mirror)
-        spark = session_on_demand(f"{name} {mirror.name}")
+        spark = session_on_demand(f"{mirror.name} {name}")
         result = work(mirror, ledger, spark, arguments)
     except MirroringError as error:
         log.error("%s", error)

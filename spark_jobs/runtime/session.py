@@ -1,25 +1,30 @@
-"""The Spark session of a job: a running one is used, else one is built with what the jobs need."""
+"""The Spark session of a job: a running one is used, else one is built with what the jobs need, or one is joined."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import pyspark
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.operate.spark_jars import JARS, SUBMITTED, jar_files, jars_folder
 
 log = logging.getLogger(__name__)
+
+REMOTE = "SPARK_REMOTE"
+"""Spark's own variable for the address of a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
 
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
@@ -29,17 +34,22 @@ _WORKER_MEMORY = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
 }
+_SESSION = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 _JOBS = {
     **_WORKER_MEMORY,
+    **_SESSION,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
     # Side effects of a task are files under names used once; a speculative twin would only waste work.
     "spark.speculation": "false",
-    "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_JOINED = {
+    **_SESSION,
+    # The server tells its event log and its page of each plan, of Spark's JDBC reader with the password in it.
+    "spark.sql.redaction.string.regex": r'(?i)key: "[^"]*(password|secret|token)[^"]*"\s+value: "([^"\\]|\\.)*("|\z)',
 }
 # The JVM writes this before any logging exists that could be told not to: Spark uses the vector module on purpose.
 _UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
@@ -49,16 +59,19 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running session, or a new one.
 
     Under ``spark-submit``, or where :data:`~open_mirroring.operate.spark_jars.SUBMITTED` says that its options stand
-    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Otherwise the session is local with
-    the fetched jars on its class path.
+    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Where :data:`REMOTE` names a server
+    of Spark Connect, the session is one of its. Otherwise it is local with the fetched jars on its class path.
 
     Raises:
         TerminalError: ``JARS_MISSING`` when a local session would lack them, ``JAVA_NOT_STARTED`` when there is no
             Java that could be started.
+        TransientError: ``SPARK_UNREACHABLE`` when the server of Spark Connect gives no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if REMOTE in os.environ:
+        return _connected()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
@@ -73,6 +86,27 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
         if SparkContext._gateway is None:
             SparkContext(conf=conf, gateway=_start_jvm(conf))
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+@cache
+def _connected() -> SparkSession:
+    """A session of the server that :data:`REMOTE` names, with the settings that a session may have of its own."""
+    try:
+        session = SparkSession.builder.getOrCreate()
+        for name, value in _JOINED.items():
+            session.conf.set(name, value)
+    except PySparkException as error:
+        failure = TransientError(
+            "SPARK_UNREACHABLE",
+            f"the Spark Connect server gives no session: {type(error).__name__}",
+            where=os.environ[REMOTE].partition(";")[0],
+            way_out="look whether the server runs, and whether address and token of the connection are right",
+        )
+    else:
+        atexit.register(session.stop)
+        return session
+    # Raised out here: the original may hold the address, and a token is a part of it.
+    raise failure
 
 
 def _jars() -> list[str]:

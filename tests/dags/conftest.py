@@ -120,7 +120,7 @@ class FakeSpark:
                 #!{sys.executable}
                 import json, os, shlex, sys
                 calls = {str(self.home / "calls.jsonl")!r}
-                argv = [*shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[:-1], *sys.argv[1:]]
+                argv = [*shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))[:-1], *sys.argv[1:]]
                 with open(calls, "a") as file:
                     print(json.dumps({{"argv": argv, "environment": dict(os.environ)}}), file=file)
                 if {only!r} in " ".join(argv):

@@ -164,6 +164,28 @@ def test_a_driver_on_the_cluster_is_refused(
     assert fake_spark.calls == []
 
 
+def test_a_server_of_spark_connect_is_joined_and_its_token_is_shown_nowhere(
+    mirror_file: Path,
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """S-15: no option of spark-submit goes with it; another server in Airflow's own environment is not meant."""
+    extra = {"use_ssl": True, "x-databricks-cluster-id": "0123-abc"}
+    connect = {"conn_type": "spark_connect", "host": "server", "port": 443, "password": CANARY, "extra": extra}
+    monkeypatch.setenv("SPARK_REMOTE", "sc://another")
+    _operator(mirror_file).execute(task_context)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connect))
+    _operator(mirror_file).execute(task_context)
+    submitted, joined = (call["environment"] for call in fake_spark.calls)
+    assert "SPARK_REMOTE" not in submitted
+    address = f"sc://server:443/;token={CANARY};use_ssl=True;x-databricks-cluster-id=0123-abc"
+    assert joined["SPARK_REMOTE"] == address and "PYSPARK_SUBMIT_ARGS" not in joined
+    said = "".join(capfd.readouterr())
+    assert "sc://server:443" in said and CANARY not in said
+
+
 def test_spark_is_that_of_the_installed_pyspark_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath)
     environment = spark_installation.job_environment({})

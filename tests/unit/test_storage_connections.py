@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.fernet import InvalidToken
 
 from open_mirroring.config import check_mirror, load_mirror
 from open_mirroring.config.connections import parsed
@@ -17,12 +18,11 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
-from open_mirroring.storage.object_store import StorageRoot
 from spark_jobs.extract.base_rows import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTask
-from spark_jobs.runtime.task_parcel import packed, unpacked
+from spark_jobs.runtime.task_parcel import Seal
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -238,19 +238,19 @@ def test_a_task_of_a_load_holds_no_login() -> None:
     assert not fields & {"export", "exports", "root", "path", "transport"}
 
 
-def test_tasks_travel_without_the_login_to_the_log() -> None:
-    """S-04, S-11: of a task's places Spark gets a number; the login comes with the function."""
+def test_tasks_travel_sealed() -> None:
+    """S-04, S-11: what Spark keeps of a job holds neither a login nor anything else that could be read."""
     key = b64encode(b"a storage key").decode()
     connections = [json.dumps({"conn_type": "wasb", "password": k}) for k in (KEY, key)]
     places = [storage_place(ABFSS, parsed("store", connection)) for connection in connections]
     tasks = [StageTask(place / "log", ()) for place in (*places, *places)]
-    roots: list[StorageRoot] = []
-    parcels = [packed(task, roots) for task in tasks]
-    assert roots == [place.root for place in places]
-    assert [unpacked(one, pickle.loads(pickle.dumps(roots))) for one in parcels] == tasks
-    function = packed(partial(str, places[0]), roots)
-    assert unpacked(function, roots)() == str(places[0])
-    assert not any(secret.encode() in one for one in (*parcels, function) for secret in (KEY, key))
-    local: list[StorageRoot] = []
-    assert unpacked(packed(StageTask(Path("/log"), ()), local), []) == StageTask(Path("/log"), ())
-    assert local == []
+    seal, other = Seal(), Seal()
+    parcels = [seal.packed(task) for task in tasks]
+    assert [pickle.loads(pickle.dumps(seal)).unpacked(one) for one in parcels] == tasks
+    function = seal.packed(partial(str, places[0]))
+    assert seal.unpacked(function)() == str(places[0])
+    kept = [b64decode(one, b"-_") for one in (*parcels, function)]
+    assert not any(secret.encode() in one for one in kept for secret in (KEY, key, "StageTask"))
+    assert seal.packed(tasks[0]) != seal.packed(tasks[0])
+    with pytest.raises(InvalidToken):
+        other.unpacked(function)

@@ -20,6 +20,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.runtime.worker_tasks import is_classic, parallelism
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
@@ -107,7 +108,7 @@ class JdbcTable:
             work: given a part's place in *parts* and its batches, returns its answer.
             pace: how many parts are read side by side, and how fast all of them together.
         """
-        cores = self._spark.sparkContext.defaultParallelism
+        cores = parallelism(self._spark)
         at_once = min(len(parts), cores if pace.connections is None else pace.connections)
         each = pace.share(min(at_once, cores))
         # No more partitions than connections are allowed: how many cores there are is the cluster's affair.
@@ -152,7 +153,7 @@ class JdbcTable:
 
         Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches.
         """
-        cores = self._spark.sparkContext.defaultParallelism
+        cores = parallelism(self._spark)
         rows = self._texts(columns, split, parts)
         at_once = min(len(parts), cores if pace.connections is None else pace.connections)
         if pace.connections is not None and len(parts) > at_once:
@@ -209,8 +210,12 @@ class JdbcTable:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")
             where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
-            way_out = "this is no answer of the database: report it"
-            return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+            if is_classic(self._spark):
+                way_out = "this is no answer of the database: report it"
+                return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+            # Spark Connect tells no SQLSTATE, so nobody knows whether another attempt would do.
+            way_out = "run again; if it stays, mend what the text names"
+            return TransientError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 
 
@@ -275,9 +280,12 @@ def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
 
 
 def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
-    """SQLSTATE and first line of the driver's own error; None and the innermost error when it is not the driver's."""
+    """SQLSTATE and first line of the driver's own error; None and the innermost error when it is not the driver's.
+
+    Over Spark Connect there is no error of Java's to look into.
+    """
     origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    what = str(error)
+    what = str(error).partition("\n")[0]
     while origin is not None:
         what = f"{origin.getClass().getName()}: {origin.getMessage()}".splitlines()[0]
         for kind in ("java.sql.SQLException", "java.io.IOException"):
