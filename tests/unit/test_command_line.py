@@ -566,3 +566,17 @@ def test_any_jobs_result_ends_with_what_is_held_and_stopped() -> None:
         "on hold: dbo.b: BACKLOG: x",
         "STOPPED: dbo.c: GAP: y",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("stat", {"status"}), ("accept-", {"accept-dead-letters", "accept-epoch", "accept-schema", "accept-table"})],
+)
+def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path) -> None:
+    """As bash asks, after `register-python-argcomplete open-mirroring`."""
+    typed, answer = f"open-mirroring {line}", tmp_path / "answer"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": typed, "COMP_POINT": str(len(typed)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    command = [sys.executable, "-m", "spark_jobs.cli.command_line"]
+    subprocess.run(command, env=environment, timeout=60, check=False, capture_output=True)
+    assert {word.strip() for word in answer.read_text().split("\n")} == wanted
