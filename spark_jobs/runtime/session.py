@@ -91,22 +91,34 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
 @cache
 def _connected() -> SparkSession:
     """A session of the server that :data:`REMOTE` names, with the settings that a session may have of its own."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    # Ten seconds: a server that is not there is told at once, not after the minutes for which a running job waits.
+    impatient = [DefaultPolicy(max_retries=5, max_backoff=4_000)]
+
+    def leave() -> None:
+        session.client.set_retry_policies(impatient)
+        session.stop()
+
+    session: Any = SparkSession.builder.getOrCreate()
+    patient = session.client.get_retry_policies()
+    session.client.set_retry_policies(impatient)
     try:
-        session = SparkSession.builder.getOrCreate()
         for name, value in _JOINED.items():
             session.conf.set(name, value)
     except PySparkException as error:
-        failure = TransientError(
-            "SPARK_UNREACHABLE",
-            f"the Spark Connect server gives no session: {type(error).__name__}",
-            where=os.environ[REMOTE].partition(";")[0],
-            way_out="look whether the server runs, and whether address and token of the connection are right",
-        )
+        what = type(error).__name__
     else:
-        atexit.register(session.stop)
-        return session
+        session.client.set_retry_policies(patient)
+        atexit.register(leave)
+        return cast(SparkSession, session)
     # Raised out here: the original may hold the address, and a token is a part of it.
-    raise failure
+    raise TransientError(
+        "SPARK_UNREACHABLE",
+        f"the server of Spark Connect gives no session: {what}",
+        where=os.environ[REMOTE].partition(";")[0],
+        way_out="look whether the server runs, and whether address and token of the connection are right",
+    )
 
 
 def _jars() -> list[str]:
