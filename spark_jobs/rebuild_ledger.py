@@ -33,6 +33,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
+from open_mirroring.protocols.table_stops import DROP
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
     BatchRecord,
@@ -99,13 +100,15 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     found_log = _found_log(root, records)
     _refuse_joined(mirror, found_log)
     declared = {table.source: declaration(table) for table in mirror.tables}
-    tables = _found_tables(open_store(address), mirror.tables)
+    store = open_store(address)
+    tables = _found_tables(store, mirror.tables)
     if not any(table.files or table.incarnation for table in tables):
         raise _not_told(
             mirror,
             "nothing of this mirror is in the landing zone",
             "name a new `ledger` and a new `change_log` in the mirror file: it begins anew, and nothing is lost",
         )
+    _refuse_taken_out(mirror, store, found_log)
     decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as folder:
         scratch = open_ledger(f"sqlite:///{folder}/ledger.db")
@@ -130,6 +133,36 @@ def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
             f"the tables {joined} joined by a pattern, and only the ledger knew their keys",
             "write them out under `tables`, each with the key that `_metadata.json` in its folder names, and try again",
         )
+
+
+def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundLog) -> None:
+    """Refuse a mirror file that lacks a table which is still at the target.
+
+    Noted as dropped, such a table would stand still there while every run says that all is mirrored.
+    """
+    if not found_log.holding.keys() - {table.source for table in mirror.tables}:
+        return
+    end = f"/{layout.INCARNATION_FILE}"
+    marked = {info.path.removesuffix(end) for info in store.list("") if info.path.endswith(end)}
+    unnamed = sorted(marked - {table.folder for table in mirror.tables})
+    # A folder whose files do not say whose they are counts as ours: the other answer would be silent.
+    if left := [folder for folder in unnamed if _owner(store, folder) in (None, mirror.name)]:
+        raise _not_told(
+            mirror,
+            f"the landing zone holds tables that the mirror file does not name: {left}",
+            f"name them in the mirror file as they were, rebuild, then {DROP}",
+        )
+
+
+def _owner(store: LandingZoneStore, folder: str) -> str | None:
+    """The mirror that the newest file of a folder names; None where none does."""
+    items = split_listing(folder, list_tables(store, [folder])[folder].values(), 0)
+    newest = max((item.number for item in items if item.number is not None), default=None)
+    if newest is None:
+        return None
+    path = f"{folder}/{layout.file_name(newest)}"
+    footer = _found_file(store, folder, (newest, ObjectInfo(path, 0, ""))).footer
+    return None if footer is None else footer.mirror
 
 
 def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:

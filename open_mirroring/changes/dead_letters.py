@@ -74,6 +74,8 @@ WAYS_OUT = {
     "KEY_MISSING": _KEY,
     "KEY_CHANGED": "name the new primary key as `key` in the mirror file, and reset the table with a load: the table "
     "is stopped, for by the old key two rows may be one",
+    "KEY_NARROWER": "name all columns of the announced key as `key` in the mirror file; or, if no two rows of the "
+    "table ever have one value of it, say `key_is_unique: true`, replay the dead letters and resume the table",
     "KEY_INVALID": f"{_KEY}; a key type that loses digits in the target, such as datetime2(7), cannot be mirrored",
     # It is no row of a change table.
     "HEADER_MISSING": "select at least change_seq and change_oper in the task's Store Changes settings, or mend the "

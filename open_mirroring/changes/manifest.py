@@ -208,6 +208,9 @@ class Manifest:
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
         letters: its dead letters, each as a :class:`SeenLetter`.
         stops: per table the code and the finding that ended its reading.
+        shortest: of tables whose load goes through the log the bytes of the shortest value of columns that their source
+            may fill up.
+        loads_whole: tables whose full load came a second time, with every row of the first.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
@@ -229,6 +232,8 @@ class Manifest:
     foreign: Mapping[str, int] = field(default_factory=dict)
     letters: Sequence[Sequence[Any]] = ()
     lists_of_reading: bool = False
+    loads_whole: Sequence[str] = ()
+    shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from json.encoder import encode_basestring
 
 KEY_BUCKETS = 64
@@ -43,3 +43,13 @@ def key_bucket(key: str | None) -> int:
 def bucket_of_bytes(key: bytes) -> int:
     """The bucket of an encoded key that is at hand as UTF-8 bytes."""
     return zlib.crc32(key) % KEY_BUCKETS
+
+
+def columns_lacking(key: Collection[str], announced: Collection[str]) -> list[str]:
+    """The columns that make a key which the source announces wider than *key*, in any case of letters (G-83).
+
+    Two rows of the source may have one value of a key that lacks any. A key with a column that the announced one has
+    not is a choice of its own, such as another unique index: of that nothing is known.
+    """
+    ours, theirs = {name.lower() for name in key}, {name.lower() for name in announced}
+    return sorted(name for name in announced if name.lower() not in ours) if ours < theirs else []

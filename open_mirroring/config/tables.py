@@ -260,6 +260,12 @@ class Table(Section):
         "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
         "for ever (T-60, K-70).",
     )
+    key_is_unique: StrictBool | None = Field(
+        default=None,
+        description="A promise that no two rows of the source have one `key`, although the source announces a primary "
+        "key with columns that are not in it. Without it such a table stops, for rows of two keys would become one "
+        "(G-83).",
+    )
     require_reload_on_add: StrictBool | None = Field(
         default=None,
         description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
@@ -360,6 +366,13 @@ class Table(Section):
     def _keys_never_change(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value is not None and info.data.get("key") == ():
             raise names.refusal("COMBINATION_INVALID", "a table without key has none that could change", "leave it out")
+        return value
+
+    @field_validator("key_is_unique")
+    @classmethod
+    def _key_is_unique(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value is not None and info.data.get("key") == ():
+            raise names.refusal("COMBINATION_INVALID", "a table without key has none that is unique", "leave it out")
         return value
 
     @field_validator("history")

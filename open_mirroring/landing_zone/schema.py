@@ -79,7 +79,7 @@ def wider(one: str, other: str) -> str | None:
         return max(pair, key=lambda kind: _DIGITS.get(kind, 0))
     if pair & {"float32", "float64"}:
         return _wider_float(pair)
-    digits = [_exact_digits(kind) for kind in (one, other)]
+    digits = [(1, 0) if kind == "bool" else _exact_digits(kind) for kind in (one, other)]
     if None in digits:
         return None
     whole = max(precision - scale for precision, scale in filter(None, digits))
@@ -88,9 +88,9 @@ def wider(one: str, other: str) -> str | None:
 
 
 def _wider_float(pair: set[str]) -> str | None:
-    if pair <= {"float32", "int16"}:
+    if pair <= {"bool", "float32", "int16"}:
         return "float32"
-    return "float64" if pair <= {"float32", "float64", "int16", "int32"} else None
+    return "float64" if pair <= {"bool", "float32", "float64", "int16", "int32"} else None
 
 
 def is_exact_number(kind: str) -> bool:

@@ -20,8 +20,9 @@ from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
+from open_mirroring.ledger.load_ledger import with_shortest
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_UNKNOWN
+from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -139,6 +140,10 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading)
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
+        if source in manifest.shortest:
+            _note_shortest(db, table_id, manifest.shortest[source])
+        if source in manifest.loads_whole:
+            _resume_whole_load(db, table_id)
         if source in manifest.stops:
             stop_table(db, table_id, *manifest.stops[source])
         reject = manifest.keyless_rejects.get(source)
@@ -189,6 +194,21 @@ def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[st
         starts = {**{name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}, **starts}
     fresh = [{"table_id": table_id, "origin": o, "place": at} for o, at in sorted(starts.items()) if known.get(o) != at]
     upsert(db, t.stream_start, fresh, keys=["table_id", "origin"], update=["place"])
+
+
+def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> None:
+    c = t.mirrored_table.c
+    plan = db.scalar(sa.select(c.load_plan).where(c.id == table_id))
+    if plan is not None:
+        text = json.dumps(with_shortest(json.loads(plan), found), ensure_ascii=False)
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_plan=text, version=c.version + 1))
+
+
+def _resume_whole_load(db: Connection, table_id: str) -> None:
+    """Lift the stop of a table whose full load came a second time, now that every row of the first has (G-85)."""
+    c = t.mirrored_table.c
+    free = {"stop_code": None, "stop_what": None, "stopped_at": None, "version": c.version + 1}
+    db.execute(t.mirrored_table.update().where(c.id == table_id, c.stop_code == LOAD_REPEATED).values(free))
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:

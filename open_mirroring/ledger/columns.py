@@ -9,7 +9,8 @@ one whose type changed in a way that may have changed its values.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -188,6 +189,20 @@ def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, 
             if generations.get(row.table_id) == row.generation:
                 found.setdefault(row.table_id, []).append(FormerColumn(row.column, row.up_to, row.now))
     return found
+
+
+def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
+    """By source table the columns that the target or any change has, for tables of which a whole row came."""
+    m, c = t.mirrored_table.c, t.column_list.c
+    query = sa.select(m.source, m.columns, c.cols, c.whole).join(t.column_list, m.id == c.table_id)
+    found: dict[str, set[str]] = {}
+    whole = set[str]()
+    with ledger.connect() as db:
+        for row in db.execute(query.where(m.mirror == mirror, m.source.in_(sources))) if sources else ():
+            names = {name for name, *_ in (*json.loads(row.columns), *json.loads(row.cols))}
+            found[row.source] = names | found.get(row.source, set())
+            whole |= {row.source} if row.whole else set()
+    return {source: names for source, names in found.items() if source in whole}
 
 
 class UnverifiedColumn(NamedTuple):

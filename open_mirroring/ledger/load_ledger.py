@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -42,6 +42,7 @@ class LoadPlan:
         together: the chunks must share one intent, because keys are proven unique only over all of them.
         done: ids of the chunks that are published.
         hand_over_batch: changes of later log batches are published over the load (G-08).
+        shortest: the bytes of the shortest loaded value of columns that the source may fill up (G-86).
     """
 
     settings: str
@@ -50,6 +51,7 @@ class LoadPlan:
     together: bool = False
     done: frozenset[int] = frozenset()
     hand_over_batch: int = 0
+    shortest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def schema(self) -> TableSchema:
@@ -72,6 +74,7 @@ class LoadPlan:
                 "chunks": list(range(len(self.chunks))),
                 "done": sorted(self.done),
                 "hand_over_batch": self.hand_over_batch,
+                "shortest": dict(self.shortest),
             },
             ensure_ascii=False,
         )
@@ -86,7 +89,16 @@ class LoadPlan:
             together=document["together"],
             done=frozenset(document["done"]),
             hand_over_batch=document["hand_over_batch"],
+            shortest=document.get("shortest", {}),
         )
+
+
+def with_shortest(plan: Mapping[str, Any], found: Mapping[str, int]) -> dict[str, Any]:
+    """A plan as the ledger keeps it, with the shortest values of some more chunks (G-86)."""
+    if not found:
+        return dict(plan)
+    known = plan.get("shortest", {})
+    return {**plan, "shortest": known | {name: min(length, known.get(name, length)) for name, length in found.items()}}
 
 
 def chunk_text(chunks: Iterable[int]) -> str:

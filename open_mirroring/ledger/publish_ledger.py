@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,17 +19,22 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.load_ledger import with_shortest
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
 from open_mirroring.protocols.resetting import ResetStage
 
 
 class StagedDetails(NamedTuple):
-    """What a staging attempt learned, sealed with its files and recorded when they are confirmed."""
+    """What a staging attempt learned, sealed with its files and recorded when they are confirmed.
+
+    *shortest* is of an initial load: the bytes of the shortest value of each column whose type nothing tells.
+    """
 
     columns: TableSchema
     counts: Mapping[str, int]
     rejected: Sequence[Mapping[str, Any]] = ()
+    shortest: Mapping[str, int] = MappingProxyType({})
 
 
 class PublishLedger:
@@ -156,6 +162,7 @@ def _intent_json(intent: Intent, details: StagedDetails | None) -> str:
             "columns": details.columns.columns,
             "counts": dict(details.counts),
             "rejected": list(details.rejected),
+            "shortest": dict(details.shortest),
         }
     return json.dumps(document, ensure_ascii=False)
 
@@ -191,6 +198,7 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
         return values
     plan = json.loads(row.load_plan)
     plan["done"] = [*plan["done"], *json.loads(intent.work.chunk)]
+    plan = with_shortest(plan, details.get("shortest", {}))
     values["load_plan"] = json.dumps(plan, ensure_ascii=False)
     if len(plan["done"]) == len(plan["chunks"]):
         values["load_state"] = "loaded"

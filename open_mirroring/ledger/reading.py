@@ -224,6 +224,13 @@ class LedgerReader:
                     found.setdefault(source, {})[epoch] = highest
         return found
 
+    def highest_in(self, epochs: Collection[str]) -> str:
+        """The highest position that any table shows in these streams; empty if none does."""
+        c = t.batch_table.c
+        query = sa.select(sa.func.max(c.max_pos)).where(c.mirror == self._mirror, c.epoch.in_(list(epochs)))
+        with self._engine.connect() as db:
+            return str(db.scalar(query) or "")
+
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
         """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
 

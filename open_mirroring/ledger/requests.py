@@ -26,6 +26,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
     "accept-epoch",
     "accept-dead-letters",
 )
+TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
 ACCEPT_SCHEMA = "accept-schema"
 ACCEPT_TABLE = "accept-table"
 RESETS = (RELOAD, DROP)

@@ -37,7 +37,7 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, RESET
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, LOAD_REPEATED, RESET
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",
@@ -45,6 +45,7 @@ LOG_LACKS = {
     "CHANGES_MISSING": "changes could not be read",
     EPOCH_UNKNOWN: "what happened between two streams is in none of them",
     "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
+    LOAD_REPEATED: "keys that a second load of the source lacks would stay",
     "KEYLESS_CHANGE": "which row a change meant is not known",
     "IDENTITY_CONFLICT": "it holds two contents of one change",
     "PARTIAL_ROWS": "its updates carry only what changed",
@@ -148,6 +149,29 @@ class ResetLedger:
         with self._engine.connect() as db:
             return sum(json.loads(detail)["who"] == who for detail in db.scalars(query))
 
+    def look(self, source: str) -> ResetRow:
+        """The row as it is; its version is not raised, so whoever is at work on it keeps it."""
+        with self._engine.connect() as db:
+            return self._owned(db, source).row
+
+    def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
+        """Record what an operator says of the target, and the record that follows from it; False when overtaken.
+
+        What was said under this request before is not said again, of no later reset either (G-89).
+
+        Raises:
+            TerminalError: ``REQUEST_TAKEN``.
+        """
+        with self._engine.begin() as db:
+            if requests.known(db, self._mirror, asked) is not None:
+                return True
+            if isinstance(self._advance(db, asked.source, version, to), Lost):
+                return False
+            requests.record(db, self._mirror, asked, {"stage": to.value})
+            detail = {"who": reason.who, "why": reason.why}
+            audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), detail)
+        return True
+
     def asked(self, asked: Asked) -> Open | Answered:
         """Whether a request came to its end, by whomever.
 
@@ -174,31 +198,36 @@ class ResetLedger:
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
         """The next record: in the row, and in the audit."""
         with self._engine.begin() as db:
-            c = t.mirrored_table.c
-            query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
-            row = db.execute(query.with_for_update()).one_or_none()
-            reset = None if row is None else ResetRecord.of(row.reset)
-            if row is None or reset is None or row.version != version:
-                return Lost()
-            if to is ResetStage.DROPPED:
-                self._drop(db, row)
-            else:
-                record = replace(reset, stage=to, absent=absent)
-                values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
-                if to is ResetStage.REBUILDING:
-                    values |= _new_generation(db, row, reset)
-                db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=version + 1, **values))
-            if to is not reset.stage:
-                generation = row.generation + (to is ResetStage.REBUILDING)
-                detail = {"who": reset.who, "why": reset.why, "generation": generation}
-                audit(db, self._mirror, source, to.value, detail)
-                if to in (ResetStage.REBUILDING, ResetStage.DROPPED):
-                    refused = {"refused": f"table {source!r} was reset meanwhile: its numbers are other files now"}
-                    requests.finish(db, self._mirror, source, (requests.REPAIR,), refused, None)
-                if to in (ResetStage.TABLE_BACK, ResetStage.DROPPED):
-                    outcome = {"stage": to.value, "generation": generation}
-                    requests.finish(db, self._mirror, source, requests.RESETS, outcome)
-            return self._owned(db, source)
+            return self._advance(db, source, version, to, absent=absent)
+
+    def _advance(
+        self, db: Connection, source: str, version: int, to: ResetStage, *, absent: bool = False
+    ) -> Owned | Lost:
+        c = t.mirrored_table.c
+        query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
+        row = db.execute(query.with_for_update()).one_or_none()
+        reset = None if row is None else ResetRecord.of(row.reset)
+        if row is None or reset is None or row.version != version:
+            return Lost()
+        if to is ResetStage.DROPPED:
+            self._drop(db, row)
+        else:
+            record = replace(reset, stage=to, absent=absent)
+            values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
+            if to is ResetStage.REBUILDING:
+                values |= _new_generation(db, row, reset)
+            db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=version + 1, **values))
+        if to is not reset.stage:
+            generation = row.generation + (to is ResetStage.REBUILDING)
+            detail = {"who": reset.who, "why": reset.why, "generation": generation}
+            audit(db, self._mirror, source, to.value, detail)
+            if to in (ResetStage.REBUILDING, ResetStage.DROPPED):
+                refused = {"refused": f"table {source!r} was reset meanwhile: its numbers are other files now"}
+                requests.finish(db, self._mirror, source, (requests.REPAIR,), refused, None)
+            if to in (ResetStage.TABLE_BACK, ResetStage.DROPPED):
+                outcome = {"stage": to.value, "generation": generation}
+                requests.finish(db, self._mirror, source, requests.RESETS, outcome)
+        return self._owned(db, source)
 
     def _request(self, db: Connection, row: Any, reason: Reason, *, drops: bool, loads: bool, **values: Any) -> None:
         open_one = ResetRecord.of(row.reset)

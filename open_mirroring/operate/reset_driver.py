@@ -15,14 +15,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
-from open_mirroring.errors import TransientError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TargetWatch, target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.ledger.requests import Asked
+from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols import resetting as protocol
 from open_mirroring.protocols.driving import drive_one
@@ -49,6 +50,11 @@ class ResetOutcome(NamedTuple):
         return self.stage is None and not self.waits_for
 
 
+def nothing_rebuilt() -> str:
+    """The rebuilding of whoever cannot do it."""
+    return "the table to be rebuilt by a run"
+
+
 class ResetDriver:
     """Answers the requests of one table's reset.
 
@@ -56,11 +62,13 @@ class ResetDriver:
         mirror: the mirror.
         ledger: its ledger.
         source: the table.
-        rebuild: publishes what the table begins with; says what it waits for, or nothing.
+        rebuild: publishes what the table begins with; says what it waits for, or nothing. Without it, whoever looks
+            or says something needs no Spark.
         asked: the request that is carried out; without one, whatever is open.
         word: what an operator says of the target; counts for the one look that it answers.
         watch: tells what the target has; by default what the mirror file names.
         store: the landing zone; by default the mirror's.
+        zone: where that is, with the login; by default as the environment says.
     """
 
     def __init__(
@@ -69,17 +77,19 @@ class ResetDriver:
         ledger: Engine,
         source: str,
         *,
-        rebuild: Callable[[], str],
+        rebuild: Callable[[], str] = nothing_rebuilt,
         asked: Asked | None = None,
         word: Word | None = None,
         watch: TargetWatch | None = None,
         store: LandingZoneStore | None = None,
+        zone: ZoneAddress | None = None,
     ) -> None:
         self._source = source
         self._asked = asked
+        self._engine, self._mirror = ledger, mirror.name
         self._ledger = ResetLedger(ledger, mirror.name)
         self._reader = LedgerReader(ledger, mirror.name)
-        zone = zone_address(mirror)
+        zone = zone or zone_address(mirror)
         self._store = store or open_store(zone)
         self._watch = watch or target_watch(mirror, zone)
         self._rebuild = rebuild
@@ -105,6 +115,61 @@ class ResetDriver:
             log.info("%s waits for %s", self._source, outcome.waits_for)
             time.sleep(min(_PAUSE_SECONDS, left))
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
+
+    def may_go_on(self, seen: str) -> bool:
+        """Whether a run would do more than the one that left the reset waiting at the stage *seen*; looks only.
+
+        Raises:
+            TransientError: ledger or target do not answer.
+        """
+        row = self._ledger.look(self._source)
+        if row.stage is None or row.stage.value != seen:
+            return True
+        if row.stage is ResetStage.FOLDER_DELETED:
+            return self._sight(row) in (Sight.ABSENT, Sight.FOLDER_BACK)
+        # What is not rebuilt yet only a run can rebuild.
+        return not (row.stage is ResetStage.REBUILDING and row.rebuilt) or self._sight(row) is Sight.THERE
+
+    def say(self, word: Word, reason: Reason, request: str) -> str:
+        """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
+
+        Raises:
+            TerminalError: ``RESET_NOT_WAITING`` when no reset of the table waits for this, so that nothing was said of
+                a later one; ``REQUEST_TAKEN``.
+            TransientError: ``RESET_MOVED`` when a run was at work on it; store or ledger do not answer.
+        """
+        asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
+        row = self._ledger.look(self._source)
+        is_new = answer(self._engine, self._mirror, asked) is None
+        if is_new and (why := self._why_not_waiting(row, word)):
+            raise TerminalError(
+                "RESET_NOT_WAITING",
+                f"that table {self._source!r} is {word} decides nothing: {why}",
+                where=f"mirror {self._mirror}",
+                way_out="`open-mirroring status` says what its reset waits for; say it when it waits for this",
+            )
+        to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
+        if is_new and not self._ledger.say(asked, row.version, to, reason):
+            raise TransientError(
+                "RESET_MOVED", f"a run is at work on the reset of {self._source!r}", way_out="look, and say it again"
+            )
+        if word == "back":
+            return f"{self._source}: the reset is over"
+        return f"{self._source}: the run that waits for this goes on; without one, start it again"
+
+    def _why_not_waiting(self, row: protocol.ResetRow, word: Word) -> str:
+        if row.stage is None:
+            return "it is in no reset"
+        if word == "gone":
+            if row.stage is not ResetStage.FOLDER_DELETED:
+                return (
+                    f"its reset is at {row.stage.value}, and waits for that at {ResetStage.FOLDER_DELETED.value} only"
+                )
+            back = [folder for folder in row.folders if self._holds_anything(folder)]
+            return f"somebody wrote into the deleted folder {back[0]!r}; the next run deletes it again" if back else ""
+        if row.stage is not ResetStage.REBUILDING or not (row.rebuilt and row.has_files):
+            return f"its reset is at {row.stage.value}, and not all that it begins with is published"
+        return ""
 
     def _answer(self, request: protocol.Request) -> protocol.Reply:
         try:

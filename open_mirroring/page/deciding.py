@@ -13,6 +13,7 @@ from open_mirroring.ledger import decisions
 from open_mirroring.ledger.decisions import OpenStop, Reason
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.table_story import open_letters
 from open_mirroring.page import ways_out
 from open_mirroring.protocols.verdicts import Finding
@@ -51,6 +52,9 @@ def decide(
         said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
     elif action == ways_out.ACCEPT_LETTERS:
         said = [_accept(mirror, ledger, form, reason, request)]
+    elif action in (ways_out.TARGET_GONE, ways_out.TARGET_BACK):
+        driver = ResetDriver(mirror, ledger, source, zone=zone)
+        said = [driver.say("gone" if action == ways_out.TARGET_GONE else "back", reason, request)]
     elif action == ways_out.LOOK:
         said = []
     else:

@@ -13,6 +13,7 @@ from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import KEY_MENDED, NEW_TABLE
 from open_mirroring.protocols.verdicts import Verdict
 
+TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
 RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_LETTERS, LOOK = (
     "resume",
     "resume-extraction",
@@ -98,6 +99,9 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
     if line.code == verdicts.LOAD_PENDING:
         commands.append(Command(_command(mirror, "initial-load"), "loads the first rows; goes on where it stopped"))
     if line.code == RESET_OPEN:
+        gone = "the folder is deleted, and you see at the target that the table is gone: its reset goes on. Never of a "
+        buttons.append(Button(TARGET_GONE, "The table is gone", gone + "table that is still there"))
+        buttons.append(Button(TARGET_BACK, "The table is back", "you see at the target that it was made anew"))
         commands.append(reset)
     if line.letters:
         commands.append(_replay(mirror, f"--table {shlex.quote(line.source)}"))

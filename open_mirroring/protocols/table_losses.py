@@ -27,6 +27,7 @@ CHANGES_IGNORED = "CHANGES_IGNORED"
 """Changes of the table were read and ignored before the mirror file named it."""
 
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
+COLUMN_NEVER_SEEN = "COLUMN_NEVER_SEEN"
 """Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
 
 WAYS_OUT = {

@@ -20,6 +20,9 @@ NEW_TABLE = "NEW_TABLE"
 LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 """The ledger was lost and made again, and what it knew of the table could not be found out."""
 
+LOAD_REPEATED = "LOAD_REPEATED"
+"""A full load came a second time, and rows of the first have not come again (G-85)."""
+
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
@@ -28,7 +31,8 @@ WAYS_OUT = {
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
     f"file, and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew",
+    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew; "
+    f"where `columns` does not list the new name, list it instead, and {RESET} with a new initial load",
     "COLUMN_RENAMED": f"{RESET}{FROM_LOG}; either brings the values under the new name",
     "COLUMN_BACK": f"{RESET}{FROM_LOG}; either leaves out the values of the column that was dropped",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
@@ -75,11 +79,16 @@ WAYS_OUT = {
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
+    "LOAD_UNFILLED": "have the export write char(n), nchar(n) and binary(n) with their full length, without TRIM, "
+    f"or load over JDBC; then {RESET}",
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
     "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
     f"happen again; whether it is still the newest of its key is not known: {RESET}",
     "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
     "after that load ended at the source",
+    LOAD_REPEATED: "wait until the second load has come to its end: the stop is lifted once every row came again; if "
+    f"some never do, the source may have them no more: {RESET} with an `initial_load` made after that load ended; if "
+    "nothing was loaded again, and messages were only delivered twice, lift the stop",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
     LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",

@@ -49,7 +49,12 @@ BACKLOG = "BACKLOG"
 LOAD_PENDING = "LOAD_PENDING"
 """The initial load is not complete: changes are logged and wait."""
 
-HOLDS = frozenset({PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING})
+LOAD_AHEAD = "LOAD_AHEAD"
+"""The position from which a load says that the stream goes on was not reached by the stream yet (G-84)."""
+
+HOLDS = frozenset(
+    {PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD}
+)
 """The codes that hold a table; every other one but OK, and those of losses, stops it."""
 HOLDS_FOR_SOMEBODY = frozenset({STATUS_REFUSED})
 """Holds that pass as soon as their cause is gone, like all others, but whose cause nothing but an operator removes."""
@@ -128,6 +133,8 @@ WAYS_OUT = {
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
     "where it stopped; changes are logged meanwhile",
     LOAD_PENDING: "run the initial load to its end; changes are logged meanwhile",
+    LOAD_AHEAD: "compare `stream_from` with the last commit before the export began: if it is right, wait until the "
+    f"source commits a change above it; if it is too high, mend it and {table_stops.RESET}",
 }
 """What to do, by code."""
 

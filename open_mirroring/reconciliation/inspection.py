@@ -32,6 +32,7 @@ from open_mirroring.ledger.verdict_ledger import record_verdicts
 from open_mirroring.ledger.verdict_memory import Remembered, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.loads_ahead import loads_ahead
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 
@@ -178,6 +179,7 @@ class _Looking:
             own_files = pool.map(lambda state: self._own_files(state, objects[state.folder]), tables.values())
             owned = dict(zip(tables, own_files, strict=True))
         findings: dict[str, Finding] = {}
+        ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
             own, before = owned[source], self._remembered.get(state.id, Remembered())
             facts = TableFacts(
@@ -190,6 +192,7 @@ class _Looking:
                 now=now,
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
+                load_ahead=ahead.get(source, ""),
                 first_files_pending=state.is_beginning,
                 target=targets.get(state.folder),
                 counted_before=before.counted(state.row.generation),

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     CHANGES_IGNORED,
+    COLUMN_NEVER_SEEN,
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
@@ -91,6 +94,7 @@ class SeenTable(NamedTuple):
         loaded: it has, or will have, an initial load.
         has_files: something of it was published.
         tolerated: how many open dead letters are no loss.
+        unseen_columns: names under `columns` that no row has, though whole rows came.
     """
 
     source: str
@@ -99,6 +103,7 @@ class SeenTable(NamedTuple):
     loaded: bool = False
     has_files: bool = False
     tolerated: int = 0
+    unseen_columns: Sequence[str] = ()
 
 
 def look(mirror: Mirror, ledger: Engine) -> LossReport:
@@ -110,6 +115,8 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
+    listed = {table.source: table.columns for table in mirror.tables if table.columns}
+    known = columns_of_whole_rows(ledger, mirror.name, listed)
     with ledger.connect() as db:
         has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
         tables = [
@@ -120,6 +127,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
                 load != "none",
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
+                [one for one in listed.get(source, ()) if source in known and not listed_columns(known[source], [one])],
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
@@ -158,6 +166,10 @@ def judge(
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
             notes[table.source] = (note,)
+        if table.unseen_columns:
+            names = ", ".join(str(shown(name)) for name in table.unseen_columns[:_NAMES_SHOWN])
+            note = f"{COLUMN_NEVER_SEEN}: `columns` lists {names}, and no row has such a column"
+            notes[table.source] = (*notes.get(table.source, ()), note)
         if found:
             losses[table.source] = tuple(found)
     if of_any := [*_uncounted(letters), *_without_table(letters.without_table, tolerated)]:

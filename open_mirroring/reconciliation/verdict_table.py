@@ -67,6 +67,7 @@ class TableFacts:
         now: the present time, with a zone.
         settled: see *published*.
         load_pending: the table's initial load is not complete.
+        load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
         target: the target's status; None when none is configured.
         limits: how much may wait for the target.
         purged_after: how long the service keeps processed files.
@@ -88,6 +89,7 @@ class TableFacts:
     now: datetime
     settled: int = 0
     load_pending: bool = False
+    load_ahead: str = ""
     target: TargetStatus | None = None
     limits: Limits = NO_LIMITS
     purged_after: timedelta = PURGED_AFTER
@@ -107,9 +109,9 @@ def reconcile(facts: TableFacts) -> Finding:
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
     LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP,
     LAST_FILE_MISSING, MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY,
-    STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING; then the code of the first of its losses. The
-    evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows what it
-    sealed.
+    STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD; then the code of the first of its
+    losses. The evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows
+    what it sealed.
 
     A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
     """
@@ -280,6 +282,8 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
         yield _hold(RESET_OPEN, facts.reset)
     if facts.load_pending:
         yield _hold(v.LOAD_PENDING, "the initial load is not complete")
+    if facts.load_ahead:
+        yield _hold(v.LOAD_AHEAD, facts.load_ahead)
 
 
 def _backlog(facts: TableFacts, sequence: FileSequence) -> Backlog:

@@ -84,16 +84,39 @@ runbook's section *Resetting one table* says when.
 | Task | Does |
 |---|---|
 | `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
-| `reload` | records the request and carries the reset on; tried again every minute while it waits for the target |
+| `reload` | records the request and carries the reset on; deferred, without Spark, while it waits for the target |
 | `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
 
 **Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
 
-While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others; in turns with
-the tries of `reload`. A run that failed or was killed is cleared, or
-triggered again: it goes on from the ledger's last record. Where nothing tells what the target has (no
-`landing_zone.tables` in the mirror file), `reload` ends with RESET_WAITS until somebody says what is to be seen:
-`open-mirroring reload-table --target-says`.
+While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others. A run that failed
+or was killed is cleared, or triggered again: it goes on from the ledger's last record. Where nothing tells what the
+target has (no `landing_zone.tables` in the mirror file), look there, and say what you see: `${mirror}__decide` with the
+decision `target-says-gone`, and later `target-says-back`; `reload` goes on within a minute. After a day without either
+it fails with RESET_WAITS.
+"""
+    + _ONE_WRITER
+)
+
+REPAIR_APPROVAL = (
+    "The number is published with the content that was sealed. A number that the target has applied already would be "
+    "applied twice: only what is known not to be applied may be approved."
+)
+
+REPAIR = Template(
+    """
+Publishes **one** file number of a table of the mirror **$mirror** again that was lost before the target applied it: the
+way out of GAP, MISSING and LAST_FILE_MISSING where the runbook says so. It starts no Spark.
+
+| Task | Does |
+|---|---|
+| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+| `repair` | gives the content that was sealed its number; refused (REPAIR_REFUSED) where it may be applied |
+| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
+
+**Params.** `table`, `number`: what is lost, as the stop names it. `not_applied`: how you know that the target has not
+applied it, where no trusted counter proves it. `reason`: why; kept in the ledger's audit with the name of whoever
+approved it.
 """
     + _ONE_WRITER
 )
@@ -110,12 +133,14 @@ command of the same name do. It starts no Spark. Whoever starts the run decides:
 | `accept-epoch` | `table`, `subject`: the stream's GUID | goes on with a stream that began anew |
 | `accept-schema` | `table`, `subject`: the column, `renamed_to` (optional) | says that it was dropped, or renamed |
 | `accept-table` | `table` | lets a table be published that joined by a pattern which asks |
+| `target-says-gone` | `table` | you see at the target that a table in a reset is gone; never of one that is there |
+| `target-says-back` | `table` | you see at the target that it was made anew: its reset is over |
 | `accept-dead-letters` | `subject`: their code, `table` (optional) | settles them as lost; no table: those of none |
 
 A field that is missing, or that the decision does not take, fails the run (DECISION_UNCLEAR), and nothing is decided.
 What `decide` returns tells what came of it and what the next run will find. One run decides once: cleared, it reports
 what it did and lifts no stop that came later. Letters that may be decoded after all: `${mirror}__replay_dead_letters`;
-a table that has to be built anew: `${mirror}__reload_table`.
+a table that has to be built anew: `${mirror}__reload_table`; a file number that is lost: `${mirror}__repair`.
 """
 )
 

@@ -27,10 +27,13 @@ from open_mirroring_airflow.operators import (
     ProveOperator,
     PublishingOperator,
     ReloadOperator,
+    RepairOperator,
     ReplayOperator,
 )
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
+    NOT_APPLIED,
+    NUMBER,
     PROOF,
     REASON,
     REREAD,
@@ -38,6 +41,8 @@ from open_mirroring_airflow.run_params import (
     TABLES,
     decision_params,
     letter_params,
+    not_applied_param,
+    number_param,
     proof_param,
     reason_param,
     reread_param,
@@ -52,8 +57,6 @@ _START = datetime(2020, 1, 1, tzinfo=UTC)
 _DEEP_CHECK = "30 2 * * *"
 _APPROVAL = timedelta(days=1)
 """How long a reset waits for its approval; without an answer the run fails."""
-_TARGET_TRIES = 60
-"""How often a reset looks at the target again; it gives its slot back in between."""
 _MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 
@@ -61,8 +64,8 @@ _OWNER = "open-mirroring"
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     """The DAGs ``<mirror>__<what>``.
 
-    ``initial_load``, ``decide``, ``reload_table``, ``replay_dead_letters``, ``prove`` and ``correct_table`` run by
-    hand, ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
+    ``initial_load``, ``decide``, ``reload_table``, ``repair``, ``replay_dead_letters``, ``prove`` and
+    ``correct_table`` run by hand, ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
 
     Args:
         mirror: the mirror.
@@ -75,6 +78,7 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
         _reconcile,
         _decide,
         _reload_table,
+        _repair,
         _replay_dead_letters,
         _prove,
         _correct_table,
@@ -135,10 +139,26 @@ def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
         reload = ReloadOperator(
             task_id="reload",
             approval_task_id=approve.task_id,
-            retries=_TARGET_TRIES,
             **spark,
         )
         approve >> reload >> _leaf(mirror)
+    return dag
+
+
+def _repair(mirror: Mirror, spark: dict[str, Any]) -> DAG:
+    """Approve → repair → reconcile."""
+    params = {
+        TABLE: table_param(_sources(mirror), "The table whose number is lost."),
+        NUMBER: number_param(),
+        NOT_APPLIED: not_applied_param(),
+        REASON: reason_param(),
+    }
+    with _dag(mirror, "repair", dag_docs.REPAIR, None, params, allowed_run_types=["manual"]) as dag:
+        approve = _approval(
+            f"Publish number {{{{ params.{NUMBER} }}}} of {{{{ params.{TABLE} }}}} of the mirror {mirror.name} again?",
+            dag_docs.REPAIR_APPROVAL,
+        )
+        approve >> RepairOperator(task_id="repair", approval_task_id=approve.task_id, **spark) >> _leaf(mirror)
     return dag
 
 

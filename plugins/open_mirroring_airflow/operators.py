@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,9 +15,11 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import landing_zone, ledger_url
+from open_mirroring_airflow.gate import event_error
 from open_mirroring_airflow.job_operator import (
     OpenMirroringSparkOperator,
     done_with_losses,
@@ -25,6 +28,8 @@ from open_mirroring_airflow.job_operator import (
     verdicts_text,
 )
 from open_mirroring_airflow.run_params import (
+    NOT_APPLIED,
+    NUMBER,
     PROOF,
     REASON,
     TABLE,
@@ -34,10 +39,17 @@ from open_mirroring_airflow.run_params import (
     chosen_tables,
     letter_arguments,
 )
+from open_mirroring_airflow.triggers import ResetTrigger
 
 _MARKS = "confirmed_before"
 _LOOK_MINUTES = 0.2
-"""A reset looks at the target twice, and gives its slot back: the next try is a minute later."""
+"""A reset looks at the target twice, and gives its slot back while it waits."""
+_LOOK_SECONDS = 60.0
+"""Between two looks of a reset that waits deferred."""
+_TARGET_WAIT = timedelta(days=1)
+"""How long a reset waits for the target to show what happened there, or for somebody to say it."""
+_GRACE = timedelta(minutes=5)
+RESET_WAITS = "RESET_WAITS"
 
 
 class ExtractOperator(OpenMirroringSparkOperator):
@@ -166,18 +178,63 @@ class PublishingOperator(OpenMirroringSparkOperator):
 class ReloadOperator(PublishingOperator):
     """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
+    While the target has to do its part the task waits deferred: a look costs neither a slot nor Spark.
+
     Args:
         approval_task_id: the approval whose answer names that person.
         kwargs: those of :class:`PublishingOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when the approval names nobody.
-        TransientError: also ``RESET_WAITS``, while the run waits for the target: another attempt goes on.
+        TerminalError: ``APPROVAL_MISSING`` when the approval names nobody; ``RESET_WAITS`` when the target has not
+            done its part after a day, and nobody has said that it has.
     """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
         super().__init__(job="reload_table", **kwargs)
         self.approval_task_id = approval_task_id
+
+    def execute(self, context: Context) -> Any:
+        """Carry the reset as far as it goes; defer while it waits."""
+        return self._carry_on(context, (datetime.now(UTC) + _TARGET_WAIT).isoformat())
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Take the trigger's answer, and carry the reset on."""
+        error = event_error(event)
+        if error is not None:
+            raise error
+        if not event["goes_on"]:
+            raise TerminalError(RESET_WAITS, event["waits_for"], where=self.job, way_out=self._way_out)
+        return self._carry_on(context, event["until"])
+
+    def _carry_on(self, context: Context, until: str) -> Any:
+        try:
+            return super().execute(context)
+        except TransientError as waits:
+            if waits.code != RESET_WAITS:
+                raise
+            mirror = load_mirror(Path(self.mirror_file))
+            table = context["params"][TABLE]
+            reset = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name).tables(table)[table].reset
+            self.log.info("Waiting: %s. %s", waits.what, self._way_out)
+            self.defer(
+                trigger=ResetTrigger(
+                    str(mirror.file),
+                    table,
+                    "" if reset is None else reset.stage.value,
+                    waits.what,
+                    until,
+                    _LOOK_SECONDS,
+                ),
+                method_name=self.execute_complete.__name__,
+                timeout=_TARGET_WAIT + _GRACE,
+            )
+
+    @property
+    def _way_out(self) -> str:
+        return (
+            f"Where nothing shows what the target has, look there, and say so: start {self.mirror}__decide with the "
+            f"decision {TARGET_GONE} or {TARGET_BACK}. A run that has given up is cleared, and goes on"
+        )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The table, why, and who approved it."""
@@ -221,6 +278,34 @@ class CorrectOperator(OpenMirroringSparkOperator):
             way_out = "mend what it names; the task tries again, and can be cleared"
             raise TransientError("CORRECTION_WAITS", report["waits"], where=self.job, way_out=way_out)
         return report
+
+
+class RepairOperator(OpenMirroringSparkOperator):
+    """Publish a lost number again, in the name of the person who approved it; starts no Spark.
+
+    One approval is one repair, however often this task is tried, cleared or killed (G-30).
+
+    Args:
+        approval_task_id: the approval whose answer names that person.
+        kwargs: those of :class:`OpenMirroringSparkOperator`.
+
+    Raises:
+        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name; ``REPAIR_REFUSED`` and the like.
+    """
+
+    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
+        super().__init__(job="repairs", **kwargs)
+        self.approval_task_id = approval_task_id
+
+    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
+        """Table and number, why, who approved it, and how it is known that the target has not applied it."""
+        params = context["params"]
+        [table] = checked_tables(mirror, [params[TABLE]])
+        name = _approver(context, self.approval_task_id, f"the repair of {table!r}")
+        request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
+        decided = ["--table", table, f"--number={params[NUMBER]}", f"--reason={params[REASON]}"]
+        known = [f"--not-applied={params[NOT_APPLIED]}"] if params[NOT_APPLIED].strip() else []
+        return [*decided, f"--approved-by={name}", f"--request={request}", *known]
 
 
 class DecideOperator(BaseOperator):

@@ -15,6 +15,7 @@ from open_mirroring_airflow.connections import ledger_url
 
 TABLES, REREAD = "tables", "reread"
 TABLE, REASON, PROOF = "table", "reason", "proof"
+NUMBER, NOT_APPLIED = "number", "not_applied"
 DECISION, SUBJECT, RENAMED_TO = "decision", "subject", "renamed_to"
 _BACKFILL = "backfill"
 
@@ -33,6 +34,8 @@ DECISIONS = {
     requests.ACCEPT_EPOCH: DecisionForm("Accept a stream that began anew", (TABLE, SUBJECT)),
     requests.ACCEPT_SCHEMA: DecisionForm("A column was dropped or renamed", (TABLE, SUBJECT), (RENAMED_TO,)),
     requests.ACCEPT_TABLE: DecisionForm("Mirror a new table", (TABLE,)),
+    requests.TARGET_GONE: DecisionForm("A table in a reset is gone from the target", (TABLE,)),
+    requests.TARGET_BACK: DecisionForm("A table in a reset is back at the target", (TABLE,)),
     requests.ACCEPT_LETTERS: DecisionForm("Accept dead letters as lost", (SUBJECT,), (TABLE,)),
 }
 """Every decision of a run's form, by the name of the command that takes it, too."""
@@ -71,6 +74,18 @@ def proof_param() -> Param:
     uuid = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
     said = "Its id, as what the task `prove` returned names it: of one table, and corrected once."
     return Param(type="string", pattern=uuid, title="Proof", description=said)
+
+
+def number_param() -> Param:
+    """The file number that is published again; there is no default."""
+    said = "The lost number, as the stop names it (GAP, MISSING, LAST_FILE_MISSING)."
+    return Param(type="integer", minimum=1, title="File number", description=said)
+
+
+def not_applied_param() -> Param:
+    """How somebody knows that the target has not applied the number; empty where a trusted counter proves it."""
+    said = "How you know that the target has not applied it, as: no row of it is there. Kept in the ledger's audit."
+    return Param("", type="string", maxLength=500, title="Not applied", description=said)
 
 
 def reread_param() -> Param:

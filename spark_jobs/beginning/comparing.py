@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -80,9 +81,11 @@ def _absent(alike: AnnouncedTable | None) -> Iterator[_Found]:
 
 def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     columns = {**told.catalog, **told.columns}
-    mirrored = [name for name in columns if table.columns is None or name in table.columns or name in table.key]
-    for setting, names in (("key", table.key), ("columns", table.columns or ())):
-        lost = [name for name in names if columns and name not in columns]
+    listed = listed_columns(columns, table.columns)
+    mirrored = [name for name in columns if name in listed or name in table.key]
+    lost_columns = [name for name in table.columns or () if columns and not listed_columns(columns, [name])]
+    lost_key = [name for name in table.key if columns and name not in columns]
+    for setting, lost in (("key", lost_key), ("columns", lost_columns)):
         if lost:
             what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
             yield _Found(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")

@@ -16,6 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.local_store import make_folders, sync_folder
 from open_mirroring.reconciliation.rebuilding import BatchRecord
 from open_mirroring.storage.object_path import Place
 
@@ -32,11 +33,15 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
     moment = (at or datetime.now(UTC)).isoformat()
     content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
     if isinstance(place, Path):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: what a crash leaves behind has another name.
+        make_folders(str(place.parent))
+        # Whole or not at all: what a crash leaves behind has another name. On the disk before the log's commit is.
         written = place.with_name(f".{place.name}.{uuid4().hex}")
-        written.write_bytes(content)
+        with written.open("xb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
         os.replace(written, place)
+        sync_folder(str(place.parent))
         return
     try:
         place.create(content)

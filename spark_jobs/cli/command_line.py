@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spark_jobs.beginning import SAMPLE
-from spark_jobs.runtime.reset_arguments import add_decision_arguments, add_request_argument, add_reset_arguments, stated
+from spark_jobs.runtime.reset_arguments import (
+    add_repair_arguments,
+    add_request_argument,
+    add_reset_arguments,
+    stated,
+)
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
@@ -262,11 +267,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     about = "publish a lost number again that the target has not applied; goes on where it stopped"
     mend = commands.on_file("repair", "repairing:repair", about)
-    add_decision_arguments(mend)
-    mend.add_argument("--number", type=_positive, required=True, metavar="N", help="the lost file number")
-    mend.add_argument(
-        "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
-    )
+    add_repair_arguments(mend)
     about = "make a lost ledger again from landing zone and change log; without --apply only tell what would come of it"
     again = commands.reporting("rebuild-ledger", "repairing:rebuild_ledger", about)
     again.add_argument("--apply", action="store_true", help="write it, while no job of the mirror runs")

@@ -15,7 +15,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill
-from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
@@ -67,7 +67,8 @@ class Ticked(NamedTuple):
     def exit(self) -> Exit:
         """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
 
-        A table that is being built anew is not at the target: it holds whatever else was done.
+        A table that is being built anew is not at the target, and a load that is ahead of the stream may stay so for
+        ever: both hold whatever else was done.
 
         What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule.
         """
@@ -76,6 +77,8 @@ class Ticked(NamedTuple):
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
+        if any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
+            return Exit.ON_HOLD
         if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
             return Exit.ON_HOLD
         return Exit.ON_HOLD if self.awaited and self.batch is None else Exit.DONE

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
+from sqlalchemy.pool import NullPool
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.storage import log_place
@@ -26,7 +27,7 @@ def upgrade(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     steps = pending_migrations(mirror.ledger_url())
     refuse_behind_log(mirror)
-    unrecorded = _unrecorded(mirror)
+    unrecorded, lacking = _unrecorded(mirror)
     print(f"mirror {mirror.name}: open-mirroring {version('open-mirroring')}")
     for step in steps:
         print(f"ledger: {step.revision}: {shown(step.what)}")
@@ -40,26 +41,36 @@ def upgrade(arguments: argparse.Namespace) -> Exit:
         ledger = open_ledger(mirror.ledger_url())
         written = _write_records(mirror, ledger, unrecorded)
         print(f"done: {len(steps)} steps of the ledger, {written} records of batches")
-        if lacking := len(unrecorded) - written:
-            print(
-                f"of {lacking} batches maintenance has dropped what a record would hold: back up the ledger, for it "
-                "cannot be made again"
-            )
+    if lacking:
+        print(
+            f"of {lacking} batches maintenance has dropped what a record would hold: back up the ledger, for it cannot "
+            "be made again"
+        )
     return Exit.DONE
 
 
-def _unrecorded(mirror: Mirror) -> list[int]:
+def _unrecorded(mirror: Mirror) -> tuple[list[int], int]:
+    """The batches whose record can be written, and of how many nobody knows any more what it would hold."""
     root = log_place(mirror)
     newest = newest_in_log(root, mirror.name)
-    return sorted({*range(1, newest + 1)} - read_records(root, newest).keys())
+    missing = {*range(1, newest + 1)} - read_records(root, newest).keys()
+    if not missing:
+        return [], 0
+    # The ledger as it is, of whatever version: one without horizon has dropped nothing.
+    engine = sa.create_engine(mirror.ledger_url(), poolclass=NullPool)
+    with engine.connect() as db:
+        dropped = 0
+        if sa.inspect(db).has_table(t.mirror_horizon.name):
+            dropped = db.scalar(sa.select(newest_dropped(mirror.name))) or 0
+    written = sorted(number for number in missing if number > dropped)
+    return written, len(missing) - len(written)
 
 
 def _write_records(mirror: Mirror, ledger: Engine, numbers: list[int]) -> int:
-    """Write the records of batches that an earlier version logged; what maintenance dropped is not known any more."""
+    """Write the records of batches that an earlier version logged."""
     c, wanted = t.log_batch.c, set(numbers)
-    kept = (c.mirror == mirror.name) & (c.number > newest_dropped(mirror.name))
     with ledger.connect() as db:
-        rows = db.execute(sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(kept)).all()
+        rows = db.execute(sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(c.mirror == mirror.name)).all()
     found = [row for row in rows if row.number in wanted]
     for row in found:
         write_record(log_place(mirror), row.number, row.ranges, row.manifest, row.bound_at)

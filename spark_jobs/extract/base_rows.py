@@ -19,7 +19,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.load.task import Rows
+from spark_jobs.load.task import MeasuredRows, Rows
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
@@ -67,14 +67,15 @@ def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
     """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
-    writer, read = target.log.writer(), 0
+    writer, read, measured = target.log.writer(), 0, MeasuredRows(rows, target.columns)
     try:
-        for table in rows:
+        for table in measured:
             writer.add(base_rows(table, target, read))
             read += table.num_rows
     except MirroringError as error:
         return BaseChunk(target.origin, {}, error)
-    return BaseChunk(target.origin, {**writer.finish(), "counts": {"loaded": read}})
+    shortest = {target.source: measured.shortest}
+    return BaseChunk(target.origin, {**writer.finish(), "counts": {"loaded": read}, "shortest": shortest})
 
 
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:

@@ -34,11 +34,12 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.protocols.table_stops import LOAD_REPEATED
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
-from spark_jobs.extract.load_rows import judge_loads
+from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.new_senders import new_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
@@ -136,7 +137,8 @@ class BatchWriting:
                 or any(last is not None and first is not None and last > first for last, first in origins.values())
             )
         }
-        if not loaded:
+        came = [t for t, origins in manifest.reloads.items() if any(last is not None for last, _ in origins.values())]
+        if not came:
             return manifest
         epoch, highest = self.format.load, f"{LOAD_MAJOR};"
         earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
@@ -149,8 +151,17 @@ class BatchWriting:
             if found.other is not None and table in changed:
                 what = f"a row of a full load came at {found.other}, after changes of this table"
                 stops[table] = ["RELOAD_SEEN", f"{what}, and an earlier one of its key differs"]
+        mended: list[str] = []
+        for table in sorted(came):
+            fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
+            again = repeated_load(self.root, table, fresh, earlier)
+            if again is not None and again.lacking:
+                said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
+                stops.setdefault(table, [LOAD_REPEATED, f"{said} not, such as {again.example}"])
+            elif again is not None:
+                mended.append(table)
         counts = {**manifest.counts, "loads_repeated": repeated} if repeated else manifest.counts
-        return replace(manifest, reloads=reloads, stops=stops, counts=counts)
+        return replace(manifest, reloads=reloads, stops=stops, counts=counts, loads_whole=mended)
 
     def _read_ranges(
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
@@ -296,7 +307,11 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
     reloads: dict[str, dict[str, list[int | None]]] = {}
     majors: dict[str, dict[str, str]] = {}
     foreign: Counter[str] = Counter()
+    shortest: dict[str, dict[str, int]] = {}
     for part in parts:
+        for table, found in part.get("shortest", {}).items():
+            of_table = shortest.setdefault(table, {})
+            of_table |= {name: min(length, of_table.get(name, length)) for name, length in found.items()}
         counts.update(part["counts"])
         foreign.update(part.get("foreign", {}))
         for table, lists in part["columns"].items():
@@ -330,6 +345,7 @@ def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (
         partitions=partitions,
         told=majors,
         foreign=dict(foreign),
+        shortest={table: found for table, found in shortest.items() if found},
         letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
     )
 

@@ -1,8 +1,9 @@
-"""Rows of a source's own full load that arrive after changes of their table: repetitions, or a reload.
+"""Rows of a source's own full load that arrive once more, or after changes of their table: repetitions, or a reload.
 
 Delivery is at least once, so a row that equals a logged row is a repetition. A row that differs from the loaded row of
-its key shows that the source was loaded again. Only tables that have both loaded rows and changes in the log are looked
-at. This needs no JVM: DuckDB queries the log's files in place (K-18, K-67).
+its key shows that the source was loaded again. Where a load seems to come a second time, the rows of the first that it
+lacks are counted: the source may have them no more (G-85). This needs no JVM: DuckDB queries the log's files in place
+(K-18, K-67).
 """
 
 from __future__ import annotations
@@ -70,3 +71,69 @@ def judge_loads(root: Place, table: str, fresh: Sequence[str], earlier: Sequence
             "SELECT origin, place FROM judged WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
         ).fetchone()
     return JudgedLoads(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")
+
+
+class RepeatedLoad(NamedTuple):
+    """A full load that comes a second time, as far as it has come.
+
+    Attributes:
+        repeated: how many keys came more than once.
+        lacking: how many came once, and before any that came again.
+        example: the key and the place of one of these, in words; empty if there is none.
+    """
+
+    repeated: int
+    lacking: int
+    example: str
+
+
+_LOADED = """SELECT DISTINCT origin, place, key, row, cols, {is_fresh} AS is_fresh FROM {files}
+             WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major) AND key IS NOT NULL"""
+
+
+def repeated_load(root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> RepeatedLoad | None:
+    """What came again of a full load with a batch; None where nothing did, or single messages alone.
+
+    Single messages may come again by themselves. It is taken for a second load if one of its rows differs in one
+    partition, or if at least half of all keys came again.
+
+    Args:
+        root: the log's folder.
+        table: the source table, as the log has it.
+        fresh: the batch's files with rows of the table.
+        earlier: files of earlier batches that may hold rows of its load.
+    """
+    shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
+    with duckdb.connect() as db:
+        query_files(db, root, fresh, "fresh_files")
+        db.execute(f"CREATE TEMP TABLE fresh AS {_LOADED.format(files='fresh_files', is_fresh='true')}", shared)
+        known, rows = "SELECT key, origin, place FROM fresh", "SELECT * FROM fresh"
+        if earlier:
+            query_files(db, root, earlier, "earlier_files")
+            before = _LOADED.format(files="earlier_files", is_fresh="false")
+            known = f"{known} UNION SELECT key, origin, place FROM ({before}) WHERE key IN (SELECT key FROM fresh)"
+            rows = f"{rows} UNION ALL {before}"
+        again = f"SELECT 1 FROM ({known}) GROUP BY key HAVING count(DISTINCT (origin, place)) > 1 LIMIT 1"
+        if db.execute(again, shared if earlier else {}).fetchone() is None:
+            return None
+        db.execute(
+            f"""CREATE TEMP TABLE counted AS SELECT *,
+                  row_number() OVER (PARTITION BY key ORDER BY is_fresh, place, origin) AS nth,
+                  count(*) OVER (PARTITION BY key) AS times
+                FROM (SELECT origin, place, key, row, cols, bool_and(is_fresh) AS is_fresh
+                      FROM ({rows}) GROUP BY ALL)""",
+            shared if earlier else {},
+        )
+        repeated, single, differing = db.execute(
+            """SELECT count(DISTINCT key) FILTER (times > 1), count(*) FILTER (times = 1), count(*) FILTER (rows > 1)
+               FROM (SELECT origin, key, any_value(times) AS times, count(DISTINCT (row, cols)) AS rows
+                     FROM counted GROUP BY origin, key)"""
+        ).fetchone() or (0, 0, 0)
+        if not differing and repeated < single:
+            return None
+        begun = "SELECT origin, min(place) AS place FROM counted WHERE nth > 1 GROUP BY origin"
+        lacking, key, at = db.execute(
+            f"""SELECT count(*), min(key), arg_min(c.origin || ':' || c.place, key) FROM counted c
+                LEFT JOIN ({begun}) b USING (origin) WHERE times = 1 AND (b.place IS NULL OR c.place < b.place)"""
+        ).fetchone() or (0, "", "")
+    return RepeatedLoad(repeated, lacking, f"{key} at {at}" if lacking else "")

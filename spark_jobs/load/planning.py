@@ -8,11 +8,14 @@ between the two.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.changes.log_position import LogPosition, above
+from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.names import BEGINNING, split_source_name
@@ -24,7 +27,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
-from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
+from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
@@ -119,6 +122,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
                 way_out="export the whole table anew, all files by the same columns and types",
             )
     if export.format == "qlik-full-load":
+        _refuse_narrower_key(table, load_key(export.path(files[0])))
         # What its files tell of the digits of a key is as little as what the task's changes tell.
         columns = tuple(
             c._replace(sql_type=key_type(c.sql_type))
@@ -133,6 +137,18 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
     plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
     return BoundLoad(plan, since)
+
+
+def _refuse_narrower_key(table: Table, announced: Sequence[str]) -> None:
+    """Refuse a load whose source tells a key with more columns than the mirror file's (G-83).
+
+    Raises:
+        TerminalError: ``KEY_NARROWER``.
+    """
+    lacking = [] if table.key_is_unique or not table.key else columns_lacking(table.key, announced)
+    if lacking:
+        what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
+        raise TerminalError("KEY_NARROWER", what, where=f"table {table.source}", way_out=WAYS_OUT["KEY_NARROWER"])
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:

@@ -7,15 +7,17 @@ unique (F-57).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
@@ -27,6 +29,7 @@ from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.types import filled_length
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,15 @@ class ExportTask:
 
 
 class LoadedChunk(NamedTuple):
-    """The result of a chunk: its staged files in order, or the error that a worker cannot raise through Spark."""
+    """The result of a chunk: its staged files in order, or the error that a worker cannot raise through Spark.
+
+    *shortest*: the bytes of the shortest value of each text or binary column that its source may fill up (G-86).
+    """
 
     chunk: int
     files: tuple[StagedFile, ...] = ()
     error: MirroringError | None = None
+    shortest: Mapping[str, int] = MappingProxyType({})
 
 
 class Rows(Protocol):
@@ -77,6 +84,33 @@ class Rows(Protocol):
     def place(self, row: int) -> str:
         """Where a row came from, counted from 0 over all rows."""
         ...
+
+
+def may_be_filled(column: LoadColumn) -> bool:
+    """Whether the source fills up a column's values to one length, or may: its stream tells later (G-86)."""
+    return column.sql_type is None or filled_length(column.sql_type) is not None
+
+
+class MeasuredRows:
+    """Rows that pass through, of which the shortest text and binary values are noted by column, in bytes."""
+
+    def __init__(self, rows: Rows, columns: Collection[LoadColumn]) -> None:
+        self._rows, self._columns = rows, [column.name for column in columns if may_be_filled(column)]
+        self.shortest: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """The tables as they are."""
+        for table in self._rows:
+            for name in self._columns:
+                if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):
+                    found = pc.min(pc.binary_length(table[name])).as_py()
+                    if found is not None:
+                        self.shortest[name] = min(found, self.shortest.get(name, found))
+            yield table
+
+    def place(self, row: int) -> str:
+        """As :meth:`Rows.place`."""
+        return self._rows.place(row)
 
 
 def load_export_chunk(zone: ZoneAddress, exports: Mapping[str, Export], task: ExportTask) -> LoadedChunk:
@@ -90,8 +124,10 @@ def load_export_chunk(zone: ZoneAddress, exports: Mapping[str, Export], task: Ex
 
 def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
     """Stage the rows of one chunk; an error comes back as a value."""
+    measured = MeasuredRows(rows, target.columns)
     try:
-        return LoadedChunk(chunk, stage_rows(zone, rows, target))
+        files = stage_rows(zone, measured, target)
+        return LoadedChunk(chunk, files, shortest=measured.shortest)
     except MirroringError as error:
         return LoadedChunk(chunk, error=error)
 

@@ -43,6 +43,7 @@ from spark_jobs.publish.driver import StagedWork, Staging
 from spark_jobs.runtime.job import run_job
 from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
+from spark_jobs.sources.sql_server.types import filled_length
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +153,14 @@ class LoadWork:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)
         files = [file for chunk in chunks for file in chunk.files]
         target = self._target(one)
+        shortest: dict[str, int] = {}
+        for chunk in chunks:
+            shortest |= {name: min(n, shortest.get(name, n)) for name, n in chunk.shortest.items()}
         try:
             if error is not None:
                 raise error
+            if one.export is not None:
+                _refuse_unfilled(one.plan, shortest)
             if one.plan.together and len(chunks) > 1:
                 self._prove_unique(one, chunks)
             if not files and one.is_last and not one.state.row.confirmed:
@@ -172,7 +178,8 @@ class LoadWork:
             "%s: %d of %d chunks staged, %d rows, %d rows/s, %d rows so far",
             *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001), so_far),
         )
-        return StagedWork(protocol.Staged(tuple(files)), StagedDetails(one.plan.schema, {"loaded": rows}))
+        details = StagedDetails(one.plan.schema, {"loaded": rows}, shortest=shortest)
+        return StagedWork(protocol.Staged(tuple(files)), details)
 
     def _prove_unique(self, one: _Intended, chunks: Sequence[LoadedChunk]) -> None:
         """Over all chunks of a table whose keys do not tell the chunk: read back what was staged."""
@@ -188,6 +195,19 @@ class LoadWork:
             twice = find_duplicate(key_columns(there, one.state.keys), keys)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
+
+
+def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
+    """Refuse an export that has values shorter than what the source fills them up to (G-86).
+
+    Raises:
+        TerminalError: ``LOAD_UNFILLED``.
+    """
+    for column in plan.columns:
+        length = filled_length(column.sql_type or "")
+        if length is not None and shortest.get(column.name, length) < length:
+            what = f"the column {column.name!r} is {column.sql_type}, and has a value of {shortest[column.name]} bytes"
+            raise TerminalError("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
 
 
 class _Intended(NamedTuple):

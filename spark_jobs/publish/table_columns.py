@@ -27,6 +27,7 @@ from open_mirroring.changes.column_history import (
     place_text,
     renamed_columns,
 )
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
@@ -35,7 +36,7 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.types import filled_length, landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
@@ -86,8 +87,8 @@ class TableColumns:
         self._noted = former
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
-        self._wanted = None if declared.columns is None else {*declared.columns}
-        self._loaded = [name for name, *_ in (state.load_plan or {}).get("columns", ())]
+        loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
+        self._loaded = listed_columns(loaded, declared.columns)
 
     @cached_property
     def history(self) -> ColumnHistory:
@@ -121,7 +122,7 @@ class TableColumns:
         return column_history(
             placed,
             [Dropped(one.column, one.up_to) for one in self._decided],
-            loaded=[name for name in self._loaded if self._wanted is None or name in self._wanted],
+            loaded=self._loaded,
             renames=self._renames,
         )
 
@@ -135,7 +136,7 @@ class TableColumns:
         found = []
         for one in self._lists:
             types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
-            part = _Part({n: k for n, k in types.items() if self._wanted is None or n in self._wanted}, self._seen(one))
+            part = _Part({name: types[name] for name in listed_columns(types, self._declared.columns)}, self._seen(one))
             try:
                 for sql_type in part.types.values():
                     landing_type(sql_type)
@@ -227,8 +228,7 @@ class TableColumns:
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
-        if self._wanted is not None:
-            _refuse_left_out(schema, self._wanted | {*state.keys})
+        _refuse_left_out(schema, declared.columns, state.keys)
         at: str | None = None
         try:
             for part in self._parts:
@@ -243,6 +243,7 @@ class TableColumns:
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
         self._refuse_never_streamed()
+        self._refuse_unfilled(types)
         self._refuse_doubtful()
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
@@ -259,9 +260,9 @@ class TableColumns:
         """
         known, has_rows, found = set(self._loaded), bool(self._loaded), dict[str, str]()
         for one in self._lists:
-            carried = {self._spelling.get(name, name) for name, _, _ in msgspec.json.decode(one.cols)}
-            if self._wanted is not None:
-                carried &= {*self._wanted, *self._declared.key}
+            names = [name for name, _, _ in msgspec.json.decode(one.cols)]
+            listed = {*listed_columns(names, self._declared.columns), *self._declared.key} & {*names}
+            carried = {self._spelling.get(name) or name for name in listed}
             if has_rows:
                 found |= {name: one.first_pos for name in sorted(carried - known)}
             known |= carried
@@ -341,7 +342,7 @@ class TableColumns:
         file selects columns) a place in the table. A column that is gone counts no more behind its last row.
         """
         names = [column.name for column in schema.columns]
-        names += sorted(name for name in self._wanted or () if name not in names)
+        names += [name for name in self._declared.columns or () if not listed_columns(names, [name])]
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
             carried = {self._spelling.get(name, name) for name, _, _ in columns}
@@ -352,7 +353,7 @@ class TableColumns:
                 }
             absent = [name for name in names if name not in carried and name not in gone]
             places = sorted(index for _, _, index in columns)
-            has_gap = self._wanted is None and not gone and places != list(range(len(columns)))
+            has_gap = self._declared.columns is None and not gone and places != list(range(len(columns)))
             if (absent or has_gap) and not found.whole:
                 lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
                 raise PlanStop(
@@ -363,8 +364,7 @@ class TableColumns:
 
     def _refuse_never_streamed(self) -> None:
         """Stop where the load brought a column that no change carries: changed rows would lose its value (C-77)."""
-        never = {name for name in self._loaded if self._wanted is None or name in self._wanted}
-        never -= {*self.history.gone, *(name for one in self._placed for name in one.types)}
+        never = {*self._loaded} - {*self.history.gone, *(name for one in self._placed for name in one.types)}
         proofs = [one.seen.whole_first for one in self._placed if one.seen.whole_first]
         if never and proofs:
             raise PlanStop(
@@ -373,6 +373,17 @@ class TableColumns:
                 "them",
                 min(proofs),
             )
+
+    def _refuse_unfilled(self, types: Mapping[str, str]) -> None:
+        """Stop where loaded values lack what the source fills a ``char(n)`` or ``binary(n)`` up with (G-86).
+
+        As a key such a value is another one than the stream's: the loaded row would stay beside the changed one.
+        """
+        for name, shortest in (self._state.load_plan or {}).get("shortest", {}).items():
+            length = filled_length(types.get(name, ""))
+            if length is not None and shortest < length:
+                what = f"the column {name!r} is {types[name]}, and has a value of {shortest} bytes in the initial load"
+                raise PlanStop("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
 
     def _refuse_doubtful(self) -> None:
         """Stop at a column that was renamed, or may have been, and at one that came back (G-60, G-67)."""
@@ -399,6 +410,13 @@ class TableColumns:
                     f"from position {place_text(found.since)} on, rows lack {column!r} and have "
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
+                )
+            if self._renames and self._declared.columns is not None and not said:
+                raise PlanStop(
+                    "RENAME_POSSIBLE",
+                    f"from position {place_text(found.since)} on, rows lack {column!r}, which `columns` lists: "
+                    "dropped, or renamed to a name that is not listed, and so was not logged",
+                    found.since,
                 )
         self._refuse_doubtful_returns()
         for former in self.former:
@@ -500,9 +518,11 @@ def _position(place: str) -> str:
     return place.partition(":")[2]
 
 
-def _refuse_left_out(published: TableSchema, wanted: set[str]) -> None:
+def _refuse_left_out(published: TableSchema, columns: Sequence[str] | None, keys: Sequence[str]) -> None:
     """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
-    out = [column.name for column in published.columns if column.name not in wanted]
+    names = [column.name for column in published.columns]
+    kept = {*listed_columns(names, columns), *keys}
+    out = [name for name in names if name not in kept]
     if out:
         raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
 

@@ -1,4 +1,4 @@
-"""The arguments of a reset, for the job and the commands alike."""
+"""The arguments of a reset and of a repair, for the jobs and the commands alike."""
 
 from __future__ import annotations
 
@@ -34,6 +34,22 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, why, by whose approval, and how long to wait for the target."""
     add_decision_arguments(parser)
     parser.add_argument("--wait", type=float, default=10.0, metavar="MINUTES", help="for the target (default 10)")
+
+
+def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which number of which table, why, by whose approval, and how it is known that it was not applied."""
+    add_decision_arguments(parser)
+    parser.add_argument("--number", type=_positive, required=True, metavar="N", help="the lost file number")
+    parser.add_argument(
+        "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
 
 
 def stated(text: str) -> str:

@@ -79,8 +79,8 @@ def _schemas(connection: str) -> SchemaRegistry:
 
 
 def _mirrored(table: Table) -> MirroredTable:
-    promised = bool(table.keys_never_change), bool(table.full_rows), bool(table.complete_rows)
-    return MirroredTable(table.source, tuple(table.key), table.columns, *promised)
+    promised = table.keys_never_change, table.full_rows, table.complete_rows, table.key_is_unique
+    return MirroredTable(table.source, tuple(table.key), table.columns, *map(bool, promised))
 
 
 def transport_of(mirror: Mirror) -> Transport:

@@ -41,6 +41,7 @@ IDS = [
         "prove",
         "reconcile",
         "reload_table",
+        "repair",
         "replay_dead_letters",
         "replicate",
     )
@@ -193,8 +194,8 @@ def test_the_runbooks_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: 
 
 def test_terminal_errors_are_not_tried_again_and_transient_ones_are(dags: dict) -> None:
     for task in (task for dag in dags.values() for task in dag.tasks):
-        # An approval is asked for once; a reload looks at the target every minute.
-        retries = {"approve": 0, "reload": 60}.get(task.task_id, 2)
+        # An approval is asked for once; a reload that waits for the target is deferred.
+        retries = {"approve": 0}.get(task.task_id, 2)
         assert (task.retries, task.retry_delay) == (retries, timedelta(minutes=1))
         policy = task.retry_policy
         assert policy.evaluate(TerminalError("X", "x"), 1, 3).action.value == "fail"

@@ -28,6 +28,7 @@ from open_mirroring.protocols.table_stops import NEW_TABLE
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.operators import DecideOperator
 from open_mirroring_airflow.run_params import DECISIONS, chosen_decision
+from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 pytestmark = pytest.mark.airflow
 
@@ -147,6 +148,64 @@ def test_a_run_accepts_a_new_table_and_another_one_resumes_reading(mirror: Mirro
     with ledger.connect() as db:
         assert db.execute(sa.select(c.name, c.stop_code)).tuples().one() == ("shop", None)
     assert [event for event, _, _ in _audited(ledger)] == ["TABLE_ACCEPTED", "EXTRACTION_RESUMED"]
+
+
+@pytest.fixture
+def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
+    """A mirror with a log, in a folder that ``dags/`` reads."""
+    monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
+    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    return HandMadeMirror(tmp_path)
+
+
+LOW, HIGH = "0000000A:01:1", "0000000B:01:1"
+
+
+def test_a_run_accepts_a_stream_that_began_anew_g_01(made: HandMadeMirror) -> None:
+    made.accept(ORDERS, GUID, 0)
+    made.commit(1, {ORDERS: (1, LOW)})
+    made.commit(2, {ORDERS: (1, LOW)}, epoch=OTHER_GUID)
+    made.stop(ORDERS, "EPOCH_UNKNOWN")
+    assert _run(decision=ACCEPT_EPOCH, table=ORDERS, subject=OTHER_GUID, reason="restored").state == "success"
+    assert made.table(ORDERS).stop_code is None
+    assert made.reader.epochs([made.ids[ORDERS]]) == {made.ids[ORDERS]: {GUID: 0, OTHER_GUID: 1}}
+    assert _audited(made.ledger) == [("EPOCH_ACCEPTED", "dag_test", "restored")]
+
+
+@pytest.mark.parametrize("renamed_to", [None, "remark"])
+def test_a_run_says_what_became_of_a_column_g_60(made: HandMadeMirror, renamed_to: str | None) -> None:
+    made.accept(ORDERS, GUID, 0)
+    columns = [["order_id", "int", True], ["note", "nvarchar(9)", False]]
+    listed = {"table_id": made.ids[ORDERS], "whole": True}
+    made.insert(tables.column_list, digest="a", cols=json.dumps(columns), first_pos=LOW, **listed)
+    columns[1][0] = "remark"
+    made.insert(tables.column_list, digest="b", cols=json.dumps(columns), first_pos=HIGH, **listed)
+    made.commit(1, {ORDERS: (2, HIGH)})
+    made.stop(ORDERS, "RENAME_POSSIBLE")
+    run = _run(decision=ACCEPT_SCHEMA, table=ORDERS, subject="note", renamed_to=renamed_to, reason="ticket 7")
+    assert run.state == "success"
+    with made.ledger.connect() as db:
+        said = db.execute(sa.select(tables.column_decision.c.column, tables.column_decision.c.renamed_to)).one()
+    assert tuple(said) == ("note", renamed_to)
+    # With a column of another name the table waits until it is loaded anew.
+    assert made.table(ORDERS).stop_code == ("COLUMN_RENAMED" if renamed_to else None)
+
+
+def test_a_run_accepts_dead_letters_of_a_table_or_those_of_none(made: HandMadeMirror) -> None:
+    made.commit(1, {ORDERS: (1, LOW)})
+    made.set_mirror(homeless_rejects=1)
+    for place, (source, code) in enumerate([(ORDERS, "A"), (ORDERS, "B"), (None, "A"), ("dbo.customers", "A")], 1):
+        made.letter(place, source, code=code)
+
+    def places() -> list[int]:
+        with made.ledger.connect() as db:
+            return list(db.scalars(sa.select(tables.open_letter.c.place).order_by(tables.open_letter.c.place)))
+
+    assert _run(decision=ACCEPT_LETTERS, table=ORDERS, subject="A", reason="seen").state == "success"
+    assert places() == [2, 3, 4]
+    assert _run(decision=ACCEPT_LETTERS, subject="A", reason="seen").state == "success"
+    assert places() == [2, 4]
+    assert [event for event, _, _ in _audited(made.ledger)] == ["LETTERS_ACCEPTED"] * 2
 
 
 @pytest.mark.parametrize(

@@ -342,13 +342,13 @@ def test_a_refused_login_and_a_wrong_authority_are_told_at_once_and_without_secr
     text = kafka.event_hubs_connection(**changes)
     for name, file in files.items():
         text = text.replace(name, file)
-    at = place(text, topic, timeout_seconds=30.0)
+    at = place(text, topic, timeout_seconds=120.0)
     began = time.monotonic()
     errors = [
         refused(code, lambda: find_ranges(at, {})),
         refused(code, lambda: list(read_range(at, BoundRange(f"{topic}/0", 0, 5)))),
     ]
-    assert time.monotonic() - began < 20, "no need to wait for the time-out"
+    assert time.monotonic() - began < 90, "no need to wait for the time-out"
     seen = "".join(map(str, errors)) + "".join(capfd.readouterr()) + repr(at)
     for secret in (at.settings.options["sasl.password"], at.settings.options["sasl.password"][-20:]):
         assert secret not in seen

@@ -238,6 +238,23 @@ def test_a_row_of_a_load_that_is_sent_once_more_is_no_reload_k18_k67(tmp_path: P
     assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
 
 
+def test_a_load_that_comes_a_second_time_lacks_no_row_of_the_first_g85(tmp_path: Path, spark: Any) -> None:
+    """A row that is gone from the source stays at the target for ever; the stop passes once all have come again."""
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, load(A, 1), load(A, 2), load(A, 3), load(A, 4), load(A, 3))
+    assert lines.tick() == Exit.DONE, "a single message that came again is no load"
+    lines.send(load(A, 1))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    code, what = lines.stop("a")
+    assert code == "LOAD_REPEATED" and "2 rows of a full load came again, and 2 of the earlier" in (what or "")
+    lines.send(load(A, 2), load(A, 4, "Eve"), load(A, 5))
+    assert lines.tick() == Exit.DONE
+    assert (lines.stop("a")[0], lines.rows("a")) == (None, landed(1, 2, 3, (4, "Eve"), 5))
+    lines.send(load(A, 4, "Zoe"), load(A, 1), load(A, 2))
+    lines.tick()
+    assert lines.stop("a")[0] is None, "each row came more than once"
+
+
 def test_a_reload_in_another_partition_than_the_changes_is_noticed_k18_k67(tmp_path: Path, spark: Any) -> None:
     lines = Lines(tmp_path, spark)
     lines.send(MD_A, MD_B, (1, load(A, 1)), (2, load(A, 2)), (2, of(A, 2, "new", "UPDATE", number=5, changeMask="02")))

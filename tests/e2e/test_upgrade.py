@@ -86,6 +86,8 @@ def test_an_upgrade_tells_of_batches_that_no_record_can_be_written_of(tmp_path: 
     code, text = said(capsys, pipeline, "upgrade")
     assert code == Exit.DONE and "1 records" in text, text
     assert "of 1 batches" in text and "back up the ledger" in text, text
+    code, text = said(capsys, pipeline, "upgrade", "--check")
+    assert "nothing to do" in text and "of 1 batches" in text, text
 
 
 def test_an_upgrade_says_that_the_ledger_is_lost_g_31(tmp_path: Path, spark: Any, capsys: Any) -> None:

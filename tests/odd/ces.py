@@ -751,6 +751,24 @@ def k_empty_text(t: Ces) -> None:
     t.delete("")
 
 
+@case({"id": "int", "part": "int", "name": "nvarchar(50)"}, ("id", "part"))
+def k_wider(t: Ces) -> None:
+    """The source's key has a column more than the mirror file's: rows of two keys become one."""
+    t.table["key"] = ["id"]
+    t.ins(id="1", part="1", name="Ada")
+    t.ins(id="1", part="2", name="Bob")
+
+
+@case({"id": "int", "part": "int", "name": "nvarchar(50)"}, ("id", "part"), key_is_unique=True)
+def k_wider_promised(t: Ces) -> None:
+    """The mirror file says that its key tells rows apart all the same."""
+    t.table["key"] = ["id"]
+    t.ins(id="1", part="1", name="Ada")
+    t.ins(id="2", part="1", name="Bob")
+    t.upd((2, 1), name="Eve")
+    t.delete((1, 1))
+
+
 # -- columns --------------------------------------------------------------------------------------------------------
 @case({"id": "int", "a\0b": "varchar(9)"})
 def c_name_with_nul(t: Ces) -> None:

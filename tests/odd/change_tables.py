@@ -900,6 +900,23 @@ def gz_without_ending(t: ChangeTable) -> None:
     t.shape.content = lambda c: gzip.compress(c, mtime=0)
 
 
+@case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"))
+def key_wider(t: ChangeTable) -> None:
+    """The source's key has a column more than the mirror file's: rows of two keys become one."""
+    t.table["key"] = ["id"]
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=1, part=2, name="Bob")
+
+
+@case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"), key_is_unique=True)
+def key_wider_promised(t: ChangeTable) -> None:
+    """The mirror file says that its key tells rows apart all the same."""
+    t.table["key"] = ["id"]
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=2, part=1, name="Bob")
+    t.upd((2, 1), name="Eve")
+
+
 # -- columns --------------------------------------------------------------------------------------------------------
 @case({"id": "INT4", "header__note": "WSTRING(9)", "name": "WSTRING(9)"})
 def column_with_header_prefix(t: ChangeTable) -> None:

@@ -198,6 +198,43 @@ def key_char_trimmed(t: Loaded) -> None:
     t.upd("ab   ", v="2")
 
 
+@case({"id": "char(5)", "v": "int"})
+def key_char_filled(t: Loaded) -> None:
+    t.there(id="ab   ", v="1")
+    t.parquet([{"id": "ab   ", "v": 1}], id=pa.string(), v=pa.int32())
+    t.upd("ab   ", v="2")
+
+
+@case({"id": "char(5)", "v": "int"})
+def key_char_trimmed_type_told(t: Loaded) -> None:
+    t.there(id="ab   ", v="1")
+    t.csv("id,v\nab,1\n", id="char(5)", v="int")
+    t.upd("ab   ", v="2")
+
+
+@case({"id": "binary(4)", "v": "int"})
+def key_binary_cut(t: Loaded) -> None:
+    t.there(id=V("0x0AFF0000", b"\x0a\xff\x00\x00"), v="1")
+    t.parquet([{"id": b"\x0a\xff", "v": 1}], id=pa.binary(), v=pa.int32())
+    t.upd(b"\x0a\xff\x00\x00", v="2")
+
+
+@case({"id": "int", "v": "nchar(4)"})
+def value_nchar_trimmed(t: Loaded) -> None:
+    """The row that nobody changes again has another value than the source's."""
+    t.there(id="1", v="ab  ")
+    t.parquet([{"id": 1, "v": "ab"}], id=pa.int32(), v=pa.string())
+    t.ins(id="2", v="cd  ")
+
+
+@case({"id": "char(5)", "v": "int"}, complete_rows=True)
+def key_char_trimmed_logged(t: Loaded) -> None:
+    """The load goes through the log."""
+    t.there(id="ab   ", v="1")
+    t.parquet([{"id": "ab", "v": 1}], id=pa.string(), v=pa.int32())
+    t.upd("ab   ", v="2")
+
+
 @case({"id": "decimal(8,2)", "v": "int"})
 def key_decimal_other_scale(t: Loaded) -> None:
     t.there(id="1.00", v="1")
@@ -437,6 +474,17 @@ def stream_from_behind_the_stream(t: Loaded) -> None:
     t.usual((1, "Ada", "1.00"))
     t.upd(1, name="Eve")
     t.table["initial_load"]["stream_from"] = "FFFFFFFF:FFFFFFFF:FFFF"
+
+
+@case()
+def stream_from_reached(t: Loaded) -> None:
+    """What came before the export is in it; what comes later is published over it."""
+    t.usual((1, "Ada", "1.00"))
+    t.upd(1, name="Eve")
+    t.load_files.clear()
+    t.parquet([{"id": 1, "name": "Eve", "price": Decimal("1.00")}], **ARROW)
+    t.table["initial_load"]["stream_from"] = f"0000002C:{t.commit + 1:08X}:0001"
+    t.upd(1, name="Zoe")
 
 
 # -- CSV ------------------------------------------------------------------------------------------------------------

@@ -775,6 +775,27 @@ def old_message_after_new_metadata(t: Messages) -> None:
     t.ins(id=2, name="Bob", price="3.00")
 
 
+def wider_key(t: Messages) -> None:
+    """The source's key has a column more than the mirror file's: rows of two keys become one."""
+    t.table["key"] = ["id"]
+    t.describe()
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=1, part=2, name="Bob")
+
+
+case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"), described=False)(wider_key)
+
+
+@case({"id": "INT4", "part": "INT4", "name": "WSTRING(50)"}, ("id", "part"), described=False, key_is_unique=True)
+def wider_key_promised(t: Messages) -> None:
+    """The mirror file says that its key tells rows apart all the same."""
+    t.table["key"] = ["id"]
+    t.describe()
+    t.ins(id=1, part=1, name="Ada")
+    t.ins(id=2, part=1, name="Bob")
+    t.upd((2, 1), name="Eve")
+
+
 # -- reloads --------------------------------------------------------------------------------------------------------
 @case()
 def refresh_then_changes(t: Messages) -> None:
@@ -842,6 +863,66 @@ def refresh_repeated_behind_change(t: Messages) -> None:
     t.upd(1, name="Eve")
     t.step()
     t.send(sent)
+
+
+@case()
+def reload_before_changes_lacks_row(t: Messages) -> None:
+    """The task loads again before anything changed; a row is gone from the source, the others are as they were."""
+    t.refresh(id=1, name="Ada", price="1.00")
+    t.refresh(id=2, name="Bob", price="1.00")
+    t.step()
+    t.drop(2)
+    t.refresh(id=1, name="Ada", price="1.00")
+
+
+@case()
+def reload_before_changes_lacks_row_in_one_tick(t: Messages) -> None:
+    for key in (1, 2, 3, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.drop(3)
+    for key in (1, 2, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.refresh(id=5, name="new", price="1.00")
+
+
+@case()
+def reload_of_other_values_lacks_rows(t: Messages) -> None:
+    """One row that differs is enough: no message that is delivered twice does."""
+    for key in (1, 2, 3, 4):
+        t.refresh(id=key, name="Ada", price="1.00")
+    t.drop(2), t.drop(3), t.drop(4)
+    t.step()
+    t.refresh(id=1, name="Eve", price="1.00")
+
+
+@case()
+def reload_of_the_same_behind_changes(t: Messages) -> None:
+    """After changes the task loads again; the rows that are left are as they were loaded first."""
+    t.refresh(id=1, name="Ada", price="1.00")
+    t.refresh(id=2, name="Bob", price="1.00")
+    t.upd(1, name="Eve")
+    t.upd(1, name="Ada")
+    t.step()
+    t.drop(2)
+    t.refresh(id=1, name="Ada", price="1.00")
+
+
+@case()
+def reload_whole_over_ticks(t: Messages) -> None:
+    """Each row of the first load comes again, and a new one: nothing is missing once it has come to its end."""
+    for key in (1, 2, 3):
+        t.refresh(id=key, name="old", price="1.00")
+    for key in (1, 2, 3, 4):
+        t.step()
+        t.refresh(id=key, name="new", price="1.00")
+    t.step()
+    t.upd(4, name="newest")
+
+
+@case()
+def refresh_single_row_doubled(t: Messages) -> None:
+    sent = [t.refresh(id=key, name="Ada", price="1.00") for key in (1, 2, 3, 4, 5)]
+    t.send(sent[3])
 
 
 @case()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.row_key import encode_key
-from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.landing_zone.schema import LandingColumn, wider
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.sources.sql_server.typed_rows import Typed, type_rows
@@ -53,7 +53,7 @@ EDGES: list[tuple[str, str, Sequence[str]]] = [
 NAMES = ["v", "a b", "it's", 'q"q', "[x]", "x\ny", "$", "größe", "😀", "a.b", "{v}", "\u0000", "\ud7ff"]
 
 
-def typed(sql_type: str, name: str, values: Sequence[str | None]) -> Typed:
+def typed(sql_type: str, name: str, values: Sequence[str | None], kind: str | None = None) -> Typed:
     cols = json.dumps([["id", "int", 0], [name, sql_type, 1]])
     rows = [
         LogRow(
@@ -61,7 +61,7 @@ def typed(sql_type: str, name: str, values: Sequence[str | None]) -> Typed:
         )
         for at, value in enumerate(values)
     ]
-    columns = [LandingColumn("id", "int32"), LandingColumn(name, landing_type(sql_type))]
+    columns = [LandingColumn("id", "int32"), LandingColumn(name, kind or landing_type(sql_type))]
     return type_rows(log_table(rows, 1), columns, ["id"], {"id": "int", name: sql_type})
 
 
@@ -126,3 +126,17 @@ def test_deletes_are_typed_before_any_row_was_seen_c71() -> None:
     assert typed.failures == []
     ((line,),) = (typed.rows.to_pylist(),)
     assert (line["id"], str(line["day"]), line["name"]) == (7, "2026-01-02", None)
+
+
+def test_values_of_a_column_that_became_wider_are_read_in_the_wider_type_g65() -> None:
+    """G-65: no cast between two types that a column may have had fails, with the whole run of all tables."""
+    kinds = {landing_type(sql_type) for sql_type, *_ in EDGES}
+    widened = 0
+    for sql_type, good, _ in EDGES:
+        own = landing_type(sql_type)
+        for kind in {wide for other in kinds if (wide := wider(own, other)) and wide != own}:
+            for many in (1, MANY):
+                found = typed(sql_type, "v", [good] * many, kind)
+                assert not found.failures and found.rows["v"].null_count == 0, (sql_type, kind)
+            widened += 1
+    assert widened > 20

@@ -96,6 +96,22 @@ def mirror_of(folder: Path, spark: Any, tables: dict[str, dict[str, Any]], **set
     return Pipeline(folder / "mirror", spark, described, **settings)
 
 
+def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_later_g86(tmp_path: Path, spark) -> None:
+    """What is typed is refused at once, before anything is published; numbers are measured by nobody."""
+    for name in ("told", "untold", "full"):
+        parquet(tmp_path / name / "a.parquet", id=pa.array(["abcde", "fgh  "]), v=pa.array([1, 2], INT))
+        last = pa.array(["xy" if name != "full" else "xy   ", "vwxyz"])
+        parquet(tmp_path / name / "b.parquet", id=last, v=pa.array([3, 4], INT))
+    told = {"types": {"id": "char(5)"}}
+    tables = {"told": told, "untold": {}, "full": told}
+    pipeline = mirror_of(tmp_path, spark, tables, publish={"max_rows_per_file": 2})
+    assert "LOAD_UNFILLED" in load(pipeline).stopped.pop("dbo.told")
+    plans = {s: (t.load_plan or {}) for s, t in pipeline.reader.tables().items()}
+    assert (plans["dbo.untold"]["shortest"], plans["dbo.full"]["shortest"]) == ({"id": 2}, {"id": 5})
+    pipeline.service.poll()
+    assert [len(pipeline.mirrored("dbo", name)) for name in ("untold", "full")] == [4, 4]
+
+
 def one_table(folder: Path, spark: Any) -> Pipeline:
     """A mirror of `dbo.t`, whose export is in `t`, beside `dbo.good`."""
     parquet(folder / "good" / "a.parquet", id=pa.array([1, 2], INT))

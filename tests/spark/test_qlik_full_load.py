@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,14 @@ def test_columns_and_types_can_be_chosen(tmp_path: Path, spark) -> None:
     rows = pipeline.mirrored("dbo", "customers")
     assert len(rows) == 250 and {tuple(sorted(row)) for row in rows} == {("credit", "customer_id")}
     assert {row["credit"].as_tuple().exponent for row in rows} == {-4}
+
+
+def test_a_load_of_a_wider_key_is_refused_before_anything_is_published_g83(tmp_path: Path, spark) -> None:
+    written(tmp_path)
+    for path in (tmp_path / "export" / "dbo.customers").glob("*.dfm"):
+        content = json.loads(path.read_bytes())
+        for number, column in enumerate(content["dataInfo"]["columns"][:2], 1):
+            column["primaryKeyPos"] = number
+        path.write_text(json.dumps(content), encoding="utf-8")
+    _, done = loaded(tmp_path, spark)
+    assert "KEY_NARROWER" in done.stopped["dbo.customers"]

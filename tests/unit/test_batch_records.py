@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+import shutil
+import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from open_mirroring.changes.manifest import Manifest
+from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.data_file import Footer, write_data_file
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger import tables as t
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.changelog.batch_records import FOLDER, read_records, write_record
 from spark_jobs.changelog.change_log import ChangeLog
@@ -30,6 +41,25 @@ def test_a_record_is_read_as_it_was_written_and_only_up_to_the_log_g_80(tmp_path
         1: ("[]", '{"files":[]}'),
         2: ('["a"]', "{}"),
     }
+
+
+def test_a_record_is_on_the_disk_when_it_is_written_g_80(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-80: else a power cut leaves a batch in the log, which is synced, and an empty record of it."""
+    done, sync, replace = list[str](), os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(f"sync {'folder' if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 'file'}")
+        sync(descriptor)
+
+    def replaced(source: Path, target: Path) -> None:
+        done.append("name")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    write_record(tmp_path, 1, "[]", "{}")
+    assert done[-3:] == ["sync file", "name", "sync folder"]
+    assert done[:-3] == ["sync folder"] * 2, "and so are the folders that it made"
 
 
 def test_a_damaged_record_is_told_g_80(tmp_path: Path) -> None:
@@ -66,28 +96,75 @@ def test_records_lie_in_object_storage_as_the_log_does_g_80(storage_servers: Sto
     assert [one.manifest for one in read_records(log, 1).values()] == ['{"files":[]}']
 
 
-def test_tables_that_joined_by_a_pattern_have_to_be_written_out_g_80(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-80, G-70: only the lost ledger knew by which key such a table is mirrored."""
+def mirror_with_log(folder: Path, tables: list[dict[str, Any]], logged: str) -> Path:
+    """A mirror without a ledger whose change log has one batch, of the table *logged*."""
     document = {
         "mirror": "m",
         "source": {"format": "sqlserver-ces", "transport": "files", "path": "source"},
         "landing_zone": {"store": "local", "path": "zone"},
         "ledger": "sqlite:///ledger.db",
         "change_log": "log",
-        "tables": [{"source": "sales.*"}],
+        "tables": tables,
     }
-    (tmp_path / "source").mkdir()
-    file = tmp_path / "mirrors" / "m.yaml"
+    (folder / "source").mkdir()
+    file = folder / "mirrors" / "m.yaml"
     file.parent.mkdir()
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    log, nothing = ChangeLog(tmp_path / "log", "m"), Manifest(files=[], counts={})
+    log, nothing = ChangeLog(folder / "log", "m"), Manifest(files=[], counts={})
     log.open(1, nothing, "")
     log.commit(1, nothing)
-    logged = Manifest(files=[{"path": "batch_block=0/x.parquet", "tables": {"sales.orders": {}}}], counts={})
-    write_record(tmp_path / "log", 1, "[]", logged.to_json())
+    manifest = Manifest(files=[{"path": "batch_block=0/x.parquet", "tables": {logged: {}}}], counts={})
+    write_record(folder / "log", 1, "[]", manifest.to_json())
+    return file
+
+
+def test_tables_that_joined_by_a_pattern_have_to_be_written_out_g_80(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-80, G-70: only the lost ledger knew by which key such a table is mirrored."""
+    file = mirror_with_log(tmp_path, [{"source": "sales.*"}], "sales.orders")
     assert main(["rebuild-ledger", str(file)]) == Exit.TERMINAL
     told = capsys.readouterr().err
     assert "LEDGER_NOT_TOLD" in told and "'sales.orders'" in told and "write them out" in told
     assert not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(("of", "is_refused"), [("m", True), (None, True), ("another", False)])
+def test_a_table_that_is_still_at_the_target_is_not_taken_for_a_dropped_one_g_80(
+    of: str | None, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-80: taken out of the mirror file alone it would stand still at the target, and every run would say PASS."""
+    kept = {"source": "dbo.kept", "target": "dbo/kept", "key": ["id"]}
+    file = mirror_with_log(tmp_path, [kept], "dbo.gone")
+    zone = tmp_path / "zone"
+    for folder in ("dbo.schema/kept", "dbo.schema/gone"):
+        (zone / folder).mkdir(parents=True)
+        (zone / folder / layout.INCARNATION_FILE).write_bytes(layout.incarnation_document(str(uuid4())))
+    if of is not None:
+        columns = file_schema((LandingColumn("id", "int64"),), ["id"], marker=True)
+        rows = pa.table({"id": [1], "__rowMarker__": [4]}, schema=columns)
+        path = zone / "dbo.schema/gone" / layout.file_name(1)
+        write_data_file(path, rows, columns, Footer(of, "id", 1, 1, 0, 1, "changes"))
+    code, told = main(["rebuild-ledger", str(file)]), capsys.readouterr()
+    if not is_refused:
+        assert code == Exit.DONE and "nothing was changed" in told.out, told
+        return
+    assert code == Exit.TERMINAL and "LEDGER_NOT_TOLD" in told.err, told
+    assert "['dbo.schema/gone']" in told.err and "drop-table" in told.err
+
+
+def test_an_upgrade_has_nothing_to_do_about_batches_that_were_dropped_g_80(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-80: of those nobody can write a record: it is said each time, and is no step that is pending for ever."""
+    file = mirror_with_log(tmp_path, [{"source": "dbo.kept", "target": "dbo/kept", "key": ["id"]}], "dbo.kept")
+    mirror, now = load_mirror(file), datetime.now(UTC)
+    shutil.rmtree(tmp_path / "log" / FOLDER)
+    with open_ledger(mirror.ledger_url()).begin() as db:
+        db.execute(t.mirror.insert().values(name="m", committed=1))
+        horizon = {"mirror": "m", "batch": 1, "at": now, "dropped": 1, "moved_at": now}
+        db.execute(t.mirror_horizon.insert().values(horizon))
+    for more in (["--check"], []):
+        assert main(["upgrade", str(file), *more]) == Exit.DONE
+        said = capsys.readouterr().out
+        assert "nothing to do" in said and "of 1 batches" in said and "back up the ledger" in said, said

@@ -119,7 +119,9 @@ TWO_KEYS = MirroredTable("dbo.orders", ("id", "name"))
 
 def test_an_update_without_old_values_is_of_its_row_if_pkkey_names_the_current_key_c73() -> None:
     bodies = [event("UPD", ROW, old, pkkey={"id": "07"}) for old in ({}, {"name": "Bo"}, "{ }")]
-    decoded = decode(*bodies, event("UPD", ROW, json.dumps({}), pkkey={"id": 7, "other": "1"}))
+    promised = MirroredTable("dbo.orders", ("id",), key_is_unique=True)
+    wider = event("UPD", ROW, json.dumps({}), pkkey={"id": 7, "other": "1"})
+    decoded = decode(*bodies, wider, tables=[promised])
     assert [(row.op, row.key) for row in decoded.rows] == [("U", '["7"]')] * 4
     assert decoded.notices == Notices()
     (row,) = decode(event("UPD", ROW, {"price": "1"}, pkkey={"id": "7", "name": "Ada"}), tables=[TWO_KEYS]).rows
@@ -450,3 +452,16 @@ def test_decoding_is_a_pure_function_of_the_message() -> None:
     once = used.decode(messages).rows
     assert used.decode(reversed(messages)).rows[::-1] == once
     assert decoder(ORDERS).decode(messages).rows == once
+
+
+@pytest.mark.parametrize("operation", ["INS", "UPD", "DEL"])
+def test_a_key_narrower_than_the_announced_one_stops_the_table_g83(operation: str) -> None:
+    """Rows of two keys would become one; which of them is meant is not known, so no key is noted."""
+    images = {"INS": (ROW, None), "UPD": ({**ROW, "price": "2"}, ROW), "DEL": (None, ROW)}[operation]
+    body = event(operation, *images, pkkey={"id": "7", "name": "Ada"})
+    row = only(decode(body))
+    assert (row.kind, row.code, row.tbl, row.key) == (REJECTED, "KEY_NARROWER", "dbo.orders", None)
+    assert "'name'" in (row.reason or "")
+    for sound in (TWO_KEYS, MirroredTable("dbo.orders", ("id",), key_is_unique=True), MirroredTable("dbo.orders", ())):
+        if operation == "INS" or sound.key:
+            assert only(decode(body, tables=[sound])).code is None

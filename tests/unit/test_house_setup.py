@@ -300,7 +300,10 @@ def test_no_secret_has_a_default_and_make_env_makes_them_all() -> None:
     recipe = text_of("Makefile").split("\n.env:")[1].split("\n\n")[0]
     assert required == set(re.findall(r'"([A-Z_]+)=?"', recipe))
     assert ".env" in text_of(".gitignore").splitlines()
-    assert ".env" in text_of(".dockerignore").splitlines()
+    ignored = text_of(".dockerignore").splitlines()
+    assert ".env" in ignored
+    # What `make wheel` leaves behind would be packed into the image.
+    assert {"build", "testing/build"} <= {*ignored}
 
 
 def test_one_dockerfile_takes_any_base_and_ends_without_root() -> None:

@@ -548,3 +548,14 @@ def test_t18_t33_a_half_read_again_after_a_column_was_added_is_the_same_half() -
 
 def test_a_decoder_travels_to_the_workers() -> None:
     assert pickle.loads(pickle.dumps(decoder())).decode([row(1, "I", OLD)]).counts.changes == 1
+
+
+def test_a_key_narrower_than_the_announced_one_stops_the_table_g83() -> None:
+    """What the task says of the change table's own key, its header columns, is no key of the source."""
+    wider = ITEMS._replace(key=(HEADERS[0].name, *(column.name for column in DATA[:2])))
+    given = row(1, "I", ["1", "Ada", "1.00", None], structure=wider)
+    letter = only(decoder().decode([given]))
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "KEY_NARROWER", TABLE, None)
+    assert read_row("f", 1, letter.raw or b"").structure == wider
+    own = ITEMS._replace(key=(HEADERS[0].name, DATA[0].name))
+    assert only(decoder().decode([given._replace(structure=own)])).code is None

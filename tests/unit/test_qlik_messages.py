@@ -774,3 +774,12 @@ def test_the_key_of_a_message_comes_along_in_wrapped_lines_k60(key: Any, read: b
     line = json.dumps({"topic": "t", "partition": 0, "offset": 5, "key": key, "value": "{}"})
     (tmp_path / "a.jsonl").write_text(f"{line}\n")
     assert list(read_lines(tmp_path, "a.jsonl", 0, len(line) + 1, "wrapped")) == [RawMessage("t/0", 5, b"{}", read)]
+
+
+def test_a_key_narrower_than_the_announced_one_stops_the_table_g83() -> None:
+    two = [(name, *rest, 2 if name == "name" else place) for name, *rest, place in COLUMNS]
+    row = only(decode(md(two), dt()))
+    assert (row.code, row.tbl, row.key) == ("KEY_NARROWER", "dbo.orders", None)
+    promised = MirroredTable("dbo.orders", ("id",), key_is_unique=True)
+    for sound in (MirroredTable("dbo.orders", ("name", "id")), promised):
+        assert only(decode(md(two), dt(), tables=[sound])).kind == "change"

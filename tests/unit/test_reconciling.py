@@ -439,6 +439,13 @@ def test_a_pending_load_holds_after_everything_else() -> None:
     assert (finding.code, finding.evidence["also"]) == ("PAUSED", ["BACKLOG", "LOAD_PENDING"])
 
 
+def test_a_load_ahead_of_its_stream_holds_g84() -> None:
+    ahead = replace(facts(3, item(1, F), item(2, F), item(3, F)), load_ahead="the stream has only reached 0A")
+    found = reconcile(ahead)
+    assert (found.verdict, found.code, found.what) == (Verdict.HOLD, "LOAD_AHEAD", "the stream has only reached 0A")
+    assert reconcile(replace(ahead, load_pending=True)).code == "LOAD_PENDING"
+
+
 def test_every_code_has_a_way_out() -> None:
     assert reconcile(facts()).way_out == ""
     for code in WAYS_OUT:

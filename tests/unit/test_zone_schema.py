@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import combinations_with_replacement, permutations
+
 import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, arrow_type, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, arrow_type, file_schema, wider
 
 ID, NAME, ADDED = LandingColumn("id", "int64"), LandingColumn("name", "string"), LandingColumn("added", "date")
 MARKER = pa.field("__rowMarker__", pa.int32(), nullable=False)
@@ -74,3 +77,16 @@ def test_a_new_column_goes_behind_the_others_and_none_is_lost() -> None:
 def test_what_the_target_could_not_follow_is_refused(column: LandingColumn, code: str) -> None:
     with pytest.raises(TerminalError, match=code):
         TableSchema((ID, NAME)).extended([ADDED, column])
+
+
+LANDING_TYPES = [
+    "bool", "int16", "int32", "int64", "decimal(1,1)", "decimal(8,2)", "decimal(38,0)", "decimal(38,38)", "float32",
+    "float64", "date", "timestamp", "string", "binary",
+]  # fmt: skip
+
+
+def test_the_wider_type_of_several_is_the_same_in_whatever_order_they_come_g65() -> None:
+    """G-65: which files are read first must not decide a column's type."""
+    for kinds in combinations_with_replacement(LANDING_TYPES, 3):
+        found = {reduce(lambda one, other: one and wider(one, other), order) for order in permutations(kinds)}
+        assert len(found) == 1, (kinds, found)

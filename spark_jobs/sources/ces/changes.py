@@ -50,16 +50,16 @@ class ColumnList(RowColumns):
     Args:
         raw: the JSON text of ``cols``.
         key: key columns of the table.
-        allowed: the only columns that may leave, besides the key; None for all.
+        listed: the only columns that may leave, besides the key; None for all.
         binary: how binary values are spelled.
 
     Raises:
         Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
     """
 
-    def __init__(self, raw: bytes, key: tuple[str, ...], allowed: frozenset[str] | None, binary: BinaryText) -> None:
+    def __init__(self, raw: bytes, key: tuple[str, ...], listed: Collection[str] | None, binary: BinaryText) -> None:
         columns = _read_columns(raw)
-        super().__init__(columns, key, allowed)
+        super().__init__(columns, key, listed)
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
         self.large = frozenset(c.name for c in columns if is_large(c.type))
@@ -225,8 +225,9 @@ class SourceTable:
         self.source = table.source
         self.key = table.key
         self.key_names = frozenset(table.key)
+        self.refuse_narrower_key = table.refuse_narrower_key
         self.full_rows = table.full_rows
-        self._allowed = None if table.columns is None else frozenset(table.columns)
+        self._listed = table.columns
         self._binary = binary
         self._lists: dict[bytes, ColumnList] = {}
 
@@ -240,7 +241,7 @@ class SourceTable:
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
                 self._lists.clear()
-            found = self._lists[raw] = ColumnList(raw, self.key, self._allowed, self._binary)
+            found = self._lists[raw] = ColumnList(raw, self.key, self._listed, self._binary)
         return found
 
 
@@ -249,7 +250,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
 
     Raises:
         Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING``,
-            ``KEY_INVALID``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
+            ``KEY_INVALID``, ``KEY_NARROWER``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
     """
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
@@ -257,6 +258,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
         raise Refusal("DATA_MALFORMED", "pkkey names a column twice")
+    table.refuse_narrower_key([part.columnname for part in parts or ()])
     columns = table.columns(bytes(data.eventsource.cols))
     if event.operation == "DEL":
         if not _is_empty(images.current):

@@ -181,7 +181,7 @@ class CesDecoder(IndependentMessages):
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
                 # Without a key, or with two, no key is noted: it would be a guess.
-                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED")
+                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_NARROWER")
                 key = stale_key(event, data, table, refusal.key) if is_told else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))

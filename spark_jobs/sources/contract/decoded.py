@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from open_mirroring.changes.row_key import columns_lacking
 from spark_jobs.changelog.schema import REJECTED, LogRow
 
 
@@ -23,6 +24,7 @@ class MirroredTable(NamedTuple):
         keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
         full_rows: the mirror file promises that changes carry whole rows (G-04).
         complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
+        key_is_unique: the mirror file promises that its key tells rows apart, whatever the source announces (G-83).
     """
 
     source: str
@@ -31,6 +33,22 @@ class MirroredTable(NamedTuple):
     keys_never_change: bool = False
     full_rows: bool = False
     complete_rows: bool = False
+    key_is_unique: bool = False
+
+    def refuse_narrower_key(self, announced: Collection[str]) -> None:
+        """Refuse a change of a table whose announced key has columns that its key lacks: two rows could be one (G-83).
+
+        Args:
+            announced: the key columns as the source tells them; none where it tells none. Case does not count.
+
+        Raises:
+            Refusal: ``KEY_NARROWER``.
+        """
+        if self.key_is_unique or not self.key:
+            return
+        if lacking := columns_lacking(self.key, announced):
+            what = f"the key of the source has {shown(lacking)}, which is not in the key {shown([*self.key])}"
+            raise Refusal("KEY_NARROWER", f"{what}: rows of two keys would become one")
 
 
 class Damage(NamedTuple):

@@ -136,7 +136,7 @@ class _Row:
             raise Refusal("COLUMNS_INVALID", what) from error
         if structs.get("before") != structs["after"] or len(columns) != len(structs["after"]):
             raise Refusal("COLUMNS_INVALID", "`before` and `after` have other columns, or one column twice")
-        self.columns = RowColumns(columns, table.key, None if table.columns is None else frozenset(table.columns))
+        self.columns = RowColumns(columns, table.key, table.columns)
         self._key = table.key
         for name in self.columns.kept:
             if self.types[name] not in _SQL:

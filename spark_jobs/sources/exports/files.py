@@ -351,6 +351,15 @@ def load_columns(path: Place) -> list[str]:
     return _dfm_of(path).names
 
 
+def load_key(path: Place) -> Sequence[str]:
+    """The key columns of the source as a file's metadata tells them; none where it tells none.
+
+    Raises:
+        TerminalError: ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
+    """
+    return _dfm_of(path).key
+
+
 def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, str]) -> dict[str, str]:
     """The types of the wanted columns (None: of all) in the log's vocabulary; *given* ones go before the file's own.
 

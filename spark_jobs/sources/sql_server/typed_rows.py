@@ -195,7 +195,8 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     if array is None:
         array = _exactly(texts, sql_type, own, index, bad)
     if own.type != field.type:
-        array = array.cast(field.type)
+        whole = array.cast(pa.int8()) if pa.types.is_boolean(own.type) else array  # no decimal is made of a boolean
+        array = whole.cast(field.type)
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()

@@ -115,6 +115,15 @@ def is_unfilled(sql_type: str, text: str | None) -> bool:
     return max(len(text.encode()), len(text.encode("utf-16-le")) // 2) < (parsed.length or 1)
 
 
+def filled_length(sql_type: str) -> int | None:
+    """How many bytes each value of a type has at least, for the source fills it up; None where it fills up nothing."""
+    try:
+        parsed = read_type(sql_type)
+    except TerminalError:
+        return None
+    return (parsed.length or 1) if parsed.name in ("char", "nchar", "binary") else None
+
+
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", text.rstrip(" ")).casefold()
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.jdbc.dialects import Dialect
@@ -51,7 +52,7 @@ class ChangeTable(JdbcTable):
         name: schema and name of the change table.
         source: the source table, as the decoder knows it.
         prefix: what the names of header columns begin with (T-02).
-        allowed: the only columns that may be read; None: all.
+        listed: the only columns that may be read; None: all.
 
     Raises:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
@@ -66,15 +67,15 @@ class ChangeTable(JdbcTable):
         name: SourceName,
         source: str,
         prefix: str,
-        allowed: tuple[str, ...] | None,
+        listed: tuple[str, ...] | None,
     ) -> None:
         super().__init__(spark, connection, name)
         self.source = source
         self.name = ".".join(name)
         self._prefix = prefix
-        self._allowed = allowed
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         self._columns = sorted(lines, key=lambda line: line["place"])
+        self._listed = {*listed_columns((line["name"] for line in lines), listed)}
 
     @property
     def exists(self) -> bool:
@@ -102,9 +103,7 @@ class ChangeTable(JdbcTable):
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
-            if header_name(str(column["name"]), self._prefix) is not None or (
-                self._allowed is not None and column["name"] not in self._allowed
-            ):
+            if header_name(str(column["name"]), self._prefix) is not None or column["name"] not in self._listed:
                 return ""
             raise
 

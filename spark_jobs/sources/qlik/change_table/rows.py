@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
@@ -47,11 +48,13 @@ class Structure(NamedTuple):
         columns: all columns in physical order, header columns included.
         binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
             its own: the two have different orders (T-23, T-24).
+        key: the key columns of the source table in their order; empty where nothing tells them.
     """
 
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool = False
+    key: tuple[str, ...] = ()
 
 
 class ChangeRow(NamedTuple):
@@ -61,6 +64,19 @@ class ChangeRow(NamedTuple):
     place: int
     structure: Structure
     values: Values
+
+
+class _KeptRow(NamedTuple):
+    """How the log keeps a row that waits, or that could not be read."""
+
+    table: str
+    columns: tuple[ChangeColumn, ...]
+    binary_mask: bool
+    values: Values
+    key: tuple[str, ...] = ()
+
+
+_decode_row = msgspec.json.Decoder(_KeptRow).decode
 
 
 class TableDamage(NamedTuple):
@@ -84,16 +100,15 @@ def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
 
 def row_bytes(row: ChangeRow) -> bytes:
     """A row with its structure as bytes, for fragments and dead letters."""
-    return _encode([row.structure.table, row.structure.columns, row.structure.binary_mask, row.values])
+    one = row.structure
+    kept = _KeptRow(one.table, one.columns, one.binary_mask, row.values, one.key)
+    return _encode(kept if one.key else kept[:-1])
 
 
 def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
     """Read back what :func:`row_bytes` wrote."""
-    table, columns, binary_mask, values = _decode_row(raw)
-    return ChangeRow(origin, place, Structure(table, tuple(columns), binary_mask), values)
-
-
-_decode_row = msgspec.json.Decoder(tuple[str, list[ChangeColumn], bool, Values]).decode
+    found = _decode_row(raw)
+    return ChangeRow(origin, place, Structure(found.table, found.columns, found.binary_mask, found.key), found.values)
 
 
 def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
@@ -112,7 +127,7 @@ class RowLayout:
 
     Raises:
         Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_AMBIGUOUS``;
-            ``COLUMNS_INVALID``; ``TOO_LARGE``.
+            ``KEY_NARROWER``; ``COLUMNS_INVALID``; ``TOO_LARGE``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -127,10 +142,11 @@ class RowLayout:
             if name not in self._places:
                 raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
         data = [at for at in range(self.width) if at not in self.header_places]
+        headers = {structure.columns[at].name for at in self.header_places}
+        table.refuse_narrower_key([name for name in structure.key if name not in headers])
         self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
-        allowed = None if table.columns is None else frozenset(table.columns)
-        self._list = RowColumns([Column(*one) for one in named], table.key, allowed)
+        self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
         self._names = tuple(name for _, name, _, _ in self._kept)
@@ -235,11 +251,12 @@ def _refuse_lost_columns(
     if not prefix:
         return
     behind = False
+    mirrored = listed_columns((column.name for column in structure.columns), columns)
     for at, column in enumerate(structure.columns):
         name = header_name(column.name, prefix)
         if name is None:
             behind = True
-        elif columns is not None and column.name not in columns:
+        elif columns is not None and column.name not in mirrored:
             continue
         elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
             raise Refusal(

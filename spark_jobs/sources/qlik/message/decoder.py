@@ -81,12 +81,13 @@ class QlikMessageDecoder(IndependentMessages):
         """How rows of a structure are written; None where its table is not mirrored.
 
         Raises:
-            Refusal: ``TABLE_CASE``.
+            Refusal: ``TABLE_CASE``, ``KEY_NARROWER``.
         """
         table = self._tables.get(structure.table)
         if table is None:
             self._names.refuse_other_case(structure.table)
             return None
+        table.refuse_narrower_key(self._known.key_of(structure))
         return self._images.of(structure, table)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:

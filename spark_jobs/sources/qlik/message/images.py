@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.message.envelope import JsonNumber
@@ -63,8 +64,8 @@ class TableImages:
         self.source, self.key = table.source, table.key
         self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
         self._fills = table.complete_rows
-        allowed = None if table.columns is None else {*table.columns, *table.key}
-        self._kept = [column for column in structure.columns if allowed is None or column.name in allowed]
+        mirrored = {*listed_columns((column.name for column in structure.columns), table.columns), *table.key}
+        self._kept = [column for column in structure.columns if column.name in mirrored]
         self._mend = {
             column.name: mend
             for column in structure.columns

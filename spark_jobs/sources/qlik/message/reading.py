@@ -262,6 +262,7 @@ class MessageReader:
         images, settings = self._images.of(structure, seen.table), self._settings
         if images.key_differs:
             self._refuse_changed_key(structure, seen.table)
+        seen.table.refuse_narrower_key(self._structures.key_of(structure))
         at = Place(message.origin, message.place, seen.table.source, settings.load)
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)

@@ -87,6 +87,12 @@ class Structures:
         """The structures of a table, newest first."""
         return self._by_table.get(table, ())
 
+    def key_of(self, structure: Structure) -> frozenset[str]:
+        """The key columns of a structure; of one that tells none, those of its table's newest one that does."""
+        if structure.key_names:
+            return structure.key_names
+        return next((known.key_names for known in self.of_table(structure.table) if known.key_names), frozenset())
+
     def by_hand(self, table: str | None) -> Sequence[Structure]:
         """The structures of a table that the mirror file gives for messages that name one nobody announced (K-61)."""
         return self._by_hand.get(table, ()) if table else ()

@@ -1,0 +1,36 @@
+"""Job: publishes a lost number of a table again, after somebody approved it by name; starts no JVM.
+
+``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, as the command
+``repair``. What was interrupted is continued from its last record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from open_mirroring.config import Mirror
+from open_mirroring.ledger.decisions import Reason
+from spark_jobs.publish.repair_number import Repaired, repair_number
+from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.reset_arguments import add_repair_arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry for Airflow."""
+
+    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Repaired:
+        reason = Reason(arguments.approved_by, arguments.reason)
+        wanted = arguments.table, arguments.number
+        not_applied, request = arguments.not_applied or "", arguments.request or ""
+        return repair_number(mirror, ledger, *wanted, reason, not_applied=not_applied, request=request)
+
+    return job_main("repairs", argv, work, add_repair_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
