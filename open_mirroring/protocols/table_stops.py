@@ -59,6 +59,7 @@ WAYS_OUT = {
     "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
     f"1 for the table at the source, and {RESET}",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
+    "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
     "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
     "`header_prefix`; then lift the stop",
     "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "
