@@ -42,6 +42,12 @@ class ColumnChoice(NamedTuple):
         there = {name.casefold() for name in names}
         return [name for name in self.listed or () if name.casefold() not in there]
 
+    def unmet(self, names: Iterable[str]) -> list[str]:
+        """The names and patterns, of those that are excluded too, that stand for none of these."""
+        names = [*names]
+        patterns = (*self.fitting, *self.excluded)
+        return [*self.absent(names), *(one for one in patterns if not any(_fits(name, [one]) for name in names))]
+
 
 ALL_COLUMNS = ColumnChoice()
 

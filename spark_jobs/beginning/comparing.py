@@ -82,7 +82,7 @@ def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     columns = {**told.catalog, **told.columns}
     chosen = table.chosen.of(columns)
     mirrored = [name for name in columns if name in chosen or name in table.key]
-    lost_columns = table.chosen.absent(columns) if columns else []
+    lost_columns = table.chosen.unmet(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
     for setting, lost in (("key", lost_key), ("columns", lost_columns)):
         if lost:

@@ -34,10 +34,10 @@ from spark_jobs.plan.table_plan import (
     of_keys,
     refuse_late,
     rejection,
+    typed_changes,
 )
 from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import Cut, published, take
-from spark_jobs.sources.sql_server.typed_rows import type_rows
 
 
 def plan_history(
@@ -72,7 +72,7 @@ def plan_history(
             # No change ever carried a row: these are deletes of what the target never had.
             counted["superseded"] += chosen.num_rows
             chosen = chosen.slice(0, 0)
-        typed = type_rows(chosen, plan.columns, plan.keys, plan.types)
+        typed = typed_changes(plan, chosen)
         if not typed.failures:
             break
         # They are no changes: another half of a key change may remove something without them (G-09).

@@ -43,10 +43,11 @@ from spark_jobs.plan.table_plan import (
     refuse_late,
     refuse_two_loads,
     rejection,
+    typed_changes,
 )
 from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import published, take
-from spark_jobs.sources.sql_server.typed_rows import Failure, type_rows
+from spark_jobs.sources.sql_server.typed_rows import Failure
 
 __all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
 
@@ -139,7 +140,7 @@ class _Result:
             # No change ever carried a row: these are deletes of what the target never had.
             self.counts["superseded"] += winners.num_rows
             return []
-        typed = type_rows(winners, plan.columns, plan.keys, plan.types)
+        typed = typed_changes(plan, winners)
         failed = [failure.index for failure in typed.failures]
         for failure in typed.failures:
             self._reject(winners.slice(failure.index, 1).to_pylist()[0], failure)

@@ -29,7 +29,7 @@ from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.sources.sql_server.times import time_text
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
-from spark_jobs.sources.sql_server.typed_rows import Failure
+from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 from spark_jobs.sources.sql_server.types import converter
 
 ReadHistory = Callable[[Sequence[str]], pa.Table]
@@ -116,6 +116,19 @@ class PlanStop(Exception):
     def __init__(self, code: str, what: str, at: str | None = None) -> None:
         super().__init__(code, what)
         self.code, self.what, self.at = code, what, at
+
+
+def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
+    """The changes that are published, typed by the plan's columns.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one: it stops this
+            table alone.
+    """
+    try:
+        return type_rows(changes, plan.columns, plan.keys, plan.types)
+    except TerminalError as error:
+        raise PlanStop(error.code, error.what) from error
 
 
 def identity_of(line: Mapping[str, Any]) -> Identity:

@@ -18,6 +18,7 @@ from open_mirroring.changes.column_history import (
     ColumnHistory,
     Dropped,
     FormerColumn,
+    Gone,
     ListOfColumns,
     Seen,
     clipped,
@@ -411,7 +412,7 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
-            if self._renames and not self._declared.chosen.is_all and not said:
+            if not said and self._may_have_hidden_name(found):
                 raise PlanStop(
                     "RENAME_POSSIBLE",
                     f"from position {place_text(found.since)} on, rows lack {column!r}: dropped, or renamed to a "
@@ -435,6 +436,14 @@ class TableColumns:
                 "dropped",
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
+
+    def _may_have_hidden_name(self, gone: Gone) -> bool:
+        """Whether a column may have got a name that `columns` leaves out (G-12).
+
+        As for columns that are mirrored, any source may have renamed it between two stream incarnations.
+        """
+        is_other_stream = gone.since.partition(":")[0] != gone.after.partition(":")[0]
+        return not self._declared.chosen.is_all and (self._renames or is_other_stream)
 
     def _refuse_doubtful_returns(self) -> None:
         """Stop where a column that the log is read without may have been renamed before another took its name."""

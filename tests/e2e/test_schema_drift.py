@@ -77,3 +77,17 @@ def test_what_comes_before_a_change_of_structure_is_published_in_the_same_run(tm
     ]  # fmt: skip
     assert pipeline.tick()[1].files == {}, "nothing is published twice"
     assert "SCHEMA_CHANGED" in pipeline.publish().stopped["dbo.orders"]
+
+
+def test_types_that_widen_step_by_step_before_the_first_files_are_cast_g65(tmp_path: Path, spark) -> None:
+    pipeline = Pipeline(tmp_path, spark, [ORDERS], source={"layout": "bare"})
+    told = [("bit", "1", "bit"), ("int", "20", "bit"), ("decimal(8,2)", "3.50", "decimal(1,0)")]
+    lines = [
+        event("INS", {"id": str(at), "v": v, "w": "1"}, cols=(COLS[0], ("v", kind), ("w", other)), commit=at)
+        for at, (kind, v, other) in enumerate(told, 1)
+    ]
+    pipeline.deliver("a.jsonl", b"".join(line + b"\n" for line in lines))
+    _, published = pipeline.tick()
+    assert dict(published.stopped) == {}
+    rows = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+    assert [(str(row["v"]), row["w"]) for row in rows] == [("1.00", 1), ("20.00", 1), ("3.50", 1)]

@@ -74,6 +74,23 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
 
 
 @pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (["id", "NAME"], []),
+        (["id", "nmae"], ["COLUMN_UNTOLD tables[0].columns"]),
+        ({"exclude": ["NAME"]}, []),
+        ({"exclude": ["nmae"]}, ["COLUMN_UNTOLD tables[0].columns"]),
+        ({"include": ["id", "x*"]}, ["COLUMN_UNTOLD tables[0].columns"]),
+    ],
+)
+def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
+    columns: Any, found: list[str], mirror: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = [{**SOUND, "columns": columns}]
+    assert checked(mirror, capsys, event(pkkey=KEY), tables=listed) == (Exit.DONE, found)
+
+
+@pytest.mark.parametrize(
     ("table", "told", "found"),
     [
         ({"key": ["ID"]}, {}, "COLUMN_UNTOLD tables[0].key"),

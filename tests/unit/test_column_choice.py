@@ -43,3 +43,9 @@ def test_only_names_in_full_can_be_missing() -> None:
     assert choice.absent(["ID", "price"]) == ["prise"]
     assert ColumnChoice(excluded=("secret",)).absent([]) == []
     assert not ColumnChoice(excluded=("secret",)).is_all and ColumnChoice().is_all
+
+
+def test_what_stands_for_no_column_is_known_of_exclusions_too() -> None:
+    """A misspelt exclusion lets values through that were to stay at the source."""
+    choice = ColumnChoice(("id", "prise"), ("x*", "P*"), ("secrte", "s*"))
+    assert choice.unmet(["ID", "price", "secret"]) == ["prise", "x*", "secrte"]

@@ -20,7 +20,7 @@ from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.types import landing_type
 from spark_jobs.sources.type_book import TYPE_CHANGES
-from tests.hand_made_mirror import GUID, HandMadeMirror
+from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
 LOW = "0000000A:01:1"
@@ -32,7 +32,9 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def prepared(made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], **settings: Any) -> Prepared | PlanStop:
+def prepared(
+    made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], renames: bool = True, **settings: Any
+) -> Prepared | PlanStop:
     """What publishing says of a table whose events announced these column lists, each with what rows proved of it."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (len(lists), LOW)})
@@ -42,7 +44,7 @@ def prepared(made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], **setti
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
     intent = Intent(first_number=1, batch_from=0, work=Work("changes", 1))
     state = made.table("dbo.orders")
-    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish())
+    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish(), renames=renames)
     return preparation.prepare([(state, intent)])[state.id]
 
 
@@ -169,6 +171,19 @@ def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMi
     assert columns_of(found) == ["order_id", "name", "PRICE"], "the newest spelling, where nothing is published"
     assert isinstance(found, Prepared)
     assert (found.gone, found.unverified) == ({}, {})
+
+
+@pytest.mark.parametrize(("columns", "asks"), [(("order_id", "name", "price"), True), (None, False)])
+def test_a_column_that_is_gone_since_the_stream_began_anew_may_have_a_name_that_is_left_out_g60(
+    made: HandMadeMirror, columns: tuple[str, ...] | None, asks: bool
+) -> None:
+    """C-74: while it streams the source renames nothing, between two incarnations it may have."""
+    made.accept("dbo.orders", OTHER_GUID, 1)
+    for digest, epoch in enumerate((GUID, OTHER_GUID)):
+        place = dict.fromkeys(("first", "last", "whole_first", "whole_last"), f"{digest:08d}:1:1")
+        made.insert(t.column_range, table_id=made.ids["dbo.orders"], digest=str(digest), epoch=epoch, **place)
+    found = prepared(made, (ALL, True), (ALL[:2], True), columns=columns, renames=False)
+    assert getattr(found, "code", "") == ("RENAME_POSSIBLE" if asks else "")
 
 
 def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.load.unique_keys import find_duplicate
 from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.exports.files import Export, export_columns
 from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.sql_server.typed_rows import Failure
 
@@ -185,3 +189,13 @@ def test_a_key_is_found_twice_wherever_its_rows_are(keys: list[tuple[int, str]],
     assert (found is None) == (len(set(keys)) == len(keys))
     if found is not None:
         assert found[0] < found[1] and keys[found[0]] == keys[found[1]]
+
+
+def test_listed_columns_are_found_in_an_export_whatever_their_case_g67(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "NAME": ["x"], "secret": ["y"]}), tmp_path / "a.parquet")
+    export = Export(tmp_path, "parquet")
+    found = export_columns(export, "a.parquet", ColumnChoice(("id", "Name")), {})
+    assert [column.name for column in found] == ["id", "NAME"]
+    with pytest.raises(TerminalError) as error:
+        export_columns(export, "a.parquet", ColumnChoice(("id", "nmae")), {})
+    assert error.value.code == "COLUMN_MISSING" and "nmae" in error.value.what

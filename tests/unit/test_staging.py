@@ -163,3 +163,28 @@ def test_every_file_of_text_has_its_marker_last_f_25(tmp_path: Path) -> None:
         header, *rows = content.data.decode().splitlines()
         assert header == '"id","name","__rowMarker__"'
         assert len(rows) == 2 and all(row.endswith(',"n",4') for row in rows)
+
+
+def test_values_that_their_column_does_not_take_stop_their_table_alone_g65(tmp_path: Path) -> None:
+    """Whatever cannot be cast: the other tables of the worker are published."""
+    cols = '[["id","int",0],["v","int",1]]'
+    rows = [
+        LogRow(
+            CHANGE, "o", at, f"dbo.t{at}", 0, "e", f"{at:020X}:1:1", "I", '["1"]', cols, True, '{"id":"1","v":"100"}'
+        )
+        for at in (1, 2)
+    ]
+    log = tmp_path / "log"
+    log.mkdir()
+    pq.write_table(log_table(rows, 1), log / "a.parquet")
+    tables = []
+    for at, kind in enumerate(("decimal(2,0)", "int32"), 1):
+        plan = TablePlan(
+            table_id=f"t{at}", source=f"dbo.t{at}", keys=("id",), batch_from=0, new_files=("a.parquet",),
+            history_files=(), highest=None, epochs={"e": 0}, stream_from=None, rejected=frozenset(),
+            columns=(LandingColumn("id", "int32"), LandingColumn("v", kind)), types={"id": "int", "v": "int"},
+        )  # fmt: skip
+        tables.append((plan, StageTarget(f"dbo.schema/t{at}", 10, FOOTER)))
+    stopped, good = stage(LocalZone(tmp_path / "zone"), StageTask(log, tuple(tables)))
+    assert stopped.stop is not None and stopped.stop[0] == "SCHEMA_CHANGED" and "'v'" in stopped.stop[1]
+    assert good.stop is None and [file.rows for file in good.files] == [1]

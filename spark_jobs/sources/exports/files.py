@@ -189,7 +189,7 @@ def export_columns(export: Export, file: str, chosen: ColumnChoice, types: dict[
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
-    missing = [name for name in (chosen.listed or types) if name not in names]
+    missing = chosen.absent(names) if chosen.listed else [name for name in types if name not in names]
     if missing:
         raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
     wanted = {*chosen.of(names)}

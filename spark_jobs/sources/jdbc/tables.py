@@ -71,7 +71,7 @@ class JdbcTable:
                 where=f"connection {self._connection.name}",
                 way_out="mend `table`, or grant the login SELECT on it",
             )
-        missing = sorted({*(chosen.listed or ())} - {column["name"] for column in found})
+        missing = sorted(chosen.absent(column["name"] for column in found))
         if missing:
             raise TerminalError(
                 "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"

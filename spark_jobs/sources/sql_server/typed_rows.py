@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.markers import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_schema
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
@@ -195,13 +196,31 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     if array is None:
         array = _exactly(texts, sql_type, own, index, bad)
     if own.type != field.type:
-        whole = array.cast(pa.int8()) if pa.types.is_boolean(own.type) else array  # no decimal is made of a boolean
-        array = whole.cast(field.type)
+        array = _widened(array, own, field)
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "KEY_NULL", f"the key column {field.name!r} is NULL"))
     return array
+
+
+def _widened(array: pa.Array, own: pa.Field, field: pa.Field) -> pa.Array:
+    """The same values in the wider type that a column has by now (G-65).
+
+    Raises:
+        TerminalError: ``SCHEMA_CHANGED`` where it does not take them.
+    """
+    try:
+        if pa.types.is_boolean(own.type) and pa.types.is_decimal(field.type):
+            # Arrow makes no decimal of a boolean, and of a byte none with fewer than three digits.
+            array = array.cast(pa.int8()).cast(pa.decimal128(3))
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TerminalError(
+            "SCHEMA_CHANGED",
+            f"values of column {field.name!r}, which were read as {own.type}, do not fit {field.type}: {error}",
+            way_out="load this table anew",
+        ) from error
 
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
