@@ -214,7 +214,7 @@ class _Proving:
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
         export = (self._asked.exports or {}).get(case.table.source)
-        case.source = source_side(self._spark, self._mirror, case.table, export)
+        case.source = source_side(self._spark, self._mirror, case.table, export, case.gone)
         target = self._target(case)
         case.shape = _shape(case, target)
         log.info("%s: comparing with %s", case.table.source, case.source.text)

@@ -76,7 +76,8 @@ class LoggedCorrections:
         keys = keys_to_correct(recorded.proof, bool(table.key))
         # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
-        source = source_side(self.spark, self.mirror, table, None)
+        gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
+        source = source_side(self.spark, self.mirror, table, None, gone)
         shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         write = _Write(wanted, keys, shape, places, target)

@@ -80,12 +80,12 @@ class Source(Side, Protocol):
 class JdbcSource:
     """A table of the source database, read in ranges, with the limits of an initial load."""
 
-    def __init__(self, spark: SparkSession, table: Table, load: JdbcLoad) -> None:
+    def __init__(self, spark: SparkSession, table: Table, load: JdbcLoad, gone: Collection[str] = ()) -> None:
         name = load.table or table.source
         self._table = JdbcTable(spark, load.connection, split_source_name(name))
         self.text = f"{name} over the connection {load.connection}"
         self.since: str | None = None
-        self.columns = self._table.columns(table.chosen)
+        self.columns = self._table.columns(table.chosen, gone)
         self._keys, self._pace, self._chunks = table.key, pace_of(load), load.chunks
         self._connection = load.connection
         self._cut: tuple[SplitColumn, list[Range]] | None = None
@@ -124,12 +124,20 @@ class JdbcSource:
 class ExportSource:
     """An export of a known position; it does not change while the target goes on."""
 
-    def __init__(self, spark: SparkSession, table: Table, export: Export, types: dict[str, str], since: str | None):
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        export: Export,
+        types: dict[str, str],
+        since: str | None,
+        gone: Collection[str] = (),
+    ) -> None:
         self._spark, self._keys, self._export = spark, table.key, export
         files = export_files(export)
-        self.columns = export_columns(export, files[0], table.chosen, types)
+        self.columns = export_columns(export, files[0], table.chosen, types, gone)
         for file in files[1:]:
-            if sorted(export_columns(export, file, table.chosen, types)) != sorted(self.columns):
+            if sorted(export_columns(export, file, table.chosen, types, gone)) != sorted(self.columns):
                 raise TerminalError(
                     "EXPORT_SCHEMA_DIFFERS",
                     "its files have different columns or types",
@@ -159,8 +167,12 @@ class ExportSource:
         return ask()
 
 
-def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: ProofExport | None) -> Source:
+def source_side(
+    spark: SparkSession, mirror: Mirror, table: Table, export: ProofExport | None, gone: Collection[str] = ()
+) -> Source:
     """The source's rows of a table: an export that the caller names, or what the mirror file says.
+
+    Columns that are *gone* need not be there, though `columns` lists them; whoever has them shows them.
 
     Raises:
         TerminalError: ``SOURCE_UNNAMED`` where nothing says what to compare with; the source is not as it is said to
@@ -176,10 +188,10 @@ def source_side(spark: SparkSession, mirror: Mirror, table: Table, export: Proof
             way_out="set `prove` of the table to a connection or an export, or name one with --export",
         )
     if isinstance(chosen, JdbcLoad):
-        return JdbcSource(spark, table, chosen)
+        return JdbcSource(spark, table, chosen, gone)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
     export_of_rows = Export(place_of(mirror, chosen.path, chosen.connection), chosen.format)
-    return ExportSource(spark, table, export_of_rows, chosen.types, since)
+    return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 
 def anew(each: Work) -> Work:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -166,8 +166,10 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
     return [*pieces, piece]
 
 
-def export_columns(export: Export, file: str, chosen: ColumnChoice, types: dict[str, str]) -> tuple[LoadColumn, ...]:
-    """The load's columns as a file has them, in its order.
+def export_columns(
+    export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
+) -> tuple[LoadColumn, ...]:
+    """The load's columns as a file has them, in its order; those that are *gone* need not be there.
 
     Raises:
         TerminalError: ``COLUMN_MISSING``, ``COLUMN_TWICE``, ``COLUMN_UNTYPED`` (CSV), ``TYPE_UNSUPPORTED``,
@@ -189,7 +191,7 @@ def export_columns(export: Export, file: str, chosen: ColumnChoice, types: dict[
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
-    missing = chosen.absent(names) if chosen.listed else [name for name in types if name not in names]
+    missing = chosen.absent([*names, *gone]) if chosen.listed else [name for name in types if name not in names]
     if missing:
         raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
     wanted = {*chosen.of(names)}

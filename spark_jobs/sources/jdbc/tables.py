@@ -5,7 +5,7 @@ The password is resolved when it is needed, goes to the driver as a property, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
@@ -56,8 +56,8 @@ class JdbcTable:
         self._connection: Connection = resolve(connection)
         self._dialect: Dialect = dialect_of(self._connection)
 
-    def columns(self, chosen: ColumnChoice) -> tuple[LoadColumn, ...]:
-        """The table's columns in its order, those of them that are chosen.
+    def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
+        """The table's columns in its order, those of them that are chosen; those that are *gone* need not be there.
 
         Raises:
             TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
@@ -71,7 +71,7 @@ class JdbcTable:
                 where=f"connection {self._connection.name}",
                 way_out="mend `table`, or grant the login SELECT on it",
             )
-        missing = sorted(chosen.absent(column["name"] for column in found))
+        missing = sorted(chosen.absent([*(column["name"] for column in found), *gone]))
         if missing:
             raise TerminalError(
                 "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
