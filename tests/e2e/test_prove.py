@@ -479,6 +479,11 @@ def test_a_listed_column_that_the_source_dropped_hinders_no_proof_g60(
     shop.tick()
     code, found = proved(shop, capsys)
     assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL"), found
+    shop.server.execute("INSERT INTO shop.t1 VALUES (3, 'never told')")
+    assert proved(shop, capsys, *APPROVED)[0] == Exit.NOT_EQUAL
+    shop.pipeline.service.poll()
+    code, found = proved(shop, capsys)
+    assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["rows_target"]) == (Exit.DONE, "EQUAL", 3), found
     shop.server.execute("ALTER TABLE shop.t1 ADD COLUMN price numeric(10,2)", "UPDATE shop.t1 SET price = 9")
     code, found = proved(shop, capsys)
     assert (code, found["shop.t1"]["verdict"]) == (Exit.NOT_EQUAL, "DIFFERENT")
