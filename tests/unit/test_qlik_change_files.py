@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
@@ -430,7 +431,7 @@ def full_load(root: Path) -> list[dict[str, Any]]:
     export = Export(root, "qlik-full-load")
     rows: list[dict[str, Any]] = []
     for file in export_files(export):
-        columns = export_columns(export, file, None, {})
+        columns = export_columns(export, file, ALL_COLUMNS, {})
         schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
         for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
             rows += table.to_pylist()
