@@ -28,8 +28,8 @@ WAYS_OUT = {
     f"under `exclude` of its pattern, and {DROP}",
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
-    f"file, and {RESET}",
+    "COLUMN`); if the source leaves it out of its changes for its type (C-77), leave it out in the mirror file "
+    f"(`columns: {{exclude: […]}}`), and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew; "
     f"where `columns` does not list the new name, list it instead, and {RESET} with a new initial load",
@@ -38,12 +38,13 @@ WAYS_OUT = {
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): list `columns` without it in "
-    "the mirror file and lift the stop, or rename it at the source",
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): leave it out in the "
+    "mirror file (`columns: {exclude: […]}`) and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
-    "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
-    "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
+    "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
+    "cast it at the source",
+    "TYPE_UNSUPPORTED": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
     KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
     "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "
