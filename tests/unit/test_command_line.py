@@ -148,6 +148,11 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
         java.chmod(0o755)
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         assert examined()["java"]["sound"] is is_sound
+    with monkeypatch.context() as joining:
+        joining.setenv("SPARK_REMOTE", "sc://server:15002/;token=canary-7f3a")
+        over_connect = examined()
+        assert "sc://server:15002/," in over_connect["spark connect"]["found"] and "java" not in over_connect
+    assert "canary-7f3a" not in str(over_connect)
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
