@@ -22,6 +22,7 @@ from demo.place import ROOT, claim
 from demo.source_formats import FORMATS
 from demo.story import Story
 
+_NEXT = "next: `make ui` shows such a run on Airflow's pages; docs/tutorial.md leads to a table of your own"
 _LAG = "lag: seconds from the last delivery of events to the last change of the mirrored table"
 
 
@@ -59,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     print(f"NOT PROVED: {objection}", flush=True)
                 if arguments.keep:
                     story.go_on()
+                elif proved:
+                    print(_NEXT, flush=True)
             finally:
                 _unstoppable(story.end)
     except DemoFailed as failure:

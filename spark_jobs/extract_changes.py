@@ -41,6 +41,7 @@ class Extracted(NamedTuple):
         counts: its messages by disposition.
         waiting_files: source files that are not whole yet.
         withheld: those of them that hold something already.
+        overdue: those of them to which nobody has written for a day.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         batches: all batches that it completed.
         gone: what a backfill should read again and the source no longer has.
@@ -57,6 +58,7 @@ class Extracted(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     withheld: Sequence[str] = ()
+    overdue: Sequence[str] = ()
     joined: Mapping[str, str] = MappingProxyType({})
 
 
@@ -97,6 +99,7 @@ class _Points:
         self._horizon = partial(mirror_horizon, ledger, mirror.name)
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
+        self._overdue: Sequence[str] = ()
         self._gone: Sequence[str] = ()
 
     def read(self, backfill: Backfill | None) -> Extracted:
@@ -111,7 +114,8 @@ class _Points:
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
         counts, waiting, joined = driver.counts, self._waiting, driver.joined
-        return Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
+        done = Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
+        return done._replace(overdue=self._overdue)
 
     def read_mended(self) -> None:
         """Decode again what wrong keys rejected; a table of which a change is hidden still is stopped again."""
@@ -139,6 +143,7 @@ class _Points:
         found = self._find()
         self._waiting = found.waiting
         self._withheld = sorted({*found.waiting} - {*found.empty})
+        self._overdue = found.overdue
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges and self._driver.has_overdue:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.operate.words import pace
 from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, Verdict
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import look
@@ -135,6 +137,7 @@ def _log(
     at_once = _CHUNKS_PER_CORE * parallelism(spark)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
+    begun, before = time.monotonic(), _chunks_in_log(reader)
 
     def find(bound: dict[str, int]) -> Sequence[BoundRange]:
         now = reader.tables()
@@ -146,7 +149,7 @@ def _log(
         for file in manifest.files:
             for source, epochs in file["tables"].items():
                 rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
-        _tell(reader, sources, rows)
+        _tell(reader, sources, rows, before, time.monotonic() - begun)
     held |= {chunk.source: reason for name, reason in given_back.items() if (chunk := LoadChunk.of(name)) is not None}
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
@@ -157,16 +160,32 @@ def _log(
     return rows
 
 
-def _tell(reader: LedgerReader, sources: Sequence[str], rows: Mapping[str, int]) -> None:
-    """How far the loads are that go through the log; *rows* are those of this run."""
+def _chunks_in_log(reader: LedgerReader) -> Counter[tuple[str, int]]:
+    """How many chunks of loads are in the log, by table and generation."""
     chunks = (LoadChunk.of(name) for name in reader.bound())
-    logged = Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
-    tables = reader.tables()
+    return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
+
+
+def _tell(
+    reader: LedgerReader,
+    sources: Sequence[str],
+    rows: Mapping[str, int],
+    before: Mapping[tuple[str, int], int],
+    seconds: float,
+) -> None:
+    """How far the loads are that go through the log: *rows* are those of this run, *before* what was logged earlier."""
+    logged, tables = _chunks_in_log(reader), reader.tables()
     for source in sources:
         state = tables[source]
         if state.load_plan is not None:
-            done, of = logged[source, state.row.generation], len(LoadPlan.from_document(state.load_plan).chunks)
-            log.info("%s: %d of %d chunks in the log, %d rows in this run", source, done, of, rows.get(source, 0))
+            life = source, state.row.generation
+            done, of = logged[life], len(LoadPlan.from_document(state.load_plan).chunks)
+            read, earlier = rows.get(source, 0), before.get(life, 0)
+            log.info(
+                "%s: %d of %d chunks in the log, %d rows in this run, %d rows/s%s",
+                *(source, done, of, read, read / max(seconds, 0.001)),
+                pace(done - earlier, of - earlier, seconds),
+            )
 
 
 def _bind(

@@ -38,6 +38,7 @@ from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.words import pace
 from open_mirroring.protocols.proving import (
     SHOWN_KEYS,
     DifferingKey,
@@ -195,8 +196,17 @@ class _Proving:
         """Look at several tables at a time, because planning of small tables leaves the cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         at_once = min(_MOST_AT_ONCE, max(2, parallelism(self._spark)))
+        begun = time.monotonic()
         with ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(lambda case: self._looked(case, look), cases))
+            looked = pool.map(lambda case: self._looked(case, look), cases)
+            for done, (case, _) in enumerate(zip(cases, looked, strict=True), 1):
+                seconds = time.monotonic() - begun
+                rows = sum(one.proof.rows_source or 0 for one in cases[:done])
+                log.info(
+                    "%s: looked at, %d of %d tables, %d rows/s%s",
+                    *(case.table.source, done, len(cases), rows / max(seconds, 0.001)),
+                    pace(done, len(cases), seconds),
+                )
 
     def _first_look(self, case: _Case) -> None:
         if case.state.load_state == "pending":

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
@@ -175,7 +174,7 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
     published = [column.name for column in state.columns.columns if column.name not in declared.key]
-    if listed_columns(published, declared.columns) != published:
+    if declared.chosen.of(published) != published:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
     limit = mirror.publish.schema_reloads_per_day
     if ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, timedelta(days=1)) >= limit:

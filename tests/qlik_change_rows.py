@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.qlik.change_table.decoder import (
     ChangeRow,
@@ -75,6 +76,6 @@ def decoder(
     **settings: object,
 ) -> QlikChangeTableDecoder:
     return QlikChangeTableDecoder(
-        {TABLE: MirroredTable(TABLE, key, columns, keys_never_change)},
+        {TABLE: MirroredTable(TABLE, key, ColumnChoice(columns), keys_never_change)},
         ChangeTableSettings(**settings),  # type: ignore[arg-type]
     )

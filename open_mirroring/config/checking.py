@@ -116,8 +116,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
-                columns = table.columns if isinstance(table, Table) else None
-                wanted = [n for n in load.types if columns is None or n in columns]
+                wanted = table.chosen.of(load.types) if isinstance(table, Table) else load.types
                 refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
             elif load is not None:
                 setting = (*setting, "connection")

@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import ColumnName, ConnectionName, DeadLetters, PlaceText, Positive, Section, SqlType
@@ -227,6 +228,46 @@ InitialLoad = Annotated[
 ]
 
 
+class ColumnSelection(Section):
+    """Columns by name and by pattern, in which * stands for any characters; case does not count."""
+
+    include: tuple[ColumnName, ...] | None = Field(
+        default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
+    )
+    exclude: tuple[ColumnName, ...] = Field(
+        default=(), description="These are not mirrored: no value of them leaves the source's messages."
+    )
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _distinct(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names.check_distinct(columns or ())
+        return columns
+
+    @property
+    def chosen(self) -> ColumnChoice:
+        """What decoders are told."""
+        if self.include is None:
+            return ColumnChoice(excluded=self.exclude)
+        fitting = tuple(name for name in self.include if "*" in name)
+        return ColumnChoice(tuple(name for name in self.include if "*" not in name), fitting, self.exclude)
+
+
+def _kind_of_columns(value: Any) -> str:
+    return "(ColumnSelection)" if isinstance(value, dict | ColumnSelection) else "(names)"
+
+
+Columns = Annotated[
+    Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("(names)")]
+    | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
+    Discriminator(_kind_of_columns),
+]
+
+
+def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
+    return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
+
+
 class Table(Section):
     """One mirrored table."""
 
@@ -238,10 +279,10 @@ class Table(Section):
         description="schema/table, or only table, in the mirrored database.",
         json_schema_extra={"pattern": "^[^/]+(/[^/]+)?$"},
     )
-    columns: tuple[ColumnName, ...] | None = Field(
+    columns: Columns | None = Field(
         default=None,
-        min_length=1,
-        description="Only these columns are mirrored; they must include the key. Default: all.",
+        description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
+        "exclude: […]} of names and patterns. A name means its column in any case. Default: all.",
     )
     key: tuple[ColumnName, ...] = Field(
         description="Key columns in order. An empty list is a table that takes inserts only."
@@ -334,21 +375,31 @@ class Table(Section):
         """Schema and table as events name them."""
         return names.split_source_name(self.source)
 
+    @property
+    def chosen(self) -> ColumnChoice:
+        """The columns that are read."""
+        return _chosen(self.columns)
+
     @field_validator("columns")
     @classmethod
-    def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        names.check_distinct(columns or ())
+    def _columns(cls, columns: tuple[str, ...] | ColumnSelection | None) -> tuple[str, ...] | ColumnSelection | None:
+        if isinstance(columns, tuple):
+            names.check_distinct(columns)
         return columns
 
     @field_validator("key")
     @classmethod
     def _key(cls, key: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names.check_distinct(key)
-        columns = info.data.get("columns")
-        missing = [name for name in key if columns is not None and name not in columns]
+        chosen = _chosen(info.data.get("columns"))
+        spelled = {name.casefold(): name for name in chosen.listed or ()}
+        mirrored = [name for name in chosen.of(key) if spelled.get(name.casefold(), name) == name]
+        missing = [name for name in key if name not in mirrored]
         if missing:
             what = f"the key column {missing[0]!r} is not among `columns`"
-            raise names.refusal("KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike")
+            raise names.refusal(
+                "KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike: no row is found without its key"
+            )
         return key
 
     @field_validator("complete_rows")
@@ -393,9 +444,10 @@ class Table(Section):
         if lacking:
             what = f"the key column {lacking[0]!r} is not among the columns of `delimited_text`"
             raise names.refusal("KEY_NOT_MIRRORED", what, "add it, spelled alike")
-        chosen = info.data.get("columns")
-        if chosen is not None and set(chosen) != set(text.columns):
-            what = f"`columns` and `delimited_text` differ in {sorted(set(chosen) ^ set(text.columns))[0]!r}"
+        chosen = _chosen(info.data.get("columns"))
+        differing = {*chosen.absent(text.columns), *text.columns} - {*chosen.of(text.columns)}
+        if differing:
+            what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
             raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
         return text
 
@@ -407,7 +459,7 @@ class Table(Section):
         if not info.data["key"]:
             what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
-        wanted = [*info.data["key"], *(info.data.get("columns") or ())]
+        wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
         complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
         missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
         if missing:
@@ -441,6 +493,9 @@ class TablePattern(Section):
         description="schema/table, or only table, in the mirrored database; {schema} and {table} stand for the "
         "source's. Two tables cannot have the same.",
         json_schema_extra={"pattern": r"\{table\}"},
+    )
+    columns: ColumnSelection | None = Field(
+        default=None, description="Which columns of each are mirrored, {include: […], exclude: […]}; the key has to be."
     )
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
@@ -478,7 +533,8 @@ class TablePattern(Section):
         """Refuse here what every table of the pattern would be refused for."""
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
         try:
-            Table.model_validate({name: settings[name] for name in settings.keys() & Table.model_fields.keys()})
+            fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # these are judged by each table's key
+            Table.model_validate({name: settings[name] for name in fields})
         except ValidationError as error:
             first = error.errors()[0]
             context = first.get("ctx", {})
@@ -510,6 +566,7 @@ class TablePattern(Section):
 
 
 _OF_EACH_TABLE = (
+    "columns",
     "full_rows",
     "complete_rows",
     "keys_never_change",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +75,7 @@ def ledger_to_look(url: str) -> Engine | None:
     scripts = ScriptDirectory.from_config(_alembic())
     try:
         with engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
+            current = _revision(connection)
             if current != scripts.get_current_head():
                 tables = set(inspect(connection).get_table_names())
                 if current is None and not tables & metadata.tables.keys():
@@ -109,7 +112,7 @@ def pending_migrations(url: str) -> list[Migration]:
     scripts = ScriptDirectory.from_config(_alembic())
     try:
         with engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
+            current = _revision(connection)
             tables = set(inspect(connection).get_table_names())
     except OperationalError as error:
         raise _unreachable(engine, error) from error
@@ -182,13 +185,30 @@ def _migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-        current = MigrationContext.configure(connection).get_current_revision()
+        current = _revision(connection)
         if current == head:
             return
         _refuse(scripts, current, set(inspect(connection).get_table_names()))
         config.attributes["connection"] = connection
-        with _UPGRADE:
+        with _UPGRADE, _without_chatter():
             command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    with _without_chatter():
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Let alembic not tell each time that it looks: in a task's log it hides what the task says."""
+    logger = logging.getLogger("alembic.runtime.migration")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _refuse(scripts: ScriptDirectory, current: str | None, tables: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Says where the jars lie that Spark needs besides its own, so that jobs find them wherever they are installed."""
+"""How a job gets at Spark: the options of its submission, a server to join, or the jars for a Spark of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ JARS = "OPEN_MIRRORING_JARS"
 """Environment variable naming the folder of jars."""
 SUBMITTED = "OPEN_MIRRORING_SUBMITTED"
 """Environment variable of a job whose Spark is to be started by the options in ``PYSPARK_SUBMIT_ARGS``."""
+REMOTE = "SPARK_REMOTE"
+"""Spark's own variable for a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
 _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 
 
@@ -25,3 +27,8 @@ def jars_folder() -> Path:
 def jar_files() -> list[str]:
     """The jars of that folder, sorted; none where an image has them in Spark's own folder."""
     return sorted(map(str, jars_folder().glob("*.jar")))
+
+
+def server_shown(address: str) -> str:
+    """The address of a server of Spark Connect for people: without its parameters, for a token is one of them."""
+    return address.partition(";")[0]

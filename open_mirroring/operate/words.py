@@ -36,6 +36,13 @@ def age(length: timedelta | None) -> str:
     return f"{minutes} min" if minutes else f"{seconds} s"
 
 
+def pace(done: int, of: int, seconds: float) -> str:
+    """How long the rest takes at the pace so far: ``, about 12 min left``; empty where nothing tells."""
+    if not 0 < done < of:
+        return ""
+    return f", about {age(timedelta(seconds=seconds / done * (of - done)))} left"
+
+
 def amount(count: int, one: str, many: str = "") -> str:
     """``1 file``, ``1,234 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -28,8 +28,8 @@ WAYS_OUT = {
     f"under `exclude` of its pattern, and {DROP}",
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`); if the source leaves it out of its changes for its type (C-77), list `columns` without it in the mirror "
-    f"file, and {RESET}",
+    "COLUMN`); if the source leaves it out of its changes for its type (C-77), leave it out in the mirror file "
+    f"(`columns: {{exclude: […]}}`), and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew; "
     f"where `columns` does not list the new name, list it instead, and {RESET} with a new initial load",
@@ -38,12 +38,13 @@ WAYS_OUT = {
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): list `columns` without it in "
-    "the mirror file and lift the stop, or rename it at the source",
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): leave it out in the "
+    "mirror file (`columns: {exclude: […]}`) and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
-    "TYPE_UNKNOWN": "list `columns` without the column in the mirror file and lift the stop, or cast it at the source",
-    "TYPE_UNSUPPORTED": "list `columns` without the column in the mirror file and lift the stop",
+    "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
+    "cast it at the source",
+    "TYPE_UNSUPPORTED": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
     KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
     "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "
@@ -59,6 +60,7 @@ WAYS_OUT = {
     "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
     f"1 for the table at the source, and {RESET}",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
+    "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
     "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
     "`header_prefix`; then lift the stop",
     "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.ledger import tables as t
@@ -115,7 +114,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
-    listed = {table.source: table.columns for table in mirror.tables if table.columns}
+    listed = {table.source: table.chosen for table in mirror.tables if table.chosen.listed}
     known = columns_of_whole_rows(ledger, mirror.name, listed)
     with ledger.connect() as db:
         has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
@@ -127,7 +126,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
                 load != "none",
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
-                [one for one in listed.get(source, ()) if source in known and not listed_columns(known[source], [one])],
+                listed[source].absent(known[source]) if source in known else (),
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
@@ -72,11 +73,18 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         self._hook = hook = self._job_hook(mirror)
         try:
             super().execute(context)
-        except AirflowException as error:
+        except AirflowException:
             if not hook.exit_code:
                 raise
-            return self._judge(hook, hook.exit_code, error)
-        return short(hook.result.report)
+        # Outside of the handler: the provider's error repeats the job's log, and would stand above ours.
+        if hook.result.report is not None:
+            self.tell(hook.result.report)
+        return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
+
+    def tell(self, report: dict[str, Any]) -> None:
+        """Say in a few lines what the job did, below all that was logged on the way."""
+        for line in story(self.job, report):
+            self.log.info("%s", line)
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.
@@ -127,7 +135,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             application_args=self.application_args,
         )
 
-    def _judge(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> dict[str, Any] | None:
+    def _judge(self, hook: JobSubmitHook, exit_code: int) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
             return self.tables_stopped(short(hook.result.report))
         if exit_code == _LOSSES:
@@ -138,30 +146,30 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 f"not equal to the source: {verdicts_text(hook.result.report, 'DIFFERENT')}",
                 where=self.job,
                 way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
-            ) from error
+            )
         if exit_code == _ON_HOLD:
             self.on_hold(short(hook.result.report))
-        self._fail(hook, exit_code, error)
+        self._fail(hook, exit_code)
 
-    def _fail(self, hook: JobSubmitHook, exit_code: int, error: Exception) -> NoReturn:
+    def _fail(self, hook: JobSubmitHook, exit_code: int) -> NoReturn:
         kind = _ERRORS.get(exit_code)
         if kind is not None and hook.result.error is not None:
             code, text = hook.result.error
-            raise kind(code, text, where=self.job) from error
+            raise kind(code, text, where=self.job)
         if exit_code == _USAGE:
             raise TerminalError(
                 "JOB_USAGE",
                 "the job refused its arguments",
                 where=self.job,
                 way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
-            ) from error
+            )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
         raise TransientError(
             "JOB_DIED",
             f"the job ended with exit code {exit_code} without saying why",
             where=self.job,
             way_out="look at the last lines of the task's log",
-        ) from error
+        )
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:

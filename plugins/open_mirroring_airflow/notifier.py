@@ -46,7 +46,10 @@ class MirrorNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Deliver it."""
         message = self.message(context)
-        self.log.warning("%s", message["text"])
+        # Airflow folds what is logged after a failure: the end of its group first, so that it is seen at once.
+        self.log.info("::endgroup::")
+        for line in lines(message["text"]):
+            self.log.warning("%s", line)
         if self.connection is not None:
             self._post(BaseHook.get_connection(self.connection), message)
 
@@ -80,6 +83,12 @@ class MirrorNotifier(BaseNotifier):
         request = urllib.request.Request(address, json.dumps(message).encode(), headers)
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             answer.read()
+
+
+def lines(text: str) -> list[str]:
+    """A message in lines of its own for what to do, which stands below all else of a failure."""
+    said, *ways_out = text.split(" Way out: ")
+    return [said, *(f"Way out: {one}" for one in ways_out)]
 
 
 def _named(context: Context, name: str, attribute: str) -> str:

@@ -17,14 +17,13 @@ from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring_airflow.assets import Mark, asset_alias, marks, published_since, table_assets
+from open_mirroring_airflow.assets import Mark, PublishedFiles, asset_alias, marks, published_since, table_assets
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import event_error
 from open_mirroring_airflow.job_operator import (
     OpenMirroringSparkOperator,
     done_with_losses,
     losses_text,
-    stopped_text,
     verdicts_text,
 )
 from open_mirroring_airflow.run_params import (
@@ -121,6 +120,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def __init__(self, *, gate_task_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[asset_alias(kwargs["mirror"])], **kwargs)
         self.gate_task_id = gate_task_id
+        self._whole: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
@@ -137,16 +137,21 @@ class PublishingOperator(OpenMirroringSparkOperator):
             )
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, arguments, context)
-        self._tell(mirror, ledger, before, context)
+        published = self._send(mirror, ledger, before, context)
+        if self._whole is not None:
+            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole})
         return report
+
+    def tell(self, report: dict[str, Any]) -> None:
+        """Not yet: how many rows were published the ledger tells at the end."""
+        self._whole = report
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The tables to publish."""
         return _tables_argument(mirror, self._tables(mirror, context))
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Say so and go on."""
-        self.log.warning("Tables stopped: %s. The others are published.", stopped_text(report))
+        """Go on: what is told at the end names them."""
         return report
 
     def _tables(self, mirror: Mirror, context: Context) -> list[str]:
@@ -168,11 +173,16 @@ class PublishingOperator(OpenMirroringSparkOperator):
             store.set(_MARKS, before)
         return dict(before)
 
-    def _tell(self, mirror: Mirror, ledger: LedgerReader, before: dict[str, Mark], context: Context) -> None:
+    def _send(
+        self, mirror: Mirror, ledger: LedgerReader, before: dict[str, Mark], context: Context
+    ) -> list[PublishedFiles]:
+        """Send an asset event for each table with new files; what is new of it."""
         assets = table_assets(mirror)
         events = context["outlet_events"][asset_alias(mirror.name)]
-        for published in published_since(ledger, before, assets):
+        found = published_since(ledger, before, assets)
+        for published in found:
             events.add(assets[published.table], extra={"mirror": mirror.name, **published._asdict()})
+        return found
 
 
 class ReloadOperator(PublishingOperator):

@@ -20,10 +20,8 @@ from airflow.sdk import BaseHook
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result
-from open_mirroring.operate.spark_jars import SUBMITTED
+from open_mirroring.operate.spark_jars import REMOTE, SUBMITTED, server_shown
 
-_REMOTE = "SPARK_REMOTE"
-"""Spark's own variable for a server of Spark Connect; its address may hold a token."""
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
@@ -49,7 +47,7 @@ class JobSubmitHook(SparkSubmitHook):
         self, *, environment: Mapping[str, str], class_path: list[str], cores: int | None, **arguments: Any
     ) -> None:
         super().__init__(**arguments)
-        self._environment = {name: text for name, text in environment.items() if name != _REMOTE}
+        self._environment = {name: text for name, text in environment.items() if name != REMOTE}
         self._remote = connect_address(self._conn_id)
         self.result = JobResult()
         if self._connection["deploy_mode"] == "cluster":
@@ -91,8 +89,8 @@ class JobSubmitHook(SparkSubmitHook):
     def _spark(self) -> dict[str, str]:
         """How the job gets at Spark once it needs it."""
         if self._remote is not None:
-            self.log.info("Spark, once it is needed: %s", self._remote.partition(";")[0])
-            return {_REMOTE: self._remote}
+            self.log.info("Spark, once it is needed: %s", server_shown(self._remote))
+            return {REMOTE: self._remote}
         options = self._build_spark_common_args()
         self.log.info("Spark, once it is needed: %s", self._mask_cmd(options))
         return {SUBMITTED: "1", "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"])}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
+from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.words import SEVERITY, amount, verdict_words
 from open_mirroring.protocols.table_losses import WAYS_OUT
-from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY
+from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding
 from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
@@ -24,6 +27,13 @@ from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
 
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
+
+
+def verdicts_line(findings: Mapping[str, Finding]) -> str:
+    """How many tables are how, the worst first."""
+    counts = Counter(finding.verdict for finding in findings.values())
+    said = [f"{counts[verdict]} {verdict_words(verdict)}" for verdict in SEVERITY if verdict and counts[verdict]]
+    return f"{amount(len(findings), 'table')}: {', '.join(said) or 'none'}."
 
 
 class ReconcileOperator(BaseOperator):
@@ -60,7 +70,7 @@ class ReconcileOperator(BaseOperator):
         ledger = open_ledger(ledger_url(mirror))
         findings = inspect_mirror(mirror, ledger, landing_zone(mirror))
         metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
-        self.log.info("metrics: %s", json.dumps(metrics))
+        self.log.debug("metrics: %s", json.dumps(metrics))
         result = gate(findings)
         note = hold_note(result.held)
         if note:
@@ -68,6 +78,8 @@ class ReconcileOperator(BaseOperator):
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
         report = look(mirror, ledger)
+        for line in [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]:
+            self.log.info("%s", line)
         losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
         if red or stopped:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -81,9 +80,9 @@ def _absent(alike: AnnouncedTable | None) -> Iterator[_Found]:
 
 def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     columns = {**told.catalog, **told.columns}
-    listed = listed_columns(columns, table.columns)
-    mirrored = [name for name in columns if name in listed or name in table.key]
-    lost_columns = [name for name in table.columns or () if columns and not listed_columns(columns, [name])]
+    chosen = table.chosen.of(columns)
+    mirrored = [name for name in columns if name in chosen or name in table.key]
+    lost_columns = table.chosen.absent(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
     for setting, lost in (("key", lost_key), ("columns", lost_columns)):
         if lost:

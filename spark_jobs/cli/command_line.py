@@ -55,7 +55,13 @@ _OURS = ("open_mirroring", "spark_jobs")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        # A shell asks how a line may go on; it is answered, and nothing else is done.
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    arguments = parser.parse_args(argv)
     every: float | None = getattr(arguments, "every", None)
     try:
         with _progress():

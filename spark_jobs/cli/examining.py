@@ -23,7 +23,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.spark_jars import jar_files, jars_folder
+from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
 from open_mirroring.operate.words import age, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
 from spark_jobs.cli.reporting import json_text, shown
@@ -65,8 +65,15 @@ def doctor(arguments: argparse.Namespace) -> Exit:
 def _machine() -> Iterator[Finding]:
     python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     yield Finding("versions", f"open-mirroring {version('open-mirroring')}, Python {python}")
+    yield _spark()
+    if server := os.environ.get(REMOTE):
+        yield Finding("spark connect", f"jobs join {server_shown(server)}, and start no Java here")
+        return
     yield _java()
-    yield from _spark()
+    if "SPARK_HOME" not in os.environ:
+        jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
+        way_out = "" if jars else "fetch them: `open-mirroring jars`"
+        yield Finding("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
 
 
 def _java() -> Finding:
@@ -84,7 +91,7 @@ def _java() -> Finding:
     return Finding("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
 
 
-def _spark() -> Iterator[Finding]:
+def _spark() -> Finding:
     way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
     found = {}
     for name in ("pyspark", "pyspark-client", "delta-spark"):
@@ -93,11 +100,7 @@ def _spark() -> Iterator[Finding]:
         except PackageNotFoundError:
             found[name] = "missing"
     fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
-    yield Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
-    if "SPARK_HOME" not in os.environ:
-        jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
-        way_out = "" if jars else "fetch them: `open-mirroring jars`"
-        yield Finding("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
+    return Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Finding]:

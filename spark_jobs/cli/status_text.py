@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
+from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
 from open_mirroring.operate.words import age, size, verdict_words
 from open_mirroring.protocols.proving import Kind
 from open_mirroring.protocols.verdicts import Verdict
@@ -163,10 +164,10 @@ _TABLE_HEADINGS = (
     "highest position",
     "complete position",
     "published batch",
-    "K",
+    "last number",
     "waiting batches",
-    "backlog",
-    "stale keys",
+    "at the target",
+    "rows out of date",
     "load",
 )
 
@@ -184,7 +185,8 @@ def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
         table.source,
         table.verdict or "?",
         table.marks.highest_position or "-",
-        table.marks.complete_position,
+        # Said of every row of some sources, it would hide what differs.
+        "-" if table.marks.complete_position == NO_COMPLETE_POSITION else table.marks.complete_position,
         table.marks.published_batch,
         table.confirmed,
         table.waiting_batches,
@@ -198,16 +200,18 @@ def _remarks(table: TableStatus, now: datetime, *, with_stop: bool = True) -> li
     lines = []
     if table.verdict != "PASS" and (with_stop or table.verdict != "STOP"):
         since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
-        lines.append(f"{shown(table.source)}: {table.verdict or '?'} {table.code}{since}: {shown(table.what)}")
+        said = verdict_words(None if table.verdict is None else Verdict(table.verdict))
+        lines.append(f"{shown(table.source)}: {said}{since}: {table.code}: {shown(table.what)}")
         if table.way_out:
-            lines.append(f"  way out: {shown(table.way_out)}")
+            lines.append(f"  do: {shown(table.way_out)}")
     lines += [
         f"{shown(table.source)}: LOSSES {shown(loss)}" for loss in table.losses if not loss.startswith(f"{table.code}:")
     ]
     if not table.losses and table.letters["open"]:
         lines.append(f"{shown(table.source)}: {table.letters['open']} dead letters are open, as many are tolerated")
     if table.open_intent:
-        lines.append(f"{shown(table.source)}: unfinished, the next run finishes it: {table.open_intent}")
+        who = "goes on once the stop is lifted" if table.verdict == Verdict.STOP.value else "the next run finishes it"
+        lines.append(f"{shown(table.source)}: unfinished, {who}: {table.open_intent}")
     if table.reset:
         lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
     if table.waiting_rows and not table.waiting_batches:

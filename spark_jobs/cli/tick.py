@@ -38,6 +38,7 @@ class Ticked(NamedTuple):
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
+        overdue: those of the waiting files to which nobody has written for a day.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
         reloading: tables that are being built anew for a change of structure.
@@ -55,6 +56,7 @@ class Ticked(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
+    overdue: Sequence[str] = ()
     joined: Mapping[str, str] = MappingProxyType({})
     reloading: Sequence[str] = ()
 
@@ -70,14 +72,15 @@ class Ticked(NamedTuple):
         A table that is being built anew is not at the target, and a load that is ahead of the stream may stay so for
         ever: both hold whatever else was done.
 
-        What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule.
+        What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule; but not
+        the rest of a file to which nobody has written for a day.
         """
         if self.failed is not None:
             return exit_of(self.failed)
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
+        if self.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
             return Exit.ON_HOLD
         if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
             return Exit.ON_HOLD
@@ -145,6 +148,7 @@ def tick(
         losses=report.lost,
         told=document,
         awaited=_awaited(reader.open_fragment_count(), read.withheld),
+        overdue=read.overdue,
         joined=read.joined,
         reloading=[source for source, one in reloads.items() if one.hold],
     )

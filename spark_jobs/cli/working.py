@@ -11,9 +11,10 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
+from open_mirroring.operate.job_story import story
 from open_mirroring.protocols.backfilling import Backfill, parse_interval
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.reporting import json_text, result_text, tick_text
+from spark_jobs.cli.reporting import json_text, tick_text
 from spark_jobs.runtime.session import session_on_demand
 
 Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
@@ -43,7 +44,7 @@ def initial_load(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.initial_load import load as run
 
     loaded = _run(run, arguments)
-    done = _reported(loaded, arguments)
+    done = _reported("initial_load", loaded, arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
@@ -52,16 +53,15 @@ def replay_dead_letters(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.replay_dead_letters import choice_of, replay_letters
 
     chosen, arguments.tables = choice_of(arguments), None
-    return _reported(
-        _run(lambda mirror, ledger, spark, _: replay_letters(mirror, ledger, spark, chosen), arguments), arguments
-    )
+    done = _run(lambda mirror, ledger, spark, _: replay_letters(mirror, ledger, spark, chosen), arguments)
+    return _reported("replay_dead_letters", done, arguments)
 
 
 def reconcile(arguments: argparse.Namespace) -> Exit:
     """The deep check of every file, row and digest."""
     from spark_jobs.reconcile_sequence import reconcile_deep as run
 
-    return _reported(_run(run, arguments), arguments)
+    return _reported("reconcile_sequence", _run(run, arguments), arguments)
 
 
 def maintain(arguments: argparse.Namespace) -> Exit:
@@ -69,7 +69,7 @@ def maintain(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.maintain import maintain as run
 
     mirror = load_mirror(arguments.file)
-    return _reported(run(mirror, ledger_of(mirror)), arguments)
+    return _reported("maintain", run(mirror, ledger_of(mirror)), arguments)
 
 
 def _run(job: Job, arguments: argparse.Namespace) -> Any:
@@ -105,7 +105,7 @@ def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
     return wanted
 
 
-def _reported(result: Any, arguments: argparse.Namespace) -> Exit:
+def _reported(job: str, result: Any, arguments: argparse.Namespace) -> Exit:
     document = result._asdict()
-    print(json_text(document) if arguments.json else result_text(document))
+    print(json_text(document) if arguments.json else "\n".join(story(job, document)))
     return exit_of_report(document.get("stopped"), document.get("losses"))

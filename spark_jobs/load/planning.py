@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.changes.log_position import LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
@@ -79,7 +80,7 @@ def settings_of(table: Table) -> str:
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
-    return json.dumps({"columns": table.columns, **logged, **chosen}, sort_keys=True)
+    return json.dumps({"columns": table.model_dump(mode="json")["columns"], **logged, **chosen}, sort_keys=True)
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -111,9 +112,9 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         since = _above_old_log(table, since, hand_over)
     export = export_of(mirror, load)
     files = export_files(export)
-    columns = export_columns(export, files[0], table.columns, load.types)
+    columns = export_columns(export, files[0], table.chosen, load.types)
     for file in files[1:]:
-        others = export_columns(export, file, table.columns, load.types)
+        others = export_columns(export, file, table.chosen, load.types)
         if sorted(others) != sorted(columns):
             raise TerminalError(
                 "EXPORT_SCHEMA_DIFFERS",
@@ -174,12 +175,12 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
 
 def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:
     source = JdbcTable(spark, load.connection, split_source_name(load.table or table.source))
-    columns = source.columns(table.columns)
+    columns = source.columns(table.chosen)
     _check(columns, table.key)
     split = None
     if load.split_column is not None and load.chunks > 1:
         # The column to cut by need not be one that is mirrored.
-        found = source.columns([load.split_column])[0]
+        found = source.columns(ColumnChoice((load.split_column,)))[0]
         split = source.split(found.name, found.sql_type or "", load.chunks)
         if split is None:
             raise TerminalError(

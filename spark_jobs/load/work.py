@@ -26,6 +26,7 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.operate.words import pace
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of
@@ -175,8 +176,9 @@ class LoadWork:
         so_far = rows + sum(file.rows for file in self._reader.published(one.state.id, one.state.row.generation))
         done = len(one.plan.done) + len(one.chunks)
         log.info(
-            "%s: %d of %d chunks staged, %d rows, %d rows/s, %d rows so far",
+            "%s: %d of %d chunks staged, %d rows, %d rows/s, %d rows so far%s",
             *(one.state.source, done, len(one.plan.chunks), rows, rows / max(seconds, 0.001), so_far),
+            pace(len(one.chunks), len(one.chunks) + len(one.plan.chunks) - done, seconds),
         )
         details = StagedDetails(one.plan.schema, {"loaded": rows}, shortest=shortest)
         return StagedWork(protocol.Staged(tuple(files)), details)

@@ -20,6 +20,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
@@ -84,13 +85,13 @@ class JdbcSource:
         self._table = JdbcTable(spark, load.connection, split_source_name(name))
         self.text = f"{name} over the connection {load.connection}"
         self.since: str | None = None
-        self.columns = self._table.columns(table.columns)
+        self.columns = self._table.columns(table.chosen)
         self._keys, self._pace, self._chunks = table.key, pace_of(load), load.chunks
         self._connection = load.connection
         self._cut: tuple[SplitColumn, list[Range]] | None = None
         self.split: Split | None = None
         if load.split_column is not None:
-            column = self._table.columns([load.split_column])[0]
+            column = self._table.columns(ColumnChoice((load.split_column,)))[0]
             ranges = min(_MOST_RANGES, load.chunks * _RANGES_OF_CHUNK)
             self._cut = self._table.split(column.name, column.sql_type or "", ranges)
             # Only what a key says of itself tells its range at any time; and a number with digits is not cut by it.
@@ -126,9 +127,9 @@ class ExportSource:
     def __init__(self, spark: SparkSession, table: Table, export: Export, types: dict[str, str], since: str | None):
         self._spark, self._keys, self._export = spark, table.key, export
         files = export_files(export)
-        self.columns = export_columns(export, files[0], table.columns, types)
+        self.columns = export_columns(export, files[0], table.chosen, types)
         for file in files[1:]:
-            if sorted(export_columns(export, file, table.columns, types)) != sorted(self.columns):
+            if sorted(export_columns(export, file, table.chosen, types)) != sorted(self.columns):
                 raise TerminalError(
                     "EXPORT_SCHEMA_DIFFERS",
                     "its files have different columns or types",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.column_history import (
     ColumnHistory,
     Dropped,
@@ -27,7 +28,6 @@ from open_mirroring.changes.column_history import (
     place_text,
     renamed_columns,
 )
-from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
@@ -88,7 +88,7 @@ class TableColumns:
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
         loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
-        self._loaded = listed_columns(loaded, declared.columns)
+        self._loaded = declared.chosen.of(loaded)
 
     @cached_property
     def history(self) -> ColumnHistory:
@@ -136,7 +136,7 @@ class TableColumns:
         found = []
         for one in self._lists:
             types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
-            part = _Part({name: types[name] for name in listed_columns(types, self._declared.columns)}, self._seen(one))
+            part = _Part({name: types[name] for name in self._declared.chosen.of(types)}, self._seen(one))
             try:
                 for sql_type in part.types.values():
                     landing_type(sql_type)
@@ -228,7 +228,7 @@ class TableColumns:
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
-        _refuse_left_out(schema, declared.columns, state.keys)
+        _refuse_left_out(schema, declared.chosen, state.keys)
         at: str | None = None
         try:
             for part in self._parts:
@@ -261,7 +261,7 @@ class TableColumns:
         known, has_rows, found = set(self._loaded), bool(self._loaded), dict[str, str]()
         for one in self._lists:
             names = [name for name, _, _ in msgspec.json.decode(one.cols)]
-            listed = {*listed_columns(names, self._declared.columns), *self._declared.key} & {*names}
+            listed = {*self._declared.chosen.of(names), *self._declared.key} & {*names}
             carried = {self._spelling.get(name) or name for name in listed}
             if has_rows:
                 found |= {name: one.first_pos for name in sorted(carried - known)}
@@ -342,7 +342,7 @@ class TableColumns:
         file selects columns) a place in the table. A column that is gone counts no more behind its last row.
         """
         names = [column.name for column in schema.columns]
-        names += [name for name in self._declared.columns or () if not listed_columns(names, [name])]
+        names += self._declared.chosen.absent(names)
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
             carried = {self._spelling.get(name, name) for name, _, _ in columns}
@@ -353,7 +353,7 @@ class TableColumns:
                 }
             absent = [name for name in names if name not in carried and name not in gone]
             places = sorted(index for _, _, index in columns)
-            has_gap = self._declared.columns is None and not gone and places != list(range(len(columns)))
+            has_gap = self._declared.chosen.is_all and not gone and places != list(range(len(columns)))
             if (absent or has_gap) and not found.whole:
                 lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
                 raise PlanStop(
@@ -411,11 +411,11 @@ class TableColumns:
                     f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
                     self._begin(found.renamed_to, found.since),
                 )
-            if self._renames and self._declared.columns is not None and not said:
+            if self._renames and not self._declared.chosen.is_all and not said:
                 raise PlanStop(
                     "RENAME_POSSIBLE",
-                    f"from position {place_text(found.since)} on, rows lack {column!r}, which `columns` lists: "
-                    "dropped, or renamed to a name that is not listed, and so was not logged",
+                    f"from position {place_text(found.since)} on, rows lack {column!r}: dropped, or renamed to a "
+                    "name that `columns` leaves out, and that so was not logged",
                     found.since,
                 )
         self._refuse_doubtful_returns()
@@ -518,13 +518,13 @@ def _position(place: str) -> str:
     return place.partition(":")[2]
 
 
-def _refuse_left_out(published: TableSchema, columns: Sequence[str] | None, keys: Sequence[str]) -> None:
+def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequence[str]) -> None:
     """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
     names = [column.name for column in published.columns]
-    kept = {*listed_columns(names, columns), *keys}
+    kept = {*chosen.of(names), *keys}
     out = [name for name in names if name not in kept]
     if out:
-        raise PlanStop("SCHEMA_CHANGED", f"`columns` does not list {out[:5]}, which are published already")
+        raise PlanStop("SCHEMA_CHANGED", f"`columns` leaves out {out[:5]}, which are published already")
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:

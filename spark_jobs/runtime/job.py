@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
-from open_mirroring.operate.job_result import leave_error, leave_report
+from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
 from spark_jobs.runtime.task_parcel import Seal
@@ -89,9 +90,10 @@ def job_main(
     parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
     add_arguments(parser)
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for chatty in ("py4j", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    # Of other libraries only what may matter: their chatter hides what the job says.
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    for ours in ("open_mirroring", "spark_jobs"):
+        logging.getLogger(ours).setLevel(logging.INFO)
     try:
         mirror = load_mirror(arguments.mirror)
         ledger = ledger_of(mirror)
@@ -109,7 +111,9 @@ def job_main(
         return Exit.TRANSIENT
     report = {"job": name, "mirror": mirror.name, **result._asdict()}
     leave_report(report)
-    print(json.dumps(report, default=str), flush=True)
+    if RESULT_FILE not in os.environ:
+        # Whoever named a file tells people what is in it.
+        print(json.dumps(report, default=str), flush=True)
     if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

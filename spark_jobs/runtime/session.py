@@ -19,12 +19,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.operate.spark_jars import JARS, SUBMITTED, jar_files, jars_folder
+from open_mirroring.operate.spark_jars import JARS, REMOTE, SUBMITTED, jar_files, jars_folder, server_shown
 
 log = logging.getLogger(__name__)
-
-REMOTE = "SPARK_REMOTE"
-"""Spark's own variable for the address of a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
 
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
@@ -59,8 +56,9 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running session, or a new one.
 
     Under ``spark-submit``, or where :data:`~open_mirroring.operate.spark_jars.SUBMITTED` says that its options stand
-    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Where :data:`REMOTE` names a server
-    of Spark Connect, the session is one of its. Otherwise it is local with the fetched jars on its class path.
+    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Where
+    :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect, the session is one of its.
+    Otherwise it is local with the fetched jars on its class path.
 
     Raises:
         TerminalError: ``JARS_MISSING`` when a local session would lack them, ``JAVA_NOT_STARTED`` when there is no
@@ -90,23 +88,35 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
 
 @cache
 def _connected() -> SparkSession:
-    """A session of the server that :data:`REMOTE` names, with the settings that a session may have of its own."""
+    """A session of the server that the environment names, with the settings that a session may have of its own."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    # Ten seconds: a server that is not there is told at once, not after the minutes for which a running job waits.
+    impatient = [DefaultPolicy(max_retries=5, max_backoff=4_000)]
+
+    def leave() -> None:
+        session.client.set_retry_policies(impatient)
+        session.stop()
+
+    session: Any = SparkSession.builder.getOrCreate()
+    patient = session.client.get_retry_policies()
+    session.client.set_retry_policies(impatient)
     try:
-        session = SparkSession.builder.getOrCreate()
         for name, value in _JOINED.items():
             session.conf.set(name, value)
     except PySparkException as error:
-        failure = TransientError(
-            "SPARK_UNREACHABLE",
-            f"the Spark Connect server gives no session: {type(error).__name__}",
-            where=os.environ[REMOTE].partition(";")[0],
-            way_out="look whether the server runs, and whether address and token of the connection are right",
-        )
+        what = type(error).__name__
     else:
-        atexit.register(session.stop)
-        return session
+        session.client.set_retry_policies(patient)
+        atexit.register(leave)
+        return cast(SparkSession, session)
     # Raised out here: the original may hold the address, and a token is a part of it.
-    raise failure
+    raise TransientError(
+        "SPARK_UNREACHABLE",
+        f"the server of Spark Connect gives no session: {what}",
+        where=server_shown(os.environ[REMOTE]),
+        way_out="look whether the server runs, and whether address and token of the connection are right",
+    )
 
 
 def _jars() -> list[str]:

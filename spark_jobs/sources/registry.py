@@ -80,7 +80,7 @@ def _schemas(connection: str) -> SchemaRegistry:
 
 def _mirrored(table: Table) -> MirroredTable:
     promised = table.keys_never_change, table.full_rows, table.complete_rows, table.key_is_unique
-    return MirroredTable(table.source, tuple(table.key), table.columns, *map(bool, promised))
+    return MirroredTable(table.source, tuple(table.key), table.chosen, *map(bool, promised))
 
 
 def transport_of(mirror: Mirror) -> Transport:

@@ -104,8 +104,8 @@ Made by `make types` from the code that maps them; do not edit. Every value is r
 not fit is a dead letter with its column and the reason, never NULL, never rounded. Two losses are rules: digits of a
 second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC. A type that keeps seven digits of a
 second cannot be a key. A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector,
-json) stops its table with TYPE_UNKNOWN: list `columns` without it. SQL Server's change event streaming cuts values at
-1 MB without a word: values of exactly that length are counted and shown by `status`.
+json) stops its table with TYPE_UNKNOWN: leave it out by `columns: {exclude: […]}`. SQL Server's change event streaming
+cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
 """
 
 

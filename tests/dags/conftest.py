@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -204,6 +205,17 @@ def task_context() -> dict[str, Any]:
         "outlet_events": Events(),
         "task_state_store": Store(),
     }
+
+
+@pytest.fixture
+def approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every approval is answered at once, as the API would: the run itself would wait for ever."""
+
+    def execute(self: Any, context: Any) -> Any:
+        answer = {"chosen_options": ["Approve"], "params_input": {}, "responded_by_user": {"id": "7", "name": "Ada"}}
+        return self.execute_complete(context, {**answer, "responded_at": datetime.now(UTC)})
+
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.HITLOperator.execute", execute)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,6 @@ pytestmark = pytest.mark.airflow
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = {"table": ORDERS, "reason": "the key changed"}
 WAITS = {"error": ["RESET_WAITS", "the reset of 'dbo.orders' (FOLDER_DELETED) waits for somebody to say that"]}
-
-
-@pytest.fixture
-def approved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every approval is answered at once, as the API would: the run itself would wait for ever."""
-
-    def execute(self: Any, context: Any) -> Any:
-        answer = {"chosen_options": ["Approve"], "params_input": {}, "responded_by_user": {"id": "7", "name": "Ada"}}
-        return self.execute_complete(context, {**answer, "responded_at": datetime.now(UTC)})
-
-    monkeypatch.setattr("airflow.providers.standard.operators.hitl.HITLOperator.execute", execute)
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
+from open_mirroring_airflow import operators
 from tests.quick_java import java_options
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.exporting import export
@@ -194,6 +196,41 @@ def test_a_zone_on_hold_for_three_slots_lets_the_log_grow_and_catches_up(
     made.apply()
     assert _run("replicate") == ("success", GREEN)
     assert all(made.numbers()[table] > number for table, number in numbers.items())
+    made.assert_equal()
+
+
+@pytest.mark.long
+def test_a_reload_ends_in_airflow_alone_where_nobody_can_see_the_target_g_89(
+    shop: Callable[..., Shop], task_context: dict[str, Any], approved: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-89: the real job, Spark and target; two words of an operator, and the table equals its source again."""
+    made = shop(rows=0, load=False)
+    made.goes_on()
+    assert _run("replicate") == ("success", GREEN)
+    made.apply()
+    table = SHOP_TABLES[0].full_name
+    monkeypatch.setattr(operators, "_LOOK_SECONDS", 0.1)
+    looks: list[str] = []
+    real = operators.ResetTrigger._may_go_on
+
+    async def looked(self: Any) -> bool:
+        looks.append(self.stage)
+        if looks.count(self.stage) == 2:
+            made.apply()  # the target drops the table, or makes it anew; nothing in Airflow shows it
+            word = TARGET_GONE if self.stage == "FOLDER_DELETED" else TARGET_BACK
+            task_context["dag_run"].triggering_user_name = "Eve"
+            task_context["run_id"] = word
+            task_context["params"] = {"decision": word, "table": table, "reason": "looked"}
+            operators.DecideOperator(task_id="decide", mirror_file=self.mirror_file).execute(task_context)
+        return await real(self)
+
+    monkeypatch.setattr(operators.ResetTrigger, "_may_go_on", looked)
+    run = DagBag(dag_folder=ROOT / "dags").dags["shop__reload_table"].test(run_conf={"table": table, "reason": "x"})
+    assert run.state == "success"
+    assert looks == ["FOLDER_DELETED"] * 2 + ["REBUILDING"] * 2
+    assert made.ledger.tables()[table].row.generation == 2
+    made.goes_on()
+    assert _run("replicate") == ("success", GREEN)
     made.assert_equal()
 
 

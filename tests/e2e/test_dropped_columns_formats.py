@@ -330,6 +330,20 @@ def test_a_listed_name_that_no_row_has_is_told_g67(
     assert "COLUMN_NEVER_SEEN" not in out and "column 'price' unverified" in out
 
 
+@pytest.mark.parametrize("kind", SOURCES)
+def test_what_is_excluded_does_not_even_reach_the_log_g12(kind: type[Source], tmp_path: Path, spark: Any) -> None:
+    """G-12: whichever way the source spells it; a column that is added is taken."""
+    told = kind(tmp_path, spark, columns={"exclude": ["NAME", "pri*"]})
+    assert told.tick(*FIRST) == Exit.DONE
+    assert told.rows == [{"id": str(at), "city": "Linz"} for at in (1, 2, 3)]
+    assert told.tick(Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")) == Exit.DONE
+    assert [(row["city"], row["cost"]) for row in told.rows] == [
+        ("Linz", None), ("Linz", "2.50"), ("Linz", None), ("Linz", "2.50")
+    ]  # fmt: skip
+    text = "".join(str(row) for row in told.pipeline.logged())
+    assert "Ada" not in text and "1.50" not in text
+
+
 def test_a_drop_and_an_addition_in_two_steps_are_no_rename_f88(tmp_path: Path, spark: Any) -> None:
     told = ChangeTableFiles(tmp_path, spark)
     told.tick(*FIRST)

@@ -32,12 +32,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         yield address, folder
 
 
-def _run(command: str, pipeline: Pipeline, address: str, connections: Mapping[str, str], *more: str) -> str:
+def _run(
+    command: str,
+    pipeline: Pipeline,
+    address: str,
+    connections: Mapping[str, str],
+    *more: str,
+    exit: Exit = Exit.DONE,
+) -> str:
     """A command of the command line in a process of its own, which may start no JVM."""
     environment = {**os.environ, **connections, "SPARK_REMOTE": address, "JAVA_HOME": str(pipeline.folder)}
     program = [sys.executable, "-m", "spark_jobs.cli.command_line", command, str(pipeline.file), *more]
     ended = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
-    assert ended.returncode == Exit.DONE, ended.stdout + ended.stderr
+    assert ended.returncode == exit, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 
 
@@ -65,6 +72,16 @@ def test_a_history_over_spark_connect(
     assert any(b"extract batch 1" in one for one in kept), "a job is found by its tag"
     secret = json.loads(storage.connection)["password"].encode()
     assert not any(secret in one for one in kept)
+
+
+@pytest.mark.long
+def test_a_server_that_is_not_there_is_told_without_its_token(tmp_path: Path) -> None:
+    """S-14, S-15: a transient error, and soon."""
+    pipeline = Pipeline(tmp_path / "mirror", None, TABLES)  # type: ignore[arg-type]
+    pipeline.deliver("0.jsonl", b"{}\n")
+    said = _run("tick", pipeline, "sc://127.0.0.1:1/;token=canary-7f3a", {}, exit=Exit.TRANSIENT)
+    assert "SPARK_UNREACHABLE" in said and "sc://127.0.0.1:1/" in said
+    assert "canary-7f3a" not in said and "Traceback" not in said
 
 
 @pytest.mark.long

@@ -1001,6 +1001,19 @@ def n_table_in_other_case(t: Ces) -> None:
 
 
 @case()
+def n_table_with_unseen_sign(t: Ces) -> None:
+    """The name has a sign without width in it, behind events with the right one."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.upd(1, name="Eve").src = {"tbl": t.name + "\u200b"}
+
+
+@case()
+def n_schema_with_blank(t: Ces) -> None:
+    t.ins(id="1", name="Ada", price="1.00")
+    t.upd(1, name="Eve").src = {"schema": "dbo "}
+
+
+@case()
 def n_schema_in_other_case(t: Ces) -> None:
     t.ins(id="1", name="Ada", price="1.50").schema = "DBO"
 

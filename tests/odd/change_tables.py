@@ -684,6 +684,32 @@ def folder_without_schema(t: ChangeTable) -> None:
 
 
 @case()
+def seq_all_zero(t: ChangeTable) -> None:
+    """A sequence without any digit but zero lies below every other one."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.upd(1, name="Eve")
+    for row in t.steps[-1][1:]:
+        row["header__change_seq"] = "0" * 35
+
+
+@case()
+def folder_of_another_suffix(t: ChangeTable) -> None:
+    """The task's change tables end otherwise than the mirror file says: nothing of them would be read."""
+    t.shape.folder = f"dbo.{t.name}__changes"
+    t.ins(id=1, name="Ada", price="1.00")
+
+
+@case()
+def folder_of_another_suffix_beside(t: ChangeTable) -> None:
+    """A copy of older changes, put aside under another name."""
+    t.ins(id=2, name="Bob", price="1.00")
+    t.step()
+    t.shape.folder = f"dbo.{t.name}__ct_old"
+    t.ins(id=1, name="Ada", price="1.00")
+    t.drop(1)
+
+
+@case()
 def folder_missing(t: ChangeTable) -> None:
     """Nothing of the table ever comes, though it has rows."""
     t.put({"id": 1, "name": "Ada", "price": "1.00"})

@@ -64,6 +64,6 @@ ORDINARY = """
     l_marks_beside_parts v_float_zeros
     ct_v_text_json_true ct_held_short_numeric_as_double ct_held_numeric_as_decimal ct_held_boolean
     ct_held_text_as_bytes l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
-    l_key_char_filled l_stream_from_reached q_reload_whole_over_ticks q_refresh_single_row_doubled
-    k_wider_promised q_wider_key_promised ct_key_wider_promised
+    ct_folder_of_another_suffix_beside l_key_char_filled l_stream_from_reached q_reload_whole_over_ticks
+    q_refresh_single_row_doubled k_wider_promised q_wider_key_promised ct_key_wider_promised
 """

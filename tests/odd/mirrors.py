@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -109,6 +110,27 @@ def last_line_never_whole(t: Ces) -> None:
 
 
 @case()
+def half_a_line_for_days_while_others_arrive(t: Ces) -> None:
+    """The last line of a file stays without its other half; other files come with each tick."""
+    a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
+    own(t, "half.jsonl", a, b, alter=lambda c: c[: c.index(b"\n") + 900])
+    for key in ("3", "4"):
+        t.step()
+        t.act(lambda pipeline: os.utime(pipeline.source / "half.jsonl", (0, 0)))
+        own(t, f"more-{key}.jsonl", t.ins(id=key, name="Eve"), first=int(key))
+
+
+@case()
+def middle_rewritten(t: Ces) -> None:
+    """A large file of lines is written over: only a line in its middle is another one, of the same length."""
+    sent = [t.ins(id=str(key), name=f"{'x' * 40}{key:04d}") for key in range(400)]
+    own(t, "large.jsonl", *sent)
+    t.step()
+    t.files[-1]["large.jsonl"] = (t.files[0]["large.jsonl"] or b"").replace(b"x" * 40 + b"0200", b"y" * 40 + b"0200")
+    t.rows[200,]["name"] = "y" * 40 + "0200"
+
+
+@case()
 def nothing_ever(t: Ces) -> None:
     """The folder is there and empty; the table has rows."""
     t.put({"id": "1", "name": "Ada", "price": "1.00"})
@@ -173,6 +195,16 @@ def capture_cut(t: Ces) -> None:
     a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")
     t.pull(a), t.pull(b)
     t.files[-1]["ns/hub/0/2026/08/07/16/00/00.avro"] = captured(a.body(), b.body())[:-40]
+
+
+@case(source=CAPTURE)
+def capture_without_a_byte(t: Ces) -> None:
+    """What was captured last did not get there: a Capture's file always has a head."""
+    a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")
+    t.pull(a), t.pull(b)
+    t.files[-1]["ns/hub/0/2026/08/07/16/00/00.avro"] = captured(a.body())
+    t.files[-1]["ns/hub/0/2026/08/07/16/10/00.avro"] = b""
+    t.step()
 
 
 @case(source=CAPTURE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
@@ -355,7 +356,7 @@ def test_a_table_without_key_has_no_bucket() -> None:
 
 
 def test_only_allowed_columns_leave_g12() -> None:
-    table = MirroredTable("dbo.orders", ("id",), ("price", "unknown"))
+    table = MirroredTable("dbo.orders", ("id",), ColumnChoice(("price", "unknown")))
     inserted, deleted = decode(event(), event("DEL", None, ROW), tables=[table]).rows
     assert inserted.cols == '[["id","int",0],["price","decimal(8,2)",2]]'
     assert inserted.row == deleted.before == '{"id":"7","price":"1.50"}'
@@ -421,7 +422,7 @@ def test_a_value_of_exactly_one_megabyte_is_taken_for_cut_c50(kind: str, value: 
     assert [(row.code, row.key) for row in found] == [("VALUE_CUT" if is_cut else None, '["7"]')] * 2 + [
         (None, '["7"]')
     ]
-    unread = MirroredTable("dbo.orders", ("id",), ("id",))
+    unread = MirroredTable("dbo.orders", ("id",), ColumnChoice(("id",)))
     assert only(decode(event("INS", row, cols=cols), tables=[unread])).code is None
 
 

@@ -297,7 +297,8 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
     assert len(seen_now(bound, seen).versions) == 2
     assert seen_now(bound, seen) == Found([], ["a.jsonl"])
     os.utime(file, ns=(0, 0))
-    assert seen_now(bound, seen).versions.keys() == {"a.jsonl"}
+    found = seen_now(bound, seen)
+    assert (found.versions.keys(), found.overdue) == ({"a.jsonl"}, ("a.jsonl",)), "nobody wrote to it for a day"
     file.write_bytes(b'{"a":1}\n{"a":2}\n')
     assert seen_now(bound, seen).ranges == [BoundRange("a.jsonl", 8, 16)]
     seen.pop("b.jsonl")
@@ -307,6 +308,19 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
         seen_now(bound, seen)
     file.unlink()
     assert seen_now(bound, seen) == Found([], []), "what was read may go"
+
+
+def test_g32_a_file_that_kept_its_size_is_read_again_if_its_middle_may_be_another(tmp_path: Path) -> None:
+    place, file = LineFiles(tmp_path, "bare"), tmp_path / "a.jsonl"
+    lines = b"".join(b'{"a":%06d}\n' % number for number in range(12_000))
+    file.write_bytes(lines)
+    found = place.find(None, {}, {})
+    bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
+    file.write_bytes(lines.replace(b"006000", b"996000"))
+    os.utime(file, ns=(1, 1))
+    again = place.find(None, bound, seen)
+    assert again.ranges == [BoundRange("a.jsonl", 0, len(lines))]
+    assert place.find(None, bound, seen | again.versions).ranges == []
 
 
 def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:

@@ -148,6 +148,11 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
         java.chmod(0o755)
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         assert examined()["java"]["sound"] is is_sound
+    with monkeypatch.context() as joining:
+        joining.setenv("SPARK_REMOTE", "sc://server:15002/;token=canary-7f3a")
+        over_connect = examined()
+        assert "sc://server:15002/," in over_connect["spark connect"]["found"] and "java" not in over_connect
+    assert "canary-7f3a" not in str(over_connect)
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
@@ -180,13 +185,13 @@ def test_status_shows_every_table_and_3_says_that_one_is_stopped(
     made.commit(1, {"dbo.orders": (3, LOW)})
     ran = Ran(capsys, "status", made.file, "--wide")
     assert ran.code == Exit.DONE
-    assert f"0:{LOW}" in ran.out and "none: this source has none" in ran.out
+    assert f"0:{LOW}" in ran.out and "none: this source" not in ran.out
     made.stop("dbo.orders", "PARTIAL_ROWS", "2 of 3 columns")
     stopped = Ran(capsys, "status", made.file)
     assert stopped.code == Exit.TABLES_STOPPED
     assert "dbo.orders is stopped: PARTIAL_ROWS: 2 of 3 columns" in stopped.out
     wide = Ran(capsys, "status", made.file, "--wide").out
-    assert "dbo.orders: STOP PARTIAL_ROWS since 2026-01-05 09:00 UTC: 2 of 3 columns" in wide
+    assert "dbo.orders: stopped since 2026-01-05 09:00 UTC: PARTIAL_ROWS: 2 of 3 columns" in wide
     document = Ran(capsys, "status", made.file, "--json").json
     assert {table["source"]: table["verdict"] for table in document["tables"]} == {
         "dbo.customers": "PASS",
@@ -566,3 +571,17 @@ def test_any_jobs_result_ends_with_what_is_held_and_stopped() -> None:
         "on hold: dbo.b: BACKLOG: x",
         "STOPPED: dbo.c: GAP: y",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("stat", {"status"}), ("accept-", {"accept-dead-letters", "accept-epoch", "accept-schema", "accept-table"})],
+)
+def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path) -> None:
+    """As bash asks, after `register-python-argcomplete open-mirroring`."""
+    typed, answer = f"open-mirroring {line}", tmp_path / "answer"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": typed, "COMP_POINT": str(len(typed)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    command = [sys.executable, "-m", "spark_jobs.cli.command_line"]
+    subprocess.run(command, env=environment, timeout=60, check=False, capture_output=True)
+    assert {word.strip() for word in answer.read_text().split("\n")} == wanted

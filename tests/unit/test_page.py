@@ -18,13 +18,17 @@ from starlette.testclient import TestClient
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
+from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
+from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.inspection import declare_tables
+from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from spark_jobs.cli.command_line import main
 from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.hand_published import CUSTOMERS, ORDERS
@@ -217,6 +221,21 @@ def test_a_reset_is_a_command_and_no_button(made: PageMirror, client: TestClient
     page = client.get(table(ORDERS)).text
     assert "open-mirroring reload-table" in page and "Resume this table" not in page
     assert 'href="/runbook/SCHEMA_CHANGED"' in page and client.get("/runbook/SCHEMA_CHANGED").status_code == 200
+
+
+def test_a_table_in_a_reset_is_said_to_be_gone_by_its_button_g_89(made: PageMirror, client: TestClient) -> None:
+    """G-89: where nothing shows it; said too early it is refused, and nothing has changed."""
+    resets = ResetLedger(made.ledger, "shop")
+    declared = next(one for one in made.mirror.tables if one.source == ORDERS)
+    resets.request_reload(declaration(declared)._replace(loads=True), Reason("Ada", "the key changed"))
+    made.look()
+    form = {**form_of(client.get(table(ORDERS)).text, "The table is gone"), "who": "Eve", "why": "looked"}
+    answer = client.post("/mirrors/shop/decide", data=form)
+    assert answer.status_code == 409 and "RESET_NOT_WAITING" in answer.text
+    ResetDriver(made.mirror, made.ledger, ORDERS).drive(timedelta(0))
+    assert client.post("/mirrors/shop/decide", data=form).status_code == 200
+    reset = made.table().reset
+    assert reset is not None and reset.stage is ResetStage.TABLE_GONE
 
 
 def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: TestClient) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.extract_ledger import BoundRange
@@ -430,7 +431,7 @@ def full_load(root: Path) -> list[dict[str, Any]]:
     export = Export(root, "qlik-full-load")
     rows: list[dict[str, Any]] = []
     for file in export_files(export):
-        columns = export_columns(export, file, None, {})
+        columns = export_columns(export, file, ALL_COLUMNS, {})
         schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
         for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
             rows += table.to_pylist()
@@ -497,3 +498,14 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
         logged.append((part["counts"], sorted(map(repr, rows))))
     assert logged[0] == logged[1]
     assert (logged[0][0]["rejected"], "DFM_COUNT_DIFFERS" in str(logged[0][1])) == (2, True)
+
+
+def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Path) -> None:
+    """A folder of the right suffix beside it says that the other one is somebody's copy; a full load is none."""
+    put(tmp_path, GOOD, dfm(), folder=f"{FOLDER}_old")
+    put(tmp_path, GOOD, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
+    refused = find_files(tmp_path, {}, mirrored=(TABLE,)).refused
+    assert [(table, error.code) for table, error in refused.items()] == [(TABLE, "SUFFIX_DIFFERS")]
+    assert find_files(tmp_path, {}, mirrored=("dbo.other",)).refused == {}
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}

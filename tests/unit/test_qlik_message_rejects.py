@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable
 from spark_jobs.sources.qlik.message.decoder import registry_schema
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -292,7 +293,7 @@ def test_a_type_that_is_none_rejects_the_changes_that_carry_it_k13() -> None:
     columns = [*COLUMNS[:3], ("note", "GEOMETRY", 0, 0, 0, 0)]
     row = only(decode(md(columns), dt()))
     assert (row.code, row.key) == ("COLUMNS_INVALID", PLACED) and "GEOMETRY" in (row.reason or "")
-    without = MirroredTable("dbo.orders", ("id",), ("name",))
+    without = MirroredTable("dbo.orders", ("id",), ColumnChoice(("name",)))
     assert only(decode(md(columns), dt(), tables=[without])).op == "I", "the way out: leave the column out"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
@@ -523,7 +524,7 @@ def test_tables_that_are_not_mirrored_are_ignored_k15() -> None:
 
 
 def test_only_allowed_columns_leave_and_the_key_always_does_g12() -> None:
-    table = MirroredTable("dbo.orders", ("id",), ("price",))
+    table = MirroredTable("dbo.orders", ("id",), ColumnChoice(("price",)))
     row = only(decode(md(), dt(), tables=[table]))
     assert values(row.row) == {"id": "7", "price": "1.50"}
     assert json.loads(row.cols or "") == [COLS[0], COLS[2]] and row.whole is True

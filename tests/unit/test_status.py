@@ -20,7 +20,7 @@ from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import mirror_status
-from open_mirroring.operate.words import age
+from open_mirroring.operate.words import age, pace
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
 from spark_jobs.cli.reporting import columns, shown
 from spark_jobs.cli.status_text import status_text
@@ -139,7 +139,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     assert status.stopped == (), "a hold passes by itself"
     text = status_text(status)
     assert "7 files, 2.5 MB, 3 h 0 min" in text
-    assert "dbo.orders: HOLD BACKLOG: what was found" in text
+    assert "dbo.orders: waiting: BACKLOG: what was found" in text
     assert "a note" in text
 
 
@@ -185,6 +185,15 @@ def test_what_runs_left_unfinished_is_named(made: HandMadeMirror) -> None:
     assert orders(status).open_intent == "changes from number 4, up to batch 2, not sealed"
     assert status.open_batch == 3
     assert "batch 3 is open" in status_text(status)
+    assert "dbo.orders: unfinished, the next run finishes it" in status_text(status)
+    made.stop("dbo.orders", "PARTIAL_ROWS")
+    text = status_text(status_of(made, {"dbo.orders": finding(Verdict.STOP, "PARTIAL_ROWS")}))
+    assert "the next run finishes it: changes" not in text and "goes on once the stop is lifted" in text
+
+
+def test_the_rest_of_long_work_is_estimated_by_its_pace() -> None:
+    assert pace(3, 12, 60) == ", about 3 min left"
+    assert [pace(*known) for known in ((0, 5, 9), (5, 5, 9), (0, 0, 9))] == ["", "", ""]
 
 
 def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:

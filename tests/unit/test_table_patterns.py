@@ -99,7 +99,7 @@ def test_a_table_has_what_its_pattern_says_g70() -> None:
         ({"history": "full"}, "COMBINATION_INVALID", "complete position"),
         ({"keys_never_change": True}, "COMBINATION_INVALID", "sqlserver-ces has no"),
         ({"new_tables": "maybe"}, "VALUE_INVALID", "join, ask"),
-        ({"columns": ["a"]}, "SETTING_UNKNOWN", "'columns'"),
+        ({"key_is_unique": True}, "SETTING_UNKNOWN", "'key_is_unique'"),
     ],
 )
 def test_a_mistake_in_a_pattern_is_told_with_its_line_g72(pattern: dict[str, Any], code: str, says: str) -> None:

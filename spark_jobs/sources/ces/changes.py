@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
@@ -50,16 +51,16 @@ class ColumnList(RowColumns):
     Args:
         raw: the JSON text of ``cols``.
         key: key columns of the table.
-        listed: the only columns that may leave, besides the key; None for all.
+        chosen: the columns that may leave, besides the key.
         binary: how binary values are spelled.
 
     Raises:
         Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
     """
 
-    def __init__(self, raw: bytes, key: tuple[str, ...], listed: Collection[str] | None, binary: BinaryText) -> None:
+    def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
         columns = _read_columns(raw)
-        super().__init__(columns, key, listed)
+        super().__init__(columns, key, chosen)
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
         self.large = frozenset(c.name for c in columns if is_large(c.type))
@@ -227,7 +228,7 @@ class SourceTable:
         self.key_names = frozenset(table.key)
         self.refuse_narrower_key = table.refuse_narrower_key
         self.full_rows = table.full_rows
-        self._listed = table.columns
+        self._chosen = table.columns
         self._binary = binary
         self._lists: dict[bytes, ColumnList] = {}
 
@@ -241,7 +242,7 @@ class SourceTable:
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
                 self._lists.clear()
-            found = self._lists[raw] = ColumnList(raw, self.key, self._listed, self._binary)
+            found = self._lists[raw] = ColumnList(raw, self.key, self._chosen, self._binary)
         return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.config import Mirror
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList
@@ -89,7 +90,7 @@ def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) ->
             if raw not in lists:
                 if len(lists) >= _LISTS_KEPT:
                     lists.clear()
-                lists[raw] = ColumnList(raw, (), None, settings.binary)
+                lists[raw] = ColumnList(raw, (), ALL_COLUMNS, settings.binary)
             columns = lists[raw]
             is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
         except Refusal:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.row_key import columns_lacking
 from spark_jobs.changelog.schema import REJECTED, LogRow
 
@@ -20,7 +21,7 @@ class MirroredTable(NamedTuple):
     Args:
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
-        columns: the only columns that may be read, the key always among them; None reads all (G-12).
+        columns: the columns that may be read, the key always among them (G-12).
         keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
         full_rows: the mirror file promises that changes carry whole rows (G-04).
         complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
@@ -29,7 +30,7 @@ class MirroredTable(NamedTuple):
 
     source: str
     key: tuple[str, ...]
-    columns: tuple[str, ...] | None = None
+    columns: ColumnChoice = ALL_COLUMNS
     keys_never_change: bool = False
     full_rows: bool = False
     complete_rows: bool = False

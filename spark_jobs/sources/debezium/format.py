@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.log_position import position_text
 from open_mirroring.changes.row_key import encode_key
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, LogRow, RawMessage
@@ -60,7 +61,7 @@ class DebeziumFormat(Format):
                 event = None if isinstance(message, Damage) else decoder.read(message.body or b"null")
                 if event is None or isinstance(message, Damage):
                     continue
-                row = _Row(event.content.get("schema"), MirroredTable("", (), ()))
+                row = _Row(event.content.get("schema"), MirroredTable("", (), ColumnChoice(())))
                 named = exact_json(message.key) if message.key else None
             except Refusal:
                 continue

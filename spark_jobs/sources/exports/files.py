@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
@@ -165,9 +166,7 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
     return [*pieces, piece]
 
 
-def export_columns(
-    export: Export, file: str, wanted: Sequence[str] | None, types: dict[str, str]
-) -> tuple[LoadColumn, ...]:
+def export_columns(export: Export, file: str, chosen: ColumnChoice, types: dict[str, str]) -> tuple[LoadColumn, ...]:
     """The load's columns as a file has them, in its order.
 
     Raises:
@@ -177,7 +176,7 @@ def export_columns(
     path = export.path(file)
     with reading(path):
         if export.format == "qlik-full-load":
-            types = {**types, **load_types(path, wanted, types)}
+            types = {**types, **load_types(path, chosen, types)}
             kinds = [(name, pa.string()) for name in load_columns(path)]
         elif export.format == "csv":
             if reason := why_malformed(path):
@@ -190,14 +189,14 @@ def export_columns(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
-    missing = [name for name in (wanted or types) if name not in names]
+    missing = [name for name in (chosen.listed or types) if name not in names]
     if missing:
         raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
-    chosen = [(name, kind) for name, kind in kinds if wanted is None or name in wanted]
-    untyped = [name for name, _ in chosen if export.format == "csv" and name not in types]
+    wanted = {*chosen.of(names)}
+    untyped = [name for name in names if name in wanted and export.format == "csv" and name not in types]
     if untyped:
         raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
-    return tuple(landing_column(name, kind, types.get(name)) for name, kind in chosen)
+    return tuple(landing_column(name, kind, types.get(name)) for name, kind in kinds if name in wanted)
 
 
 class ExportRows:
@@ -360,15 +359,16 @@ def load_key(path: Place) -> Sequence[str]:
     return _dfm_of(path).key
 
 
-def load_types(path: Place, wanted: Sequence[str] | None, given: Mapping[str, str]) -> dict[str, str]:
-    """The types of the wanted columns (None: of all) in the log's vocabulary; *given* ones go before the file's own.
+def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
+    """The types of the chosen columns in the log's vocabulary; *given* ones go before the file's own.
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN`` naming a column; ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
     """
-    found = {}
-    for column in _dfm_of(path).columns:
-        if wanted is not None and column.name not in wanted:
+    found, columns = {}, _dfm_of(path).columns
+    mirrored = {*chosen.of(column.name for column in columns)}
+    for column in columns:
+        if column.name not in mirrored:
             continue
         try:
             told = given.get(column.name)

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -55,8 +56,8 @@ class JdbcTable:
         self._connection: Connection = resolve(connection)
         self._dialect: Dialect = dialect_of(self._connection)
 
-    def columns(self, wanted: Sequence[str] | None) -> tuple[LoadColumn, ...]:
-        """The table's columns in its order, or the wanted ones of them.
+    def columns(self, chosen: ColumnChoice) -> tuple[LoadColumn, ...]:
+        """The table's columns in its order, those of them that are chosen.
 
         Raises:
             TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
@@ -70,13 +71,13 @@ class JdbcTable:
                 where=f"connection {self._connection.name}",
                 way_out="mend `table`, or grant the login SELECT on it",
             )
-        missing = sorted(set(wanted or ()) - {column["name"] for column in found})
+        missing = sorted({*(chosen.listed or ())} - {column["name"] for column in found})
         if missing:
             raise TerminalError(
                 "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
             )
-        chosen = [column for column in found if wanted is None or column["name"] in wanted]
-        types = {column["name"]: self._dialect.sql_type(column) for column in chosen}
+        names = chosen.of(column["name"] for column in found)
+        types = {column["name"]: self._dialect.sql_type(column) for column in found if column["name"] in names}
         return tuple(LoadColumn(name, landing_type(sql_type), sql_type) for name, sql_type in types.items())
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:

@@ -5,11 +5,11 @@ A change without a sound list of columns is refused: its values would be written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from open_mirroring.changes.listed_columns import listed_columns
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.sql_server.types import key_converter
@@ -34,7 +34,7 @@ class RowColumns:
     Args:
         columns: as the source announces them.
         key: key columns of the table.
-        listed: the only columns that are mirrored, besides the key; None for all.
+        chosen: the columns that are mirrored, besides the key.
 
     Attributes:
         types: type by name.
@@ -45,11 +45,11 @@ class RowColumns:
         Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
     """
 
-    def __init__(self, columns: Sequence[Column], key: tuple[str, ...], listed: Collection[str] | None) -> None:
+    def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
         _check(columns)
         self.types = {column.name: column.type for column in columns}
         self.names = tuple(self.types)
-        mirrored = {*listed_columns(self.names, listed), *key}
+        mirrored = {*chosen.of(self.names), *key}
         kept = [c for c in columns if c.name in mirrored]
         self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
         self.kept = tuple(c.name for c in kept)

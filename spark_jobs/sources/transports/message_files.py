@@ -33,8 +33,10 @@ from spark_jobs.sources.transports.source_files import (
     bound_files,
     bound_so_far,
     gone_unread,
+    is_forgotten,
     is_read,
     is_rewritten,
+    may_be_rewritten,
     side_by_side,
     versions_of,
     why_unread,
@@ -121,12 +123,17 @@ class MessageFiles(MessageTransport):
         versions = versions_of(self.folder, listed.files, bound, ranges, seen)
         ranges += gone_unread(listed, bound, seen)
         ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
-        return Found(ranges, sorted([*listed.waiting, *listed.unfinished, *waiting]), tuple(listed.waiting), versions)
+        # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
+        empty = tuple(name for name in listed.waiting if self.grows(name))
+        half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
+        overdue = tuple(name for name in sorted(half) if is_forgotten(self.folder / name))
+        waiting_files = sorted([*listed.waiting, *listed.unfinished, *waiting])
+        return Found(ranges, waiting_files, empty, versions, overdue=overdue)
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)
         if not (start and is_rewritten(self.folder, file, start, seen)):
-            return start
+            return 0 if may_be_rewritten(file, start, seen) else start
         if self.grows(file.name):
             raise TerminalError(
                 "SOURCE_REWRITTEN",

@@ -168,7 +168,7 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
         finished = finished_name(file.name)
         if finished != file.name:
             if file.size and finished not in listed and finished.casefold().endswith(suffixes):
-                unknown.append(file) if _is_forgotten(root / file.name) else unfinished.append(file.name)
+                unknown.append(file) if is_forgotten(root / file.name) else unfinished.append(file.name)
         elif not file.name.casefold().endswith(suffixes):
             unknown.append(file)
         elif file.size:
@@ -178,7 +178,8 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
     return Listing(sorted(files), sorted(waiting), sorted(unknown), sorted(unfinished))
 
 
-def _is_forgotten(path: Place) -> bool:
+def is_forgotten(path: Place) -> bool:
+    """Whether nobody has written to a file for a day: what it lacks will not come any more."""
     try:
         return time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS
     except FileNotFoundError:  # it has its own name by now
@@ -212,6 +213,14 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
     """
     known = (seen or {}).get(file.name)
     return known is not None and known.version != file.version and known.digest != _digest(root / file.name, start)
+
+
+def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
+    """Whether a file was written to, kept its size, and has a middle that its digest does not know (G-32)."""
+    known = (seen or {}).get(file.name)
+    if known is None or known.version == file.version or size_of(known) != file.size:
+        return False
+    return start > 2 * _LOOKED_AT
 
 
 def versions_of(

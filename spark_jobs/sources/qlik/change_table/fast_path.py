@@ -302,7 +302,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
     if not pc.all(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS)).as_py():
         return False
     digits = _digits(sequences)
-    if ((digits < ord("0")) | (digits > ord("9"))).any():
+    if ((digits < ord("0")) | (digits > ord("9"))).any() or (digits[0] == ord("0")).all():
         return False
     return bool(pc.all(pc.greater_equal(sequences[1:], sequences[:-1])).as_py())
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
 from open_mirroring.config.storage import place_of
+from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
@@ -32,6 +33,8 @@ from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
+    OPERATION,
+    SEQUENCE,
     ChangeColumn,
     ChangeRow,
     Structure,
@@ -52,6 +55,7 @@ from spark_jobs.sources.transports.source_files import (
     is_read,
     is_rewritten,
     list_source_files,
+    may_be_rewritten,
     open_source,
     side_by_side,
     versions_of,
@@ -105,7 +109,7 @@ class ChangeFiles(MessageTransport):
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
-        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours)
+        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""
@@ -161,6 +165,7 @@ def find_files(
     suffix: str = TABLE_SUFFIX,
     seen: Mapping[str, FileVersion] | None = None,
     timeout_hours: float = 24,
+    mirrored: Collection[str] = (),
 ) -> Found:
     """Finished data files of change tables that were never bound, and files that are waited for.
 
@@ -176,6 +181,7 @@ def find_files(
         suffix: what the folders of change tables end with, in any case of letters (T-62).
         seen: how bound files were when they were seen last; None where it does not matter.
         timeout_hours: how long a file may wait.
+        mirrored: the mirrored tables; one is refused, ``SUFFIX_DIFFERS``, whose changes lie under another suffix alone.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
@@ -189,7 +195,9 @@ def find_files(
     fresh = [
         file
         for name, file in data.items()
-        if file.size != (start := bound_so_far(root, name, file.size, bound)) or is_rewritten(root, file, start, seen)
+        if file.size != (start := bound_so_far(root, name, file.size, bound))
+        or may_be_rewritten(file, start, seen)
+        or is_rewritten(root, file, start, seen)
     ]
     ready = side_by_side(root, lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
     for file, is_ready in zip(fresh, ready, strict=True):
@@ -204,7 +212,47 @@ def find_files(
     versions = versions_of(root, (data[name] for name in data.keys() - {*waiting}), bound, ranges, seen)
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
-    return Found(ranges, sorted(waiting), versions=versions)
+    names = [file.name for file in listed.files]
+    refused = {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
+    return Found(ranges, sorted(waiting), versions=versions, refused=refused)
+
+
+def _elsewhere_alone(
+    root: Place, files: Collection[str], suffix: str, mirrored: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Mirrored tables without a folder of their change table that have one of another suffix, and that folder (T-62).
+
+    What a folder holds its last metadata file tells: it has the columns that every change table has.
+    """
+    own = {table_of_folder(root, name, suffix).lower() for name in files} - {""}
+    last = {
+        name.rpartition("/")[0]: name
+        for name in files
+        if name.lower().endswith(SUFFIX)
+        and change_folder(root, name, suffix) is None
+        and not name.rpartition("/")[2].upper().startswith(LOAD_FILE)
+    }
+    names = TableNames(mirrored)
+    for folder, name in sorted(last.items()):
+        with suppress(Refusal, OSError):
+            dfm = read_dfm((root / name).read_bytes())
+            headers = {wanted for wanted in (SEQUENCE, OPERATION) for one in dfm.names if one.lower().endswith(wanted)}
+            table = names.meant_by(dfm.table)
+            if table in mirrored and headers == {SEQUENCE, OPERATION} and not _is_there(dfm.table, own):
+                yield str(table), folder
+
+
+def _is_there(table: str, folders: Collection[str]) -> bool:
+    return any(_are_one(table.lower(), folder) for folder in folders)
+
+
+def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
+    return TerminalError(
+        "SUFFIX_DIFFERS",
+        f"the folder {folder!r} holds changes of it, and its name does not end with {suffix!r}: nothing of it is read",
+        where=f"table {table}",
+        way_out="set `table_suffix` to what the folders of the task's change tables end with",
+    )
 
 
 def read_file(

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName, split_source_name
@@ -45,11 +46,11 @@ _OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABL
 
 
 class NamedChangeTable(NamedTuple):
-    """Where a source table's changes are, and the columns that may be read (None: all)."""
+    """Where a source table's changes are, and the columns that may be read."""
 
     schema: str
     table: str
-    columns: tuple[str, ...] | None = None
+    columns: ColumnChoice = ALL_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -338,4 +339,4 @@ def _overlaps(partition: str, interval: Interval) -> bool:
 
 def _named(table: Table, suffix: str) -> NamedChangeTable:
     schema, name = table.source_name if table.change_table is None else split_source_name(table.change_table)
-    return NamedChangeTable(schema, name + suffix if table.change_table is None else name, table.columns)
+    return NamedChangeTable(schema, name + suffix if table.change_table is None else name, table.chosen)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
-from open_mirroring.changes.listed_columns import listed_columns
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.jdbc.dialects import Dialect
@@ -52,7 +52,7 @@ class ChangeTable(JdbcTable):
         name: schema and name of the change table.
         source: the source table, as the decoder knows it.
         prefix: what the names of header columns begin with (T-02).
-        listed: the only columns that may be read; None: all.
+        chosen: the columns that may be read.
 
     Raises:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
@@ -67,7 +67,7 @@ class ChangeTable(JdbcTable):
         name: SourceName,
         source: str,
         prefix: str,
-        listed: tuple[str, ...] | None,
+        chosen: ColumnChoice,
     ) -> None:
         super().__init__(spark, connection, name)
         self.source = source
@@ -75,7 +75,7 @@ class ChangeTable(JdbcTable):
         self._prefix = prefix
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         self._columns = sorted(lines, key=lambda line: line["place"])
-        self._listed = {*listed_columns((line["name"] for line in lines), listed)}
+        self._mirrored = {*chosen.of(line["name"] for line in lines)}
 
     @property
     def exists(self) -> bool:
@@ -103,7 +103,7 @@ class ChangeTable(JdbcTable):
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
-            if header_name(str(column["name"]), self._prefix) is not None or column["name"] not in self._listed:
+            if header_name(str(column["name"]), self._prefix) is not None or column["name"] not in self._mirrored:
                 return ""
             raise
 

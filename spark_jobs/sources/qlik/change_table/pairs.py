@@ -134,6 +134,7 @@ def operation_of(oper: str | None, name: str | None) -> str:
 
 
 def _check_sequence(sequence: str) -> None:
-    if len(sequence) != SEQUENCE_DIGITS or not (sequence.isascii() and sequence.isdigit()):
-        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, so it has no place in the order"
+    is_number = sequence.isascii() and sequence.isdigit()
+    if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
+        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
         raise Refusal("SEQUENCE_INVALID", what)

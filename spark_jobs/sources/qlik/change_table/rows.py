@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from open_mirroring.changes.listed_columns import listed_columns
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
@@ -240,25 +240,23 @@ def header_name(column: str, prefix: str) -> str | None:
     return name if name in _HEADER_COLUMNS else None
 
 
-def _refuse_lost_columns(
-    structure: Structure, prefix: str, headers: frozenset[int], columns: tuple[str, ...] | None
-) -> None:
+def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[int], chosen: ColumnChoice) -> None:
     """Refuse a column of which nobody can tell whether it is a header column or one of the source (T-61).
 
-    That is one that only looks like a header column: behind a column of the source, or there twice. Where *columns* are
+    That is one that only looks like a header column: behind a column of the source, or there twice. Where columns are
     chosen, they tell.
     """
     if not prefix:
         return
     behind = False
-    mirrored = listed_columns((column.name for column in structure.columns), columns)
+    mirrored = chosen.of(column.name for column in structure.columns)
     for at, column in enumerate(structure.columns):
         name = header_name(column.name, prefix)
         if name is None:
             behind = True
-        elif columns is not None and column.name not in mirrored:
+        elif column.name not in mirrored:
             continue
-        elif columns is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
+        elif chosen.listed is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
             raise Refusal(
                 "HEADER_AMBIGUOUS",
                 f"the column {shown(column.name)} is called like a header column, and may be one of the source",

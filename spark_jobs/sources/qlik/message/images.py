@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from open_mirroring.changes.listed_columns import listed_columns
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.message.envelope import JsonNumber
@@ -64,7 +63,7 @@ class TableImages:
         self.source, self.key = table.source, table.key
         self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
         self._fills = table.complete_rows
-        mirrored = {*listed_columns((column.name for column in structure.columns), table.columns), *table.key}
+        mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
         self._kept = [column for column in structure.columns if column.name in mirrored]
         self._mend = {
             column.name: mend

@@ -1,0 +1,189 @@
+"""What a job did, as a few sentences for people: the last lines of its task's log, and what a command prints.
+
+A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping; what it does
+not have is not told. Foreign text is made safe for terminals and logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from open_mirroring.operate.words import amount
+from open_mirroring.protocols import table_losses
+from open_mirroring.protocols.verdicts import WAYS_OUT
+
+SHOWN = 20
+"""Of more tables than these only the number is told."""
+
+Report = Mapping[str, Any]
+
+
+def story(job: str, report: Report) -> list[str]:
+    """The sentences, what was done first, then what holds or stops tables, each with its way out."""
+    tell = _TOLD.get(job)
+    done = [] if tell is None else [*tell(report)]
+    return [_safe(line) for line in [*done, *_left(report)]]
+
+
+def _extract(report: Report) -> Iterator[str]:
+    if report.get("batch") is None:
+        yield "Read: nothing new at the source."
+    else:
+        yield f"Read: batch {report['batch']} of the change log, {counted(report.get('counts') or {})}."
+    if waiting := report.get("waiting_files"):
+        yield f"{amount(len(waiting), 'source file')} not ready yet, read once whole: {_some(waiting)}."
+    if joined := report.get("joined"):
+        yield f"New tables: {_some(sorted(joined))}."
+    if gone := report.get("gone"):
+        yield f"The source no longer has what was to be read again: {_some(gone)}."
+
+
+def _publish(report: Report) -> Iterator[str]:
+    files = report.get("files") or {}
+    rows = report.get("rows") or {}
+    if not files and not rows:
+        yield "Published: nothing, the target has all that was logged and may be published."
+        return
+    total = f", {amount(sum(rows.values()), 'row')}" if rows else ""
+    yield f"Published: {amount(sum(map(len, files.values())), 'file')} of {amount(len(files), 'table')}{total}."
+    yield from _per_table({**rows, **files}, lambda table: _files_of(files.get(table, ()), rows.get(table)))
+
+
+def _files_of(numbers: Sequence[int], rows: int | None) -> str:
+    said = []
+    if numbers:
+        span = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        said.append(f"{'number' if len(numbers) == 1 else 'numbers'} {span}")
+    if rows is not None:
+        said.append(amount(rows, "row"))
+    return ", ".join(said)
+
+
+def _reload(report: Report) -> Iterator[str]:
+    if waits_for := report.get("waits_for"):
+        yield f"The reset of {report['table']} ({report.get('stage') or 'begun'}) waits for {waits_for}."
+    else:
+        yield f"{report['table']} is built anew: its generation is {report.get('generation')}."
+
+
+def _replay(report: Report) -> Iterator[str]:
+    if report.get("batch") is None and not report.get("replayed"):
+        yield "No dead letter was decoded."
+    else:
+        yield f"Decoded again: {amount(report.get('replayed') or 0, 'dead letter')}, in batch {report.get('batch')}."
+        yield f"They hold {counted(report.get('counts') or {})}; the next run publishes what is still the newest."
+    if left := report.get("left"):
+        yield f"Still open, for today's decoder and settings do not read them either: {_by_code(left)}."
+    if missing := report.get("no_message"):
+        yield f"Of these the log has no message; the source has to deliver them again: {_by_code(missing)}."
+    if healed := report.get("healed"):
+        yield f"Nothing is missing any more in {_some(healed)}: lift the stop, `open-mirroring resume`."
+
+
+def _prove(report: Report) -> Iterator[str]:
+    tables = report.get("tables") or {}
+    verdicts = [one["verdict"] for one in tables.values()]
+    found = {"EQUAL": "equal", "DIFFERENT": "not equal", "UNPROVEN": "not proved"}
+    said = [f"{verdicts.count(code)} {words}" for code, words in found.items() if code in verdicts]
+    yield f"Compared with the source: {amount(len(tables), 'table')}: {', '.join(said) or 'none'}."
+    odd = {source: one for source, one in tables.items() if one["verdict"] != "EQUAL"}
+    yield from _per_table(odd, lambda table: found.get(odd[table]["verdict"], odd[table]["verdict"]))
+
+
+def _correct(report: Report) -> Iterator[str]:
+    if report.get("waits"):
+        yield f"Not corrected yet: {report['waits']}."
+    else:
+        yield f"Logged once more: the rows of {amount(report.get('keys') or 0, 'key')}; the next step publishes them."
+
+
+def _repair(report: Report) -> Iterator[str]:
+    yield f"Number {report['number']} is published again, {amount(report.get('rows') or 0, 'row')}."
+
+
+def _maintain(report: Report) -> Iterator[str]:
+    horizon = report.get("horizon")
+    if horizon is None:
+        yield "There is no horizon yet: nothing may be dropped."
+    else:
+        yield f"The horizon is {str(horizon)[:16].replace('T', ' ')} UTC, after batch {report.get('horizon_batch')}."
+    if dropped := report.get("dropped_batch"):
+        yield f"The change log keeps what came after batch {dropped}."
+    removed = (report.get("vacuumed") or 0, report.get("swept") or 0, report.get("forgotten") or 0)
+    log, zone = amount(removed[0], "file") + " of the log", amount(removed[1], "staged object")
+    yield f"Removed: {log}, {zone}, {amount(removed[2], 'entry', 'entries')} of the ledger."
+    yield from (f"The horizon waits: {what}." for what in report.get("held_by") or ())
+
+
+def _reconcile(report: Report) -> Iterator[str]:
+    verdicts = [*(report.get("verdicts") or {}).values()]
+    words = {"PASS": "as the ledger says", "LOSSES": "with losses", "HOLD": "waiting", "STOP": "stopped"}
+    said = [f"{verdicts.count(code)} {text}" for code, text in words.items() if code in verdicts]
+    read = f", {amount(sum(report['files'].values()), 'file')} read" if report.get("files") else ""
+    yield f"Checked: {amount(len(verdicts), 'table')}{read}: {', '.join(said) or 'none'}."
+    findings = report.get("findings") or ()
+    for table, code, what, _ in findings[:SHOWN]:
+        yield f"{table or 'The change log'}: {code}: {what}"
+    if len(findings) > SHOWN:
+        yield f"and {len(findings) - SHOWN} findings more; `open-mirroring reconcile --json` lists all with evidence"
+
+
+_TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
+    "extract_changes": _extract,
+    "publish_changes": _publish,
+    "initial_load": _publish,
+    "reload_table": _reload,
+    "replay_dead_letters": _replay,
+    "prove": _prove,
+    "corrections": _correct,
+    "repairs": _repair,
+    "maintain": _maintain,
+    "reconcile_sequence": _reconcile,
+}
+
+
+def _left(report: Report) -> Iterator[str]:
+    """What is not as it should be: tables on hold, stopped, with losses; and what was only told."""
+    for table, why in sorted((report.get("held") or {}).items()):
+        yield f"On hold: {table}: {why}"
+    stopped = report.get("stopped") or {}
+    for table, why in sorted(stopped.items() if isinstance(stopped, Mapping) else ((one, "") for one in stopped)):
+        yield _with_way_out(f"STOPPED: {table}: {why}", WAYS_OUT.get(_code(why)))
+    for table, what in sorted((report.get("losses") or {}).items()):
+        yield _with_way_out(f"LOSSES: {table}: {what}", table_losses.WAYS_OUT.get(_code(what)))
+
+
+def _with_way_out(line: str, way_out: str | None) -> str:
+    return f"{line}. Way out: {way_out}" if way_out and way_out not in line else line
+
+
+def _code(text: str) -> str:
+    return str(text).partition(":")[0]
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Messages, and by what they were."""
+    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
+    head = amount(counts.get("messages", 0), "message")
+    return f"{head} ({', '.join(parts)})" if parts else head
+
+
+def _per_table(tables: Mapping[str, Any], tell: Callable[[str], str]) -> Iterator[str]:
+    for table in sorted(tables)[:SHOWN]:
+        yield f"  {table}: {tell(table)}"
+    if len(tables) > SHOWN:
+        yield f"  and {amount(len(tables) - SHOWN, 'table')} more"
+
+
+def _by_code(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(str, names[:3])) + more
+
+
+def _safe(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

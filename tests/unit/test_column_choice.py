@@ -1,0 +1,45 @@
+"""Which columns `columns` of the mirror file stands for (G-12, G-67)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.config import Table
+
+NAMES = ["id", "Name", "NAME", "Straße", "ssn_1", "a[b]?"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (None, NAMES),
+        (["id", "Name"], ["id", "Name"]),
+        (["id", "name"], ["id", "Name", "NAME"]),
+        (["id", "STRASSE"], ["id", "Straße"]),
+        (["id", "s*"], ["id"]),
+        ({"include": ["id", "s*"]}, ["id", "Straße", "ssn_1"]),
+        ({"include": ["*"], "exclude": ["SSN_*"]}, ["id", "Name", "NAME", "Straße", "a[b]?"]),
+        ({"exclude": ["name", "A[B]?"]}, ["id", "Straße", "ssn_1"]),
+        ({"include": ["id", "ssn_1"], "exclude": ["ssn*"]}, ["id"]),
+    ],
+)
+def test_a_name_means_its_column_in_any_case_and_its_own_spelling_first(columns: Any, found: list[str]) -> None:
+    table = Table(source="dbo.t", target="t", key=("id",), columns=columns)
+    assert table.chosen.of(NAMES) == found
+
+
+def test_the_key_cannot_be_left_out_g12() -> None:
+    for columns in (["name"], {"exclude": ["ID"]}, {"include": ["n*"]}):
+        with pytest.raises(ValidationError, match="the key column 'id' is not among"):
+            Table.model_validate({"source": "dbo.t", "target": "t", "key": ["id"], "columns": columns})
+
+
+def test_only_names_in_full_can_be_missing() -> None:
+    choice = ColumnChoice(("id", "prise"), ("x*",), ("secret",))
+    assert choice.absent(["ID", "price"]) == ["prise"]
+    assert ColumnChoice(excluded=("secret",)).absent([]) == []
+    assert not ColumnChoice(excluded=("secret",)).is_all and ColumnChoice().is_all
