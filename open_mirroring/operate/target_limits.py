@@ -1,7 +1,7 @@
-"""Warns of a mirror that comes near what the target takes, before the tables beyond it stay out: for ``check``.
+"""Warns of a mirror that comes near what the target takes, before what is beyond stays out or is slowed down.
 
-Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables) and *Tables in Fabric data
-warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.
+Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
+data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from open_mirroring.config.tables import ColumnSelection, Table
 
 MOST_TABLES = 1_000
 """Tables of one mirrored database."""
+MOST_BYTES_A_DAY = 1_000_000_000_000
+"""Bytes of changes that a mirrored database takes on one day before it slows down."""
 _MANY_TABLES = 900
 _MOST_COLUMNS = 1_024
 
@@ -31,6 +33,11 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
             found.append(_warning(mirror, place, what, "leave some out with `columns`, or read the table with Spark"))
     return found
+
+
+def is_near_daily_bytes(published: int) -> bool:
+    """Whether bytes published on one day are nine tenths of what the target takes, or more."""
+    return published >= MOST_BYTES_A_DAY // 10 * 9
 
 
 def _named_columns(table: Table) -> int:
