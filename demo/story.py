@@ -72,7 +72,7 @@ class Story:
             self._broker = Broker(self._place.broker)
             self._broker.create_topic(TOPIC, PARTITIONS)
             connections = {BROKER_CONNECTION: self._broker.connection()}
-        say("starting Airflow (standalone, SQLite, its own ports)")
+        say("starting Airflow (standalone, SQLite, its own ports): a minute or two")
         self._airflow = airflow = AirflowServer(self._place, follows_schedules=self._keep, connections=connections)
         self._shop = shop = Shop(self._place, self._seed, source_format, self._broker.bootstrap if self._broker else "")
         rows = {name: counts["rows"] for name, counts in shop.open()["tables"].items()}
@@ -179,7 +179,7 @@ class Story:
         in_files = f" in {done['files']} files" if done["files"] else ""
         self._say(
             f"the shop trades: {done['transactions']} transactions, {done['events']} changes, "
-            f"{done['messages']} messages delivered{in_files}, {done['withheld']} withheld"
+            f"{done['messages']} messages delivered{in_files}, {done['withheld']} kept back to come late"
         )
 
     def _follow(

@@ -18,6 +18,7 @@ from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest,
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import NEEDS_RESET
+from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import with_shortest
@@ -207,8 +208,10 @@ def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> N
 def _resume_whole_load(db: Connection, table_id: str) -> None:
     """Lift the stop of a table whose full load came a second time, now that every row of the first has (G-85)."""
     c = t.mirrored_table.c
-    free = {"stop_code": None, "stop_what": None, "stopped_at": None, "version": c.version + 1}
-    db.execute(t.mirrored_table.update().where(c.id == table_id, c.stop_code == LOAD_REPEATED).values(free))
+    mine = (c.id == table_id) & (c.stop_code == LOAD_REPEATED)
+    for mirror, source in db.execute(sa.select(c.mirror, c.source).where(mine)).tuples().all():
+        free = {**without_stop(db, mirror, source), "version": c.version + 1}
+        db.execute(t.mirrored_table.update().where(c.id == table_id).values(free))
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:

@@ -20,6 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.declaring import note_accepted, without_stop
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_SCHEMA,
@@ -199,6 +200,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 where=f"mirror {mirror}",
                 way_out="look at `open-mirroring status`",
             )
+        note_accepted(db, mirror, source)
         cleared = _clear(db, row)
         requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, source, "TABLE_ACCEPTED", reason, cleared)
@@ -402,7 +404,7 @@ def _clear(db: Connection, row: Any) -> OpenStop:
     # An intent with nothing sealed is given up: its batches end before what was read since, and was missing.
     unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
     given_up = {"intent": None} if unsealed else {}
-    _set(db, row, stop_code=None, stop_what=None, stopped_at=None, **given_up)
+    _set(db, row, **without_stop(db, row.mirror, row.source), **given_up)
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 

@@ -109,18 +109,35 @@ def _join(db: Connection, mirror: str, one: Joining) -> None:
         "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
         "batch": joined.batch,
         "joined_at": now,
+        "asks": one.asks or None,
     }
     refuse_taken_folder(db, mirror, one.declared)
     # Under this name a table may have joined before, and been dropped since.
-    update = ["keys", "columns", "batch", "joined_at"]
+    update = ["keys", "columns", "batch", "joined_at", "asks"]
     t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
     _insert(db, mirror, one.declared)
-    if one.asks:
-        c = t.mirrored_table.c
-        own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
-        stop = {"stop_code": NEW_TABLE, "stop_what": one.asks, "stopped_at": now}
-        db.execute(t.mirrored_table.update().where(own).values(stop))
+    c = t.mirrored_table.c
+    own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
+    db.execute(t.mirrored_table.update().where(own).values(without_stop(db, mirror, joined.source)))
     audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(one.asks)})
+
+
+def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
+    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71).
+
+    A stop that takes the place of ``NEW_TABLE`` would else take the question with it when it ends.
+    """
+    c = t.joined_table.c
+    asks = db.scalar(sa.select(c.asks).where(c.mirror == mirror, c.source == source))
+    if asks is None:
+        return {"stop_code": None, "stop_what": None, "stopped_at": None}
+    return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
+
+
+def note_accepted(db: Connection, mirror: str, source: str) -> None:
+    """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
+    c = t.joined_table.c
+    db.execute(t.joined_table.update().where(c.mirror == mirror, c.source == source).values(asks=None))
 
 
 def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
@@ -91,7 +92,7 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then.
 
-    A table whose key was mended before its first publication goes on by itself (G-69).
+    A table whose key was mended before its first publication goes on by itself (G-69), if it waits for no yes (G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
@@ -102,7 +103,7 @@ def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
     for table_id, source in db.execute(mended).tuples().all():
         audit(db, mirror, source, "KEY_MENDED", {"healed": True})
-        lifted = {"stop_code": None, "stop_what": None, "stopped_at": None, "version": c.version + 1}
+        lifted = {**without_stop(db, mirror, source), "version": c.version + 1}
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(lifted))
 
 

@@ -32,6 +32,7 @@ from open_mirroring.ledger.declaring import (
     mended_stop,
     newest_batch,
     newest_epoch,
+    note_accepted,
     refuse_taken_folder,
 )
 from open_mirroring.ledger.horizon import newest_dropped
@@ -235,6 +236,7 @@ class ResetLedger:
         since = datetime.now(UTC).isoformat()
         record = ResetRecord(ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since)
         c = t.mirrored_table.c
+        note_accepted(db, self._mirror, row.source)
         db.execute(
             t.mirrored_table.update()
             .where(c.id == row.id)

@@ -405,7 +405,7 @@ foreign_table = Table(
 )
 
 # Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
-# announced them when the table was first seen.
+# announced them when the table was first seen. *asks* is what one waits for a yes to; none once it was said (G-71).
 joined_table = Table(
     "joined_table",
     metadata,
@@ -417,6 +417,7 @@ joined_table = Table(
     Column("columns", Text, nullable=False),
     Column("batch", BigInteger, nullable=False),
     Column("joined_at", Moment, nullable=False),
+    Column("asks", Text),
 )
 
 # Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.

@@ -129,7 +129,15 @@ def _reconcile(report: Report) -> Iterator[str]:
         yield f"and {len(findings) - SHOWN} findings more; `open-mirroring reconcile --json` lists all with evidence"
 
 
+def _create(report: Report) -> Iterator[str]:
+    yield f"The mirrored database {report['database']} in workspace {report['workspace']}: {report['state']}."
+    rows = report.get("rows") or {}
+    yield f"First rows: {amount(sum(rows.values()), 'row')} of {amount(len(rows), 'table')}."
+    yield from _per_table(rows, lambda table: amount(rows[table], "row"))
+
+
 _TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
+    "create": _create,
     "extract_changes": _extract,
     "publish_changes": _publish,
     "initial_load": _publish,

@@ -50,6 +50,17 @@ def table_assets(mirror: Mirror) -> dict[str, Asset]:
     return {table.source: table_asset(mirror.name, table.target) for table in mirror.tables}
 
 
+def lineage(mirror: Mirror, source: str) -> dict[str, str]:
+    """What an event says of the way of its rows: from which source to which table; no secrets."""
+    target = next(table.target for table in mirror.tables if table.source == source)
+    zone = mirror.landing_zone
+    return {
+        "mirror": mirror.name,
+        "source": f"{mirror.source.format} over {mirror.source.transport}: {mirror.source.place}",
+        "target": f"{zone.store}: {zone.place}: {target}",
+    }
+
+
 def marks(ledger: LedgerReader) -> dict[str, Mark]:
     """How far each table is confirmed, by source table."""
     return {source: [state.row.generation, state.row.confirmed] for source, state in ledger.tables().items()}

@@ -17,7 +17,15 @@ from open_mirroring.ledger.decisions import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring_airflow.assets import Mark, PublishedFiles, asset_alias, marks, published_since, table_assets
+from open_mirroring_airflow.assets import (
+    Mark,
+    PublishedFiles,
+    asset_alias,
+    lineage,
+    marks,
+    published_since,
+    table_assets,
+)
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import event_error
 from open_mirroring_airflow.job_operator import (
@@ -181,7 +189,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         events = context["outlet_events"][asset_alias(mirror.name)]
         found = published_since(ledger, before, assets)
         for published in found:
-            events.add(assets[published.table], extra={"mirror": mirror.name, **published._asdict()})
+            events.add(assets[published.table], extra={**lineage(mirror, published.table), **published._asdict()})
         return found
 
 

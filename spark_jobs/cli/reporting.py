@@ -77,21 +77,6 @@ def tick_text(ticked: Ticked) -> str:
     return "\n".join(lines)
 
 
-def result_text(result: Mapping[str, Any]) -> str:
-    """Any other job's result: one line per value, tables on hold and stopped last."""
-    lines = []
-    for name, value in result.items():
-        if name in ("held", "stopped", "losses", "told"):
-            continue
-        if isinstance(value, Mapping):
-            lines += [f"{name}:"] if value else [f"{name}: none"]
-            lines += [f"  {shown(key)}: {shown(_short(item))}" for key, item in value.items()]
-        else:
-            lines.append(f"{name}: {shown(_short(value))}")
-    lines += _held_and_stopped(result.get("held") or {}, result.get("stopped") or {})
-    return "\n".join([*lines, *_losses(result.get("losses") or {})])
-
-
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """The result of a proof: a line for each table, then what differs and what is not decided."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
@@ -162,9 +147,3 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-
-
-def _short(value: object) -> object:
-    if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(item, int) for item in value):
-        return f"{len(value)}, {_span(value)}"
-    return value

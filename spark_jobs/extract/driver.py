@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_RANGES_AHEAD = 1_000
+"""Ranges behind a batch in which its new tables are looked for: while a key is missing, each run looks there anew."""
+
 Point = Callable[[], Scope]
 """What to bind next; an empty scope when there is nothing."""
 
@@ -136,8 +139,8 @@ class ExtractionDriver:
         found = told([one for one in scope.ranges if one.end > one.start])
         if any(one.key is None for one in found):
             # What describes a table may have come behind the messages that were bound.
-            later = transport.unlimited().find(self.spark, bound).ranges
-            found = told([one for one in (*scope.ranges, *later) if one.end > one.start])
+            later = [one for one in transport.find(self.spark, bound).ranges if one.end > one.start]
+            found = told([*(one for one in scope.ranges if one.end > one.start), *later[:_RANGES_AHEAD]])
         return found
 
     def _join(self, told: Iterable[AnnouncedTable], batch: int) -> None:

@@ -129,7 +129,7 @@ def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) ->
         files = stage_rows(zone, measured, target)
         return LoadedChunk(chunk, files, shortest=measured.shortest)
     except MirroringError as error:
-        return LoadedChunk(chunk, error=error)
+        return LoadedChunk(chunk, error=error, shortest=measured.shortest)
 
 
 def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:

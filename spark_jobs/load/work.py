@@ -28,6 +28,7 @@ from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.words import pace
 from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of
 from spark_jobs.load.task import (
@@ -209,7 +210,8 @@ def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
             what = f"the column {column.name!r} is {column.sql_type}, and has a value of {shortest[column.name]} bytes"
-            raise TerminalError("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
+            said = f"{what}: the export cut what the source fills it up with"
+            raise TerminalError("LOAD_UNFILLED", said, way_out=WAYS_OUT["LOAD_UNFILLED"])
 
 
 class _Intended(NamedTuple):

@@ -157,6 +157,10 @@ def test_only_tables_with_new_files_get_an_event_with_numbers_rows_and_positions
     _confirm(mirror, "dbo.orders", range(1, 3))
     [(uri, extra)] = publish(lambda: _confirm(mirror, "dbo.orders", range(3, 6)))
     assert uri == "open-mirroring://shop/dbo/orders"
+    assert (extra.pop("source"), extra.pop("target")) == (
+        "sqlserver-ces over capture: capture",
+        "local: zone: dbo/orders",
+    )
     assert extra == {
         "mirror": "shop",
         "table": "dbo.orders",

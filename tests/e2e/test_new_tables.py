@@ -203,6 +203,22 @@ def test_a_table_that_asks_loses_nothing_until_the_yes_g71(
     assert told.rows("orders") == [("1", "Eve"), ("2", "Ada")]
 
 
+def test_a_key_that_was_mended_is_no_yes_g71(tmp_path: Path, spark: Any) -> None:
+    """G-69, G-71: KEY_UNKNOWN goes before NEW_TABLE; once the key is mended by hand, the table asks again."""
+    told = CesLines(tmp_path, spark, new_tables="ask")
+    one = Change("orders", 1, 1)
+    told.pipeline.deliver("0.jsonl", told.message(one, pkkey={"ID": "1"}) + b"\n")
+    assert told.tick() == Exit.TABLES_STOPPED
+    assert told.tables == {"shop.orders": "KEY_UNKNOWN"}
+    table = {"source": "shop.orders", "target": "shop/orders", "key": ["id"]}
+    told.rewrite(lambda document: document["tables"].insert(0, table))
+    assert told.tick() == Exit.TABLES_STOPPED
+    assert told.tables == {"shop.orders": "NEW_TABLE"}, "nobody said yes"
+    assert told.run("accept-table", "--table", "shop.orders", "--why", "x") == Exit.DONE
+    assert told.tick() == Exit.DONE
+    assert told.rows("orders") == [("1", "Ada")]
+
+
 def test_a_no_is_an_exclusion_and_a_drop_g71(tmp_path: Path, spark: Any) -> None:
     told = CesLines(tmp_path, spark, new_tables="ask")
     assert told.tick(Change("orders", 1, 1), Change("items", 1, 2)) == Exit.TABLES_STOPPED

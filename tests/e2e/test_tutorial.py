@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
 @pytest.mark.spark
@@ -23,3 +24,33 @@ def test_every_command_of_the_tutorial_runs_and_shows_what_the_page_says(tmp_pat
     first, second = re.findall(r"^\[\{.*\}\]$", done.stdout, re.MULTILINE)
     assert "Ada" in first and "Grace" in first and "1.50" in first
     assert "Ada" in second and "Grace" not in second and "9.75" in second
+
+
+def first_mirror_of_the_readme(folder: Path) -> list[str]:
+    """The README's mirror file, with the tutorial's events where it says; the commands behind it, line by line."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your first mirror")[2]
+    (mirror,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    (commands,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "mirrors").mkdir()
+    (folder / "mirrors" / "first.yaml").write_text(mirror, encoding="utf-8")
+    events = re.findall(r"^\{\"specversion.*$", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE)
+    (folder / "data" / "events").mkdir(parents=True)
+    (folder / "data" / "events" / "1.jsonl").write_text("\n".join(events[:2]) + "\n", encoding="utf-8")
+    return commands.splitlines()
+
+
+def test_the_readme_s_mirror_file_is_one_that_check_accepts(tmp_path: Path) -> None:
+    check, *_ = first_mirror_of_the_readme(tmp_path)
+    done = subprocess.run(["sh", "-e"], input=check, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "OK" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_every_command_of_the_readme_s_first_mirror_runs(tmp_path: Path) -> None:
+    script = "\n".join(first_mirror_of_the_readme(tmp_path))
+    done = subprocess.run(["sh", "-e"], input=script, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 tables mirrored" in done.stdout
+    assert list((tmp_path / "build" / "first" / "tables").rglob("*.parquet")), "the emulator made the table"

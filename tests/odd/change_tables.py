@@ -693,6 +693,14 @@ def seq_all_zero(t: ChangeTable) -> None:
 
 
 @case()
+def json_lone_surrogate(t: ChangeTable) -> None:
+    """Half a surrogate pair is no text: its file is damaged, and no other table's."""
+    t.shape.form = "json"
+    t.shape.content = lambda content: content.replace(b"Ada", b"\\ud83d")
+    t.ins(id=1, name="Ada", price="1.00")
+
+
+@case()
 def folder_of_another_suffix(t: ChangeTable) -> None:
     """The task's change tables end otherwise than the mirror file says: nothing of them would be read."""
     t.shape.folder = f"dbo.{t.name}__changes"

@@ -312,12 +312,19 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
 
 def test_g32_a_file_that_kept_its_size_is_read_again_if_its_middle_may_be_another(tmp_path: Path) -> None:
     place, file = LineFiles(tmp_path, "bare"), tmp_path / "a.jsonl"
-    lines = b"".join(b'{"a":%06d}\n' % number for number in range(12_000))
+    small = b"".join(b'{"a":%06d}\n' % number for number in range(12_000))
+    file.write_bytes(small)
+    found = place.find(None, {}, {})
+    file.write_bytes(small.replace(b"006000", b"996000"))
+    os.utime(file, ns=(1, 1))
+    with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
+        place.find(None, {one.name: one.end for one in found.ranges}, found.versions)
+    lines = small * 110
     file.write_bytes(lines)
     found = place.find(None, {}, {})
     bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
     file.write_bytes(lines.replace(b"006000", b"996000"))
-    os.utime(file, ns=(1, 1))
+    os.utime(file, ns=(2, 2))
     again = place.find(None, bound, seen)
     assert again.ranges == [BoundRange("a.jsonl", 0, len(lines))]
     assert place.find(None, bound, seen | again.versions).ranges == []

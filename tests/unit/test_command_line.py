@@ -34,7 +34,7 @@ from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.cli import looking, tick
 from spark_jobs.cli.command_line import main
-from spark_jobs.cli.reporting import result_text, tick_text
+from spark_jobs.cli.reporting import tick_text
 from spark_jobs.cli.status_text import colours_wanted, short_status_text
 from spark_jobs.cli.tick import Ticked
 from spark_jobs.extract_changes import Extracted
@@ -585,16 +585,6 @@ def test_what_a_tick_published_is_shown_by_table() -> None:
     text = tick_text(NOTHING._replace(batch=4, counts={"messages": 3, "changes": 3}, files={"dbo.a": [4, 5, 6]}))
     assert "read: batch 4, 3 messages: 3 changes" in text
     assert "dbo.a      3  4-6" in text
-
-
-def test_any_jobs_result_ends_with_what_is_held_and_stopped() -> None:
-    result = {"files": {"dbo.a": [1, 2]}, "held": {"dbo.b": "BACKLOG: x"}, "stopped": {"dbo.c": "GAP: y"}}
-    assert result_text(result).splitlines() == [
-        "files:",
-        "  dbo.a: 2, 1-2",
-        "on hold: dbo.b: BACKLOG: x",
-        "STOPPED: dbo.c: GAP: y",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,14 @@ import pytest
 from open_mirroring.operate.job_story import SHOWN, story
 
 REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "create": (
+        {"workspace": "11111111", "database": "22222222", "state": "Running", "rows": {"dbo.a": 3}},
+        [
+            "The mirrored database 22222222 in workspace 11111111: Running.",
+            "First rows: 3 rows of 1 table.",
+            "  dbo.a: 3 rows",
+        ],
+    ),
     "extract_changes": (
         {"batch": 7, "counts": {"messages": 1200, "changes": 1198, "rejected": 2}, "waiting_files": ["a.jsonl.part"]},
         [

@@ -19,6 +19,7 @@ from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
@@ -236,6 +237,39 @@ def test_a_table_in_a_reset_is_said_to_be_gone_by_its_button_g_89(made: PageMirr
     assert client.post("/mirrors/shop/decide", data=form).status_code == 200
     reset = made.table().reset
     assert reset is not None and reset.stage is ResetStage.TABLE_GONE
+
+
+def test_a_table_is_said_to_be_back_by_its_button_g_89(made: PageMirror, client: TestClient) -> None:
+    record = ResetRecord(ResetStage.REBUILDING, False, False, (made.table().folder,), False, "Ada", "x", "2026-01-05")
+    with made.ledger.begin() as db:
+        own = t.mirrored_table.c.source == ORDERS
+        db.execute(t.mirrored_table.update().where(own).values(reset=record.to_json()))
+    made.look()
+    form = {**form_of(client.get(table(ORDERS)).text, "The table is back"), "who": "Eve", "why": "looked"}
+    assert "the reset is over" in client.post("/mirrors/shop/decide", data=form).text
+    assert made.table().reset is None
+
+
+def test_a_new_table_is_mirrored_by_its_button_and_looking_again_changes_nothing(
+    made: PageMirror, client: TestClient
+) -> None:
+    with made.ledger.begin() as db:
+        values = {"stop_code": "NEW_TABLE", "stop_what": "it joined", "stopped_at": made.now}
+        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    page = client.get(table(ORDERS)).text
+    looked = {**form_of(page, "Look again now"), "who": "Ada", "why": "x"}
+    assert client.post("/mirrors/shop/decide", data=looked).status_code == 200
+    assert made.table().stop_code == "NEW_TABLE"
+    form = {**form_of(page, "Mirror this table"), "who": "Ada", "why": "ticket 4711"}
+    assert "Cleared: NEW_TABLE" in client.post("/mirrors/shop/decide", data=form).text
+    assert made.table().stop_code is None
+
+
+def test_a_lost_number_shows_the_command_that_publishes_it_again(made: PageMirror, client: TestClient) -> None:
+    made.path(2).unlink()
+    made.look()
+    page = client.get(table(ORDERS)).text
+    assert "LAST_FILE_MISSING" in page and "open-mirroring repair" in page and "--number N" in page
 
 
 def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import json
@@ -509,3 +510,11 @@ def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Pa
     assert find_files(tmp_path, {}, mirrored=("dbo.other",)).refused == {}
     put(tmp_path, GOOD, dfm())
     assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
+
+
+def test_half_a_surrogate_pair_damages_its_file_alone_t41(tmp_path: Path) -> None:
+    """It ended every run of all tables."""
+    line = dict(zip(HEADER.split(","), next(csv.reader([LINE])), strict=True))
+    content = json.dumps({**line, "name": "\ud83d"}).encode() + b"\n"
+    _, damage = damage_of(tmp_path, content, dfm("1.json"), "1.json")
+    assert damage.damage.code == "FILE_DAMAGED"

@@ -8,13 +8,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from sqlalchemy import Engine
 
 from open_mirroring.config import ConfigError, Mirror, json_schema
 from open_mirroring.config.loading import parse_mirror
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.declaring import JoinedTable, Joining, join
+from open_mirroring.ledger.decisions import Reason, accept_table, resume_table
+from open_mirroring.ledger.declaring import JoinedTable, Joining, TableDeclaration, declare, join
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.letters import mark_healed
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.inspection import declaration
@@ -159,3 +163,44 @@ def test_tables_join_once_all_of_them_with_their_stop_g71(tmp_path: Path) -> Non
     assert {table.source for table in found.tables} == states.keys()
     assert {state.stop_code for state in states.values()} == {"NEW_TABLE"}
     assert {path for path, _ in found.placed_tables} == {("tables", 0)}
+
+
+def asking(folder: Path) -> tuple[Engine, TableDeclaration]:
+    """A ledger with a table that waits for a yes, by the key ID."""
+    ledger = open_ledger(f"sqlite:///{folder}/ledger.db")
+    declared = TableDeclaration("s.t", "s/t", ("ID",), loads=False)
+    join(ledger, "test", [Joining(JoinedTable("s.t", "s", "t", ("ID",), {}, 1), declared, "a question")])
+    return ledger, declared
+
+
+def stop_of(ledger: Engine) -> tuple[str | None, str | None]:
+    state = LedgerReader(ledger, "test").tables()["s.t"]
+    return state.stop_code, state.stop_what
+
+
+def test_a_stop_that_takes_the_place_of_the_question_does_not_answer_it_g71(tmp_path: Path) -> None:
+    """KEY_UNKNOWN goes before NEW_TABLE; the mended key lifts it, and the table still waits for its yes."""
+    ledger, declared = asking(tmp_path)
+    ExtractLedger(ledger, "test", {"s.t": ("ID",)}).stop_table("s.t", "KEY_UNKNOWN", "no ID")
+    assert stop_of(ledger)[0] == "KEY_UNKNOWN"
+    declare(ledger, "test", [declared._replace(keys=("id",))])
+    assert stop_of(ledger)[0] == "KEY_MENDED"
+    with ledger.begin() as db:
+        mark_healed(db, "test", ["s.t"])
+    assert stop_of(ledger) == ("NEW_TABLE", "a question")
+    accept_table(ledger, "test", "s.t", Reason("Ada", "x"))
+    assert stop_of(ledger) == (None, None)
+
+
+def test_lifting_another_stop_is_no_yes_and_one_that_was_said_stays_g71(tmp_path: Path) -> None:
+    """After a replay the stop is CHANGES_RECOVERED, which `resume` lifts."""
+    ledger, _ = asking(tmp_path)
+    extract = ExtractLedger(ledger, "test", {"s.t": ("ID",)})
+    for expected in (("NEW_TABLE", "a question"), (None, None)):
+        extract.stop_table("s.t", "KEY_UNKNOWN", "no ID")
+        with ledger.begin() as db:
+            mark_healed(db, "test", ["s.t"])
+        assert resume_table(ledger, "test", "s.t", Reason("Ada", "x")).code == "CHANGES_RECOVERED"
+        assert stop_of(ledger) == expected
+        if expected[0] is not None:
+            accept_table(ledger, "test", "s.t", Reason("Ada", "x"))

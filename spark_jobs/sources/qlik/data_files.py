@@ -40,7 +40,7 @@ _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
 _FLOAT_DIGITS = 15
 """So many decimal digits every eight-byte float holds."""
-_DAMAGE = (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, zlib.error, csv.Error)
+_DAMAGE = (pa.ArrowException, UnicodeError, EOFError, OSError, zlib.error, csv.Error)
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
 
 

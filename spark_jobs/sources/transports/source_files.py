@@ -23,10 +23,13 @@ Looked = TypeVar("Looked")
 MAX_RAW = 2**20
 """How much of a damaged file a dead letter keeps."""
 _LOOKED_AT = 2**16
+_LOOKED_THROUGH = 2**24
 _SMALL = 2**20
 """A file of so many bytes is fetched by one request."""
 _AT_ONCE = 16
 """So many requests about single objects are made side by side."""
+_WHOLE = "all:"
+"""Begins the digests of all bytes; those of beginning and end alone begin with nothing."""
 
 
 class SourceFile(NamedTuple):
@@ -212,7 +215,9 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
     known = (seen or {}).get(file.name)
-    return known is not None and known.version != file.version and known.digest != _digest(root / file.name, start)
+    if known is None or known.version == file.version:
+        return False
+    return known.digest != _digest(root / file.name, start, like=known.digest)
 
 
 def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
@@ -220,7 +225,7 @@ def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersio
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version or size_of(known) != file.size:
         return False
-    return start > 2 * _LOOKED_AT
+    return start > 2 * _LOOKED_AT and not known.digest.startswith(_WHOLE)
 
 
 def versions_of(
@@ -265,9 +270,15 @@ def size_of(seen: FileVersion) -> int:
     return int(seen.version.partition(":")[0])
 
 
-def _digest(path: Place, size: int) -> str:
-    """Of the first *size* bytes their beginning and end: so many that writing a file anew changes them."""
+def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
+    """Of the first *size* bytes all, or beginning and end: so many that writing a file anew changes them.
+
+    All are those of a file on a disk, up to 16 MB: another object has another version in any case. One that is compared
+    with a digest of an earlier version is made *like* that: of beginning and end alone.
+    """
     with open_source(path) as file:
+        if isinstance(path, Path) and like.startswith(_WHOLE) and 2 * _LOOKED_AT < size <= _LOOKED_THROUGH:
+            return f"{_WHOLE}{hashlib.sha256(file.read(size)).hexdigest()}"[:64]
         digest = hashlib.sha256(file.read(min(size, _LOOKED_AT)))
         file.seek(max(0, size - _LOOKED_AT))
         digest.update(file.read(min(size, _LOOKED_AT)))
@@ -311,7 +322,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     now = folder.holding(held)
     # A service that lists objects without their ETags leaves the size.
     is_same = version.version in (held.stat.version, f"{held.stat.size}:")
-    if not is_same and version.digest != _digest_held(path, held, file.bound_to):
+    if not is_same and version.digest != _digest_held(path, held, file.bound_to, version.digest):
         raise TerminalError(
             "SOURCE_REWRITTEN",
             f"{bound.name!r} was bound with {size_of(version)} bytes, and another object stands there now "
@@ -323,10 +334,10 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     return now
 
 
-def _digest_held(path: ObjectPath, held: Held, size: int) -> str:
+def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
     """The digest of the very object that was looked at; empty where it is replaced meanwhile once more."""
     try:
-        return _digest(path.holding(Held(held.stat)), size)
+        return _digest(path.holding(Held(held.stat)), size, like)
     except ObjectReplaced:
         return ""
 
