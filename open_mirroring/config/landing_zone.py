@@ -7,12 +7,13 @@ by name, then the item's with its type as suffix; never mixed (O-01).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
 
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, FolderSetting, Section
+from open_mirroring.landing_zone.layout import PARTNER_NAME
 from open_mirroring.landing_zone.onelake_address import DEFAULT_PATH
 from open_mirroring.landing_zone.store import why_unsafe
 
@@ -23,6 +24,24 @@ _SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")
 def is_guid(text: str) -> bool:
     """Whether a workspace or an item is named by its GUID (O-01)."""
     return _GUID.fullmatch(text) is not None
+
+
+class PartnerEvents(Section):
+    """What ``_partnerEvents.json`` says of this mirror (F-06)."""
+
+    partner_name: Annotated[str, Field(min_length=1)] = Field(
+        default=PARTNER_NAME, description="Who publishes; the same for all mirrored databases of an organisation."
+    )
+    source_type: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Kind of the source, in any words. Unset: `source.format`."
+    )
+    source_version: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Version of the source, in quotes. Unset: none is told."
+    )
+
+
+def _kind_of_events(value: Any) -> str:
+    return "(PartnerEvents)" if isinstance(value, dict | PartnerEvents) else "(boolean)"
 
 
 class LandingZone(Section):
@@ -44,10 +63,13 @@ class LandingZone(Section):
         default=None, description="For onelake: name of the connection (type open_mirroring_onelake)."
     )
 
-    partner_events: StrictBool = Field(
+    partner_events: Annotated[
+        Annotated[StrictBool, Tag("(boolean)")] | Annotated[PartnerEvents, Tag("(PartnerEvents)")],
+        Discriminator(_kind_of_events),
+    ] = Field(
         default=False,
-        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06). "
-        "`open-mirroring create` always does.",
+        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06), or "
+        "{partner_name: …, source_type: …, source_version: …}: what to say. `open-mirroring create` always says it.",
     )
     retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
         default=None,

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import uuid4
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.landing_zone import PartnerEvents
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.store import LandingZoneStore, create_whole
 
+log = logging.getLogger(__name__)
+
 
 def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
-    """Create the zone's ``_partnerEvents.json`` whole; False when the file exists already, no matter who wrote it."""
+    """Create the zone's ``_partnerEvents.json`` whole; False when the file exists already, no matter who wrote it.
+
+    One that says something else is told of and stays: other mirrors or people may have written it.
+    """
     information = {"mirror": mirror.name, "transport": mirror.source.transport}
-    document = layout.partner_events_document(mirror.source.format, information)
+    given = mirror.landing_zone.partner_events
+    said = given if isinstance(given, PartnerEvents) else PartnerEvents()
+    document = layout.partner_events_document(
+        said.partner_name, said.source_type or mirror.source.format, said.source_version, information
+    )
     staged = f"{layout.SCRATCH_FOLDER}/{uuid4().hex}{layout.PARTNER_EVENTS_FILE}"
-    return create_whole(store, layout.PARTNER_EVENTS_FILE, document, staged=staged)
+    if create_whole(store, layout.PARTNER_EVENTS_FILE, document, staged=staged):
+        return True
+    found = store.read(layout.PARTNER_EVENTS_FILE)
+    if found is not None and found.data != document:
+        way_out = "delete it to have the next `open-mirroring create` write what the mirror file says"
+        log.warning("%s says something else and is left as it is; %s", layout.PARTNER_EVENTS_FILE, way_out)
+    return False

@@ -22,7 +22,7 @@ DEFAULT_COMPRESSION: Compression = "zstd"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
 PARTNER_NAME = "open_mirroring"
-"""The same for all mirrored databases (F-06)."""
+"""Who publishes if the mirror file does not say: the same for all mirrored databases (F-06)."""
 INCARNATION_FILE = "_incarnation.json"
 DEFAULT_SCHEMA = "dbo"
 """Where a table folder without schema becomes a table (F-03)."""
@@ -180,10 +180,13 @@ def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[s
     return properties is None or json.loads(document) == json.loads(metadata_document(key_columns, properties))
 
 
-def partner_events_document(source_type: str, information: Mapping[str, str]) -> bytes:
+def partner_events_document(
+    partner: str, source_type: str, source_version: str | None, information: Mapping[str, str]
+) -> bytes:
     """The ``_partnerEvents.json`` at the root of a zone, which says who publishes from what (F-06)."""
-    source = {"sourceType": source_type, "additionalInformation": dict(information)}
-    return json.dumps({"partnerName": PARTNER_NAME, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
+    version = {} if source_version is None else {"sourceVersion": source_version}
+    source = {"sourceType": source_type, **version, "additionalInformation": dict(information)}
+    return json.dumps({"partnerName": partner, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
 
 
 def incarnation_document(incarnation: str) -> bytes:

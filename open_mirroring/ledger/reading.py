@@ -372,6 +372,17 @@ class LedgerReader:
         with self._engine.connect() as db:
             return {table_id: number for table_id, number in db.execute(query).tuples()}
 
+    def published_bytes(self, since: datetime) -> int:
+        """Bytes of the files confirmed since a moment, in whatever generation of their table."""
+        c, m = t.published_file.c, t.mirrored_table.c
+        query = (
+            sa.select(sa.func.coalesce(sa.func.sum(c.size), 0))
+            .join(t.mirrored_table, c.table_id == m.id)
+            .where(m.mirror == self._mirror, c.confirmed_at >= since)
+        )
+        with self._engine.connect() as db:
+            return int(db.execute(query).scalar_one())
+
     def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
         """Committed batches above a number: number, counts by disposition, time of commit."""
         c = t.log_batch.c

@@ -9,12 +9,10 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName
 from open_mirroring.config.tables import TablePattern, table_collisions
 from open_mirroring.errors import TerminalError
+from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.joined_tables import refused, table_of
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import source_text
-
-MOST_TABLES = 1_000
-"""A mirrored database takes no more (G-72)."""
 
 
 class Joining(NamedTuple):

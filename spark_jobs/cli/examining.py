@@ -22,8 +22,10 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
+from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
 from open_mirroring.operate.words import age, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
 from spark_jobs.cli.reporting import json_text, shown
@@ -123,6 +125,7 @@ def _ledger(mirror: Mirror) -> Iterator[Finding]:
             return
         yield Finding(what, f"it answers, and is of this version ({ledger.dialect.name})")
         yield _clock(mirror, ledger)
+        yield _last_day(mirror, ledger)
     except MirroringError as error:
         yield Finding(what, f"{error.code}: {error.what}", error.way_out)
     except SQLAlchemyError as error:
@@ -142,6 +145,14 @@ def _clock(mirror: Mirror, ledger: Engine) -> Finding:
         return Finding(what, "they agree")
     way_out = "set the clock by the network (timedatectl set-ntp true): order rests on no clock, ages and alarms do"
     return Finding(what, f"they are {age(apart)} apart", way_out)
+
+
+def _last_day(mirror: Mirror, ledger: Engine) -> Finding:
+    published = LedgerReader(ledger, mirror.name).published_bytes(datetime.now(UTC) - timedelta(days=1))
+    what = f"published by {mirror.name} in 24 hours"
+    found = f"{size(published)}, of {size(MOST_BYTES_A_DAY)} that a mirrored database takes on one day (F-91)"
+    way_out = "divide the tables between mirrors, each with its database: the target is slowed down beyond that"
+    return Finding(what, found, way_out if is_near_daily_bytes(published) else "")
 
 
 def _space(mirror: Mirror) -> Finding:

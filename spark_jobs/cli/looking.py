@@ -25,6 +25,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.target_limits import limit_warnings
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -74,7 +75,7 @@ def check(arguments: argparse.Namespace) -> Exit:
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
             print("  consistency   transaction: changes wait until every partition has shown a later commit (C-34)")
-        for warning in [*warnings, *sampled.get(mirror.name, ())]:
+        for warning in [*limit_warnings(mirror), *warnings, *sampled.get(mirror.name, ())]:
             print(f"warning: {warning}")
     return Exit.DONE
 

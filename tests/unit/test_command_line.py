@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
@@ -158,6 +159,29 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     ran = Ran(capsys, "doctor", made.file)
     assert ran.code == Exit.USAGE and "LEDGER_NEWER" in ran.out and "  do: install" in ran.out
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+
+
+def test_the_doctor_tells_how_near_the_last_day_is_to_what_the_target_takes_f_91(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files of a day ago do not count, those of a generation that ended do."""
+
+    def published(number: int, generation: int, size: int, hours_ago: int) -> dict[str, Any]:
+        with made.ledger.begin() as db:
+            table_id = db.execute(sa.select(t.mirrored_table.c.id).limit(1)).scalar_one()
+            texts = dict.fromkeys(("etag", "digest", "first_position", "last_position", "kind"), "x")
+            at = datetime.now(UTC) - timedelta(hours=hours_ago)
+            place = {"table_id": table_id, "generation": generation, "number": number, "confirmed_at": at}
+            db.execute(
+                sa.insert(t.published_file).values(**place, **texts, size=size, rows=1, batch_from=0, batch_to=1)
+            )
+        found = Ran(capsys, "doctor", made.file, "--json").json
+        return next(one for one in found if one["what"] == "published by shop in 24 hours")
+
+    assert published(1, 1, 9 * 10**12, hours_ago=25)["sound"]
+    assert published(2, 1, 5 * 10**11, hours_ago=23)["sound"]
+    full = published(1, 2, 4 * 10**11, hours_ago=1)
+    assert not full["sound"] and "F-91" in full["found"] and "divide the tables" in full["way_out"]
 
 
 # --- status -----------------------------------------------------------------------------------------------------

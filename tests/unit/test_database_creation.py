@@ -96,6 +96,47 @@ def test_create_makes_everything_and_starts_last(
     assert run("check", file) == Exit.DONE
 
 
+def test_create_tells_partner_and_source_as_the_mirror_file_says_f_06(
+    server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there is left as it is, and a run says that it differs from the mirror file."""
+    told = {"partner_name": "Größe & Co", "source_type": "SQL Server", "source_version": "2025"}
+    file = mirror_file(tmp_path, **NAMED, partner_events=told)
+    assert run("create", file) == Exit.DONE
+    written = zone_files(server)["_partnerEvents.json"]
+    assert json.loads(written) == {
+        "partnerName": "Größe & Co",
+        "sourceInfo": {
+            "sourceType": "SQL Server",
+            "sourceVersion": "2025",
+            "additionalInformation": {"mirror": "shop", "transport": "files"},
+        },
+    }
+    capsys.readouterr()
+    assert run("create", file) == Exit.DONE
+    assert "_partnerEvents.json" not in capsys.readouterr().err
+    mirror_file(tmp_path, **NAMED, partner_events={**told, "source_version": "2026"})
+    assert run("create", file) == Exit.DONE
+    assert "_partnerEvents.json says something else" in capsys.readouterr().err
+    assert zone_files(server)["_partnerEvents.json"] == written
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ("yes", "partner_events"),
+        ({"source_version": 2025}, "source_version"),
+        ({"partner_name": ""}, "partner_name"),
+        ({"partner": "p"}, "partner"),
+    ],
+)
+def test_check_refuses_what_can_be_no_partner_events_f_06(
+    given: Any, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("check", mirror_file(tmp_path, **NAMED, partner_events=given)) == Exit.USAGE
+    assert f"{setting}:" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["database", "create", "flush", "rename", "list"])
 @pytest.mark.parametrize("skip", [0, 5])
 def test_create_is_finished_by_the_next_run_f_42(server: EmulatorServer, tmp_path: Path, verb: str, skip: int) -> None:

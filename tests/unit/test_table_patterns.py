@@ -20,10 +20,11 @@ from open_mirroring.ledger.declaring import JoinedTable, Joining, TableDeclarati
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.letters import mark_healed
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.inspection import declaration
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from spark_jobs.beginning.announcements import AnnouncedTable
-from spark_jobs.beginning.joining import MOST_TABLES, fitting, joining, refusals
+from spark_jobs.beginning.joining import fitting, joining, refusals
 
 ORDERS = {"source": "sales.orders", "target": "dbo/o", "key": ["id"]}
 

@@ -1,0 +1,53 @@
+"""Warns of a mirror that comes near what the target takes, before what is beyond stays out or is slowed down.
+
+Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
+data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.
+"""
+
+from __future__ import annotations
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.tables import ColumnSelection, Table
+
+MOST_TABLES = 1_000
+"""Tables of one mirrored database."""
+MOST_BYTES_A_DAY = 1_000_000_000_000
+"""Bytes of changes that a mirrored database takes on one day before it slows down."""
+_MANY_TABLES = 900
+_MOST_COLUMNS = 1_024
+
+
+def limit_warnings(mirror: Mirror) -> list[Problem]:
+    """``TARGET_LIMIT`` for each limit that is near or passed; they stop nothing, as the target decides.
+
+    Columns are counted where the mirror file names them: what a source will send is not known before it sends.
+    """
+    found = []
+    if len(mirror.tables) > _MANY_TABLES:
+        what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
+        found.append(_warning(mirror, ("tables",), what, "divide the tables between mirrors, each with its database"))
+    for place, table in mirror.placed_tables:
+        named = _named_columns(table)
+        if named > _MOST_COLUMNS:
+            what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
+            found.append(_warning(mirror, place, what, "leave some out with `columns`, or read the table with Spark"))
+    return found
+
+
+def is_near_daily_bytes(published: int) -> bool:
+    """Whether bytes published on one day are nine tenths of what the target takes, or more."""
+    return published >= MOST_BYTES_A_DAY // 10 * 9
+
+
+def _named_columns(table: Table) -> int:
+    if table.delimited_text is not None:
+        return len(table.delimited_text.columns)
+    chosen = table.columns
+    if isinstance(chosen, ColumnSelection):
+        return sum("*" not in name for name in chosen.include or ())
+    return len(chosen or ())
+
+
+def _warning(mirror: Mirror, path: SettingPath, what: str, way_out: str) -> Problem:
+    return Problem("TARGET_LIMIT", mirror.file, mirror.line_of(path), path_text(path), what, f"{way_out} (F-91)")
