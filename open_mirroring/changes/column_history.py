@@ -11,6 +11,7 @@ row carries both names, and no whole row between them lacks both.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 BEHIND = "+"
@@ -80,10 +81,14 @@ class FormerColumn(NamedTuple):
 
 
 class ColumnHistory(NamedTuple):
-    """What became of a table's columns; whatever is in neither is there as it always was."""
+    """What became of a table's columns; whatever is in neither is there as it always was.
+
+    *returned* are those of the columns that are gone which had been gone before, and came back in between.
+    """
 
     gone: Mapping[str, Gone]
     back: Mapping[str, Back]
+    returned: Mapping[str, Back] = MappingProxyType({})
 
     def lacks(self, column: str, order: str) -> bool:
         """Whether a row at this place has no value to tell for a column, for the source has none."""
@@ -108,6 +113,7 @@ def column_history(
     """
     gone: dict[str, Gone] = {}
     back: dict[str, Back] = {}
+    returned: dict[str, Back] = {}
     for column in sorted({*loaded, *(name for one in lists for name in one.types)}):
         carrying = [one.seen for one in lists if column in one.types]
         first = min((seen.first for seen in carrying), default="")
@@ -118,14 +124,16 @@ def column_history(
         if said or (carrying and without > last):
             known = [place for seen in proofs for place in (seen.whole_first, seen.whole_last) if place > last]
             gone[column] = Gone(last, min(filter(None, [*known, said])))
+            lacking = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < last]
+            if lacking:
+                returned[column] = _back(max(lacking), carrying)
         elif carrying and without > first:
-            again = [place for seen in carrying for place in (seen.first, seen.last) if place > without]
-            back[column] = Back(without, min(again))
+            back[column] = _back(without, carrying)
     doubtful = {c for c, found in gone.items() if not any(one.column == c and one.at > found.after for one in decided)}
     for column in doubtful:
         names = tuple(_new_names(column, gone[column], lists, renames))
         gone[column] = gone[column]._replace(renamed_to=names)
-    return ColumnHistory(gone, back)
+    return ColumnHistory(gone, back, returned)
 
 
 def renamed_columns(
@@ -137,7 +145,8 @@ def renamed_columns(
     """
     found = []
     for word in sorted(said, key=lambda one: one.up_to):
-        gone, back = history.gone.get(word.column), history.back.get(word.column)
+        gone = history.gone.get(word.column)
+        back = history.back.get(word.column) or history.returned.get(word.column)
         holds = (gone is not None and word.up_to > gone.after) or (back is not None and word.up_to <= back.gone_at)
         # Rows that have both names are of two columns, whatever was said.
         both = any({word.column, word.now} <= one.types.keys() and one.seen.first <= word.up_to for one in lists)
@@ -175,7 +184,12 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 def other_columns(history: ColumnHistory) -> list[FormerColumn]:
     """The columns whose name was that of another one before they came."""
-    return [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
+    again = {**history.back, **history.returned}
+    return [FormerColumn(column, back.gone_at, None) for column, back in sorted(again.items())]
+
+
+def _back(gone_at: str, carrying: Sequence[Seen]) -> Back:
+    return Back(gone_at, min(place for seen in carrying for place in (seen.first, seen.last) if place > gone_at))
 
 
 def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:

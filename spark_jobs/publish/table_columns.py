@@ -446,11 +446,15 @@ class TableColumns:
         return not self._declared.chosen.is_all and (self._renames or is_other_stream)
 
     def _refuse_doubtful_returns(self) -> None:
-        """Stop where a column that the log is read without may have been renamed before another took its name."""
-        if self.former is self._noted:
-            return
+        """Stop where a column that the log is read without may have been renamed before another took its name.
+
+        As a whole: its earlier values, once published, would stand in the way of another column of its name.
+        """
         placed = _placed(self._spelled)
-        for column, back in self._history(placed).back.items():
+        history = self._history(placed)
+        # Where something is published, one that is back stops the table anyhow, until all is read anew.
+        again = history.returned if self.former is self._noted else {**history.back, **history.returned}
+        for column, back in again.items():
             known = max((one.up_to for one in self._decided if one.column == column), default="")
             names = names_before_return(column, back, placed, self._renames)
             open_ones = {name: since for name, since in names.items() if since > known}
@@ -459,7 +463,6 @@ class TableColumns:
                     "RENAME_POSSIBLE",
                     f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time, and have "
                     f"{list(open_ones)[:5]}, which they did not have before: dropped, or renamed",
-                    min(open_ones.values()),
                 )
 
     def _gone_again(self, former: FormerColumn) -> str:

@@ -20,6 +20,8 @@ from open_mirroring.changes.column_history import (
     ListOfColumns,
     Seen,
     column_history,
+    names_before_return,
+    other_columns,
     renamed_columns,
 )
 
@@ -35,6 +37,27 @@ def test_a_name_that_was_renamed_was_another_columns_before_its_gap_g66() -> Non
     history = column_history(lists, [Dropped("a", place(9))])
     assert renamed_columns(lists, history, [said]) == [FormerColumn("a", place(5), None), said]
     assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [said]
+
+
+def test_a_column_that_is_gone_for_the_second_time_was_another_one_before_g66() -> None:
+    """Its earlier values may be of another type, and its earlier name may be another column's since: that is asked."""
+    lives = [("ab", 1, 3), ("bc", 4, 5), ("abc", 6, 7), ("bc", 8, 9)]
+    lists = [
+        ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m), place(n), place(m)))
+        for names, n, m in lives
+    ]
+    history = column_history([*lists[:1], lists[2], joined(lists[1], lists[3])])
+    assert history.gone["a"].after == place(7) and not history.gone["a"].renamed_to
+    back = history.returned["a"]
+    assert (back.gone_at, back.since) == (place(4), place(6)), "the proofs behind it are known by their ends alone"
+    assert other_columns(history) == [FormerColumn("a", place(4), None)]
+    assert names_before_return("a", back, lists, renames=True) == {"c": place(4)}
+
+
+def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
+    """Two times of the same columns, as the ledger has them."""
+    ends = [*one.seen, *other.seen]
+    return ListOfColumns(one.types, Seen(min(ends), max(ends), min(ends), max(ends)))
 
 
 NAMES = "abcd"
@@ -88,11 +111,13 @@ def test_gone_is_what_the_newest_proof_says_and_back_what_came_behind_one(rows: 
         between = [at for at in proofs if min(carrying) < at < max(carrying)]
         assert (name in found.gone) == bool(behind)
         assert (name in found.back) == (not behind and bool(between))
+        assert behind or name not in found.returned
         if behind:
             gone = found.gone[name]
             assert gone.after == max(carrying)
             assert min(behind) <= gone.since <= max(behind), "a proof, and not later than the last one"
             assert not found.lacks(name, max(carrying)) and found.lacks(name, gone.since)
+            assert name not in found.returned or found.returned[name].gone_at in between
         elif between:
             assert found.back[name].gone_at == max(between)
             assert max(between) < found.back[name].since <= max(carrying)

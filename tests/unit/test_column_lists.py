@@ -79,6 +79,23 @@ def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
     assert found.gone == {"price": "000000:00000001:1:1"}
 
 
+def test_a_column_that_came_back_as_another_is_asked_for_before_anything_of_it_is_published_g66(
+    made: HandMadeMirror,
+) -> None:
+    """Its earlier values, published up to the question, would be of another type than the column of now."""
+    other, back = ["cost", "decimal(8,2)", 2], ["price", "datetime2(3)", 3]
+    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], other], True), ([*ALL[:2], other, back], True))
+    assert isinstance(found, PlanStop)
+    assert (found.code, found.at) == ("RENAME_POSSIBLE", None) and "['cost']" in found.what
+
+
+def test_the_values_of_a_column_that_went_twice_are_those_of_the_second_one_g66(made: HandMadeMirror) -> None:
+    back = ["price", "int", 2]
+    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], back], True), (ALL[:1], True), renames=False)
+    assert isinstance(found, Prepared)
+    assert [column.type for column in found.schema.columns] == ["int32", "string", "int32"]
+
+
 def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:
     assert columns_of(prepared(made, (ALL[:2], True), (ALL, True))) == ["order_id", "name", "price"]
 
