@@ -58,16 +58,17 @@ def test_the_tasks_of_a_dag_run_on_workers_that_see_nothing_of_its_disk(
             change_log={"path": f"{storage.address}/log", "connection": "store"},
             landing_zone=zone,
             ledger=f"sqlite:///{tmp_path}/mirror/ledger.db",
+            mirror="shop",
         )
         pipeline.service, pipeline.zone = server.service, tmp_path / "lake/zone"
         pipeline.target = tmp_path / "lake/tables"
         described = pipeline.file.read_text(encoding="utf-8")
-        (mirrors / "test.yaml").write_text(f"{described}\nspark: {{cores: 1, memory: 512m}}\n", encoding="utf-8")
-        run = DagBag(dag_folder=ROOT / "dags").dags["test__replicate"].test()
+        (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{cores: 1, memory: 512m}}\n", encoding="utf-8")
+        run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()
         said = "".join(capfd.readouterr())
         states = {instance.task_id: instance.state for instance in run.get_task_instances()}
         assert states == dict.fromkeys(("extract", "gate", "publish", "reconcile"), "success"), said
-        assert cluster.applications() == ["test extract_changes", "test publish_changes"]
+        assert cluster.applications() == ["shop extract_changes", "shop publish_changes"]
         server.poll()
         assert_mirrored(pipeline, made)
     assert json.loads(storage.connection)["password"] not in said
