@@ -75,9 +75,10 @@ class Teller(ABC):
         if code == "COLUMN_RENAMED":
             return  # it is built anew by itself
         assert code == "RENAME_POSSIBLE", f"{story.name} asks what nobody can answer: {code} {what}; {story.done}"
-        column = what.split("'")[1]
-        new = {old.casefold(): name for old, name in story.renamed.items()}.get(column.casefold())
-        word = ["--dropped", column] if new is None or f"'{new}'" not in what else ["--renamed", f"{column}={new}"]
+        column, *names = what.split("'")[1::2]
+        renamed = {old.casefold(): name.casefold() for old, name in story.renamed.items()}
+        new = next((name for name in names if name.casefold() == renamed.get(column.casefold())), None)
+        word = ["--dropped", column] if new is None else ["--renamed", f"{column}={new}"]
         named = ["--table", f"{self.schema}.{story.name}", "--why", "looked at the source"]
         assert main(["accept-schema", str(self.pipeline.file), *named, *word]) in (Exit.DONE, Exit.TABLES_STOPPED)
 
