@@ -59,7 +59,7 @@ class PageMirror(HandPublished):
         self.mirror = load_mirror(self.file)
         self.ledger = open_ledger(self.mirror.ledger_url())
         self.batches |= {PAYMENTS: [], hostile: []}
-        self.now = datetime.now(UTC)
+        self.now = like.now if like is not None else datetime.now(UTC)
 
     def insert(self, table: Any, **values: Any) -> None:
         with self.ledger.begin() as db:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTable
 from spark_jobs.sources.ces.fast_path import FastCes
@@ -28,7 +29,7 @@ TABLES = {
         MirroredTable("dbo.lines", ("order_id", "line")),
         MirroredTable("dbo.names", ("code",)),
         MirroredTable("dbo.log", ()),
-        MirroredTable("dbo.some", ("id",), ("id", "note")),
+        MirroredTable("dbo.some", ("id",), ColumnChoice(("id", "note"))),
     )
 }
 COLUMNS = {

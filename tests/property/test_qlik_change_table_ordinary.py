@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.contract.fast_decoder import Taken
@@ -116,7 +117,7 @@ decoders = st.builds(
         {TABLE: MirroredTable(TABLE, key, columns, kept)}, chosen
     ),
     st.sampled_from([("id",), ("id",), ("name", "id"), (), ("missing",)]),
-    st.sampled_from([None, ("id", "name")]),
+    st.sampled_from([ALL_COLUMNS, ColumnChoice(("id", "name"))]),
     st.booleans(),
     st.builds(
         ChangeTableSettings,

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
@@ -136,7 +137,9 @@ def test_any_messages_become_the_rows_of_the_exact_decoder_k16_k20_k30_k31_k35(f
     sent = [message.body for message in render(history, options, Delivery(scheme="key", duplicates=0.1))]
     foreign, partial = data.draw(st.permutations(sorted(history.tables)))[:2]
     tables = [
-        MirroredTable(name, table.key, tuple(c.name for c in table.columns[:3]) if name == partial else None)
+        MirroredTable(
+            name, table.key, ColumnChoice(tuple(c.name for c in table.columns[:3]) if name == partial else None)
+        )
         for name, table in history.tables.items()
         if name != foreign
     ]

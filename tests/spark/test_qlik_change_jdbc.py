@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
@@ -275,9 +276,9 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     """G-12, T-20: the mask counts it."""
     source.execute("ALTER TABLE shop.items__ct ADD l int[], ADD last int")
     source.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(1)}', 'I', NULL, NULL, 1, 'x', '{{1}}', 7)")
-    at = ChangeTables("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ("id", "last"))})
+    at = ChangeTables("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ColumnChoice(("id", "last")))})
     (found,) = find_ranges(spark, at, {}).ranges
-    tables = {"shop.items": MirroredTable("shop.items", ("id",), ("id", "last"))}
+    tables = {"shop.items": MirroredTable("shop.items", ("id",), ColumnChoice(("id", "last")))}
     (part,) = read_batch(spark, at, [found], READING, tables, LogTarget(tmp_path, 1, "a", 0))
     (line,) = pq.read_table(tmp_path / part["files"][0]["path"]).to_pylist()
     assert json.loads(line["row"]) == {"id": "1", "last": "7"}
