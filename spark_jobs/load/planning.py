@@ -33,7 +33,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.types import key_converter
+from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -126,12 +126,12 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         _refuse_narrower_key(table, load_key(export.path(files[0])))
         # What its files tell of the digits of a key is as little as what the task's changes tell.
         columns = tuple(
-            c._replace(sql_type=key_type(c.sql_type))
+            c._replace(sql_type=key_type(c.sql_type, table.chosen.type_of(c.name)))
             if c.sql_type is not None and c.name in table.key and c.name not in load.types
             else c
             for c in columns
         )
-    _check(columns, table.key)
+    _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)
     if len(chunks) > 1:
@@ -176,7 +176,7 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
 def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:
     source = JdbcTable(spark, load.connection, split_source_name(load.table or table.source))
     columns = source.columns(table.chosen)
-    _check(columns, table.key)
+    _check(columns, table)
     split = None
     if load.split_column is not None and load.chunks > 1:
         # The column to cut by need not be one that is mirrored.
@@ -200,7 +200,8 @@ def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession
     )
 
 
-def _check(columns: tuple[LoadColumn, ...], keys: tuple[str, ...]) -> None:
+def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
+    keys = table.key
     schema = TableSchema(()).extended(LandingColumn(column.name, column.type) for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
@@ -208,7 +209,7 @@ def _check(columns: tuple[LoadColumn, ...], keys: tuple[str, ...]) -> None:
     for column in columns:
         if column.name in keys and column.sql_type is not None:
             try:
-                key_converter(column.sql_type)
+                chosen_key_converter(column.sql_type, table.chosen.type_of(column.name))
             except ValueError as error:
                 raise TerminalError(
                     "KEY_INVALID", f"the key column {column.name!r}: {error}", way_out="choose another key"
