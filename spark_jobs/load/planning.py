@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ from open_mirroring.changes.log_position import LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
+from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
@@ -33,7 +35,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter
+from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, widest
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -70,7 +72,13 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         raise ValueError(f"{table.source} has no initial load")
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound
+    return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
+
+
+def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
+    """A plan whose numbers land with room for wider ones, but for those of which `types` says what they land as."""
+    columns = (c if table.chosen.type_of(c.name) else c._replace(type=widest(c.type)) for c in plan.columns)
+    return replace(plan, columns=tuple(columns))
 
 
 def settings_of(table: Table) -> str:
@@ -80,7 +88,10 @@ def settings_of(table: Table) -> str:
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
-    return json.dumps({"columns": table.model_dump(mode="json")["columns"], **logged, **chosen}, sort_keys=True)
+    landing = {"landing": table.types} if table.types else {}
+    return json.dumps(
+        {"columns": table.model_dump(mode="json")["columns"], **logged, **landing, **chosen}, sort_keys=True
+    )
 
 
 def pace_of(load: JdbcLoad) -> Pace:

@@ -36,7 +36,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_ex
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
-from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
+from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
 from spark_jobs.sources.sql_server.types import filled_length, landing_type, type_of_landed_key
 
@@ -66,6 +66,7 @@ class TableColumns:
         former: how columns of earlier rows are read in this generation, as its first publication noted it.
         renames: whether the source can rename a column while its changes are read.
         up_to: only what stands up to this place is looked at; None: all.
+        ahead: whether numbers that are not published yet land with room for wider types (G-111).
     """
 
     def __init__(
@@ -79,10 +80,11 @@ class TableColumns:
         *,
         renames: bool,
         up_to: str | None = None,
+        ahead: bool = False,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
-        self._noted = former
+        self._noted, self._ahead = former, ahead
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
         loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
@@ -247,6 +249,8 @@ class TableColumns:
                 schema = schema.extended(columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
+        if self._ahead:
+            schema = TableSchema(tuple(c if c.name in published else self._with_room(c) for c in schema.columns))
         self._refuse_converted()
         types = self._types(schema)
         if declared.complete_rows:
@@ -261,6 +265,9 @@ class TableColumns:
         if state.text is not None:
             return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
+
+    def _with_room(self, column: LandingColumn) -> LandingColumn:
+        return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
 
     @cached_property
     def appeared(self) -> dict[str, str]:

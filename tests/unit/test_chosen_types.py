@@ -106,7 +106,7 @@ def test_a_key_lands_as_text_or_in_a_type_in_which_it_is_spelled_alike_g110() ->
         chosen_key_converter("datetime2(7)", None)
 
 
-def test_room_for_what_a_column_may_become() -> None:
+def test_room_for_what_a_column_may_become_g111() -> None:
     assert [widest(kind) for kind in ("int16", "int32", "int64", "decimal(10,2)", "string", "float32")] == [
         *("int64", "int64", "int64", "decimal(38,2)", "string", "float32")
     ]
