@@ -218,6 +218,42 @@ def test_numbers_with_room_go_on_where_their_types_widen_g111(
     assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
 
 
+def test_updates_that_tell_a_part_are_completed_and_text_files_land_alike_g110(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-110, G-04, F-20: loads through the log, a table of a pattern, and files of delimited text."""
+    cols = (("id", "int"), ("name", "nvarchar(9)"), ("at", "datetimeoffset(3)"))
+    at, iso = "2026-01-05 08:00:00.125 +02:00", "2026-01-05T08:00:00.125+02:00"
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text(f"id,name,at\n1,Ada,{at}\n2,Eve,{at}\n")
+    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(cols)}
+    shared = {"types": {"at": "string", "id": "int64"}, "key": ["id"], "initial_load": load}
+    text = {"columns": {"id": "int64", "name": "string", "at": "string"}}
+    tables = [
+        {"source": "dbo.partial", "target": "dbo/partial", "complete_rows": True, **shared},
+        {"source": "dbo.text", "target": "dbo/text", "delimited_text": text, **shared},
+        {"source": "dbo.new*", "types": {"AT": "string", "unknown": "string"}},
+    ]
+    pipeline = Pipeline(tmp_path / "shop", spark, tables, source={"layout": "bare"})
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    name = {"id": "1", "name": "New"}
+    told = [event("UPD", name, {"id": "1"}, cols=cols[:2], commit=9, tbl="partial")]
+    told += [event("UPD", {**name, "at": at}, {"id": "1"}, cols=cols, commit=9, tbl="text")]
+    told += [event("INS", {**name, "at": at}, cols=cols, commit=9, tbl="new1", pkkey={"id": "1"})]
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    for table, others in (("partial", [(2, "Eve", iso)]), ("text", [(2, "Eve", iso)]), ("new1", [])):
+        found = in_order(pipeline.mirrored("dbo", table), ["id"])
+        assert [(row["id"], row["name"], row["at"]) for row in found] == [(1, "New", iso), *others], table
+    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
+    document = yaml.safe_load(pipeline.file.read_text())
+    document["tables"][1]["types"] = {"id": "string"}
+    pipeline.file.write_text(yaml.safe_dump(document))
+    assert main(["check", str(pipeline.file)]) != Exit.DONE
+    assert "say two types of the column 'id'" in capsys.readouterr().err
+
+
 def test_check_refuses_what_the_source_announces_otherwise_g110(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.qlik.change_table.rows import RowLayout, Structure
 from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, landed_as, widest
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
+from tests import qlik_change_rows as change_rows
+from tests import qlik_messages as messages
 
 DAY = "2024-02-29 23:59:59.1234567"
 
@@ -151,3 +156,21 @@ def test_a_name_means_its_column_in_any_case_g110() -> None:
     choice = ColumnChoice(types=(("Made", "string"),))
     assert (choice.type_of("MADE"), choice.type_of("made_by")) == ("string", None)
     assert choice.is_all
+
+
+def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> None:
+    """G-110, K-13, T-43: in messages, change tables and full loads; another choice gives it none."""
+    told = ColumnChoice(types=(("PRICE", "decimal(38,10)"),))
+    columns = [*messages.COLUMNS[:2], ("price", "NUMERIC", 0, 0, 0, 0), messages.COLUMNS[3]]
+    sent = messages.md(columns), messages.dt()
+    metadata, row = messages.decode(*sent, tables=[MirroredTable("dbo.orders", ("id",), told)]).rows
+    assert (metadata.kind, row.kind, row.code) == ("metadata", "change", None)
+    assert dict(one[:2] for one in json.loads(row.cols or ""))["price"] == "decimal(38,10)"
+    other = ColumnChoice(types=(("price", "string"),))
+    *_, refused = messages.decode(*sent, tables=[MirroredTable("dbo.orders", ("id",), other)]).rows
+    assert refused.code == "COLUMNS_INVALID" and "`types`" in (refused.reason or "")
+
+    data = [one._replace(type="NUMERIC") if one.name == "price" else one for one in change_rows.DATA]
+    structure = Structure(change_rows.TABLE, (*change_rows.HEADERS, *data))
+    layout = RowLayout(structure, MirroredTable(change_rows.TABLE, ("id",), told), "header__")
+    assert dict(one[:2] for one in json.loads(layout.cols))["price"] == "decimal(38,10)"
