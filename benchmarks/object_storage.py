@@ -16,7 +16,7 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -35,6 +35,7 @@ from tests.object_storage import KINDS, Storage, running_servers
 from workload_generator.transports import EVENT_DATA
 
 _NEW, _FEW = 10, 100
+_LOCAL = "local"
 _WINDOW = timedelta(minutes=1)
 _TABLES = 5
 
@@ -131,26 +132,25 @@ _LINES = {"transport": "files", "layout": "wrapped"}
 
 def compare_listings(files: int, rounds: int, server: str) -> None:
     """Runs with ten new Capture files beside few and beside many that were read."""
-    with running_servers() as servers:
-        sides = {count: servers.new(server) for count in (_FEW, files)}
+    with ExitStack() as running:
+        servers = None if server == _LOCAL else running.enter_context(running_servers())
+        sides = {count: _side(servers and servers.new(server), count) for count in (_FEW, files)}
         mirrors, bodies = {}, {count: ces_bodies(files + _NEW * (rounds + 1), 0, 1, _TABLES) for count in sides}
         # All windows end before now; those of the measured runs are of today.
         begin = datetime.now(UTC).replace(second=0, microsecond=0) - _WINDOW * (files + _NEW * (rounds + 2))
         at = {count: (files - count) for count in sides}
         first = dict(at)
-        for count, storage in sides.items():
-            _deliver(storage, begin, at[count], islice(bodies[count], count))
+        for count, (deliver, side) in sides.items():
+            _deliver(deliver, begin, at[count], islice(bodies[count], count))
             at[count] += count
-            mirrors[count] = mirror_of(
-                ROOT / "work" / str(count), stored(storage, f"store{count}", str(count)), {"transport": "capture"}
-            )
+            mirrors[count] = mirror_of(ROOT / "work" / str(count), side, {"transport": "capture"})
             cost, read = run(mirrors[count])
             assert read == count, (count, read)
             print(f"{count:,} files read at first: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s", flush=True)
         costs: dict[int, list[Cost]] = {count: [] for count in sides}
         for turn in range(-1, rounds):
             for count in list(sides)[:: 1 if turn % 2 else -1]:
-                _deliver(sides[count], begin, at[count], islice(bodies[count], _NEW))
+                _deliver(sides[count][0], begin, at[count], islice(bodies[count], _NEW))
                 at[count] += _NEW
                 cost, read = run(mirrors[count])
                 assert read == _NEW, (count, read, at[count] - first[count])
@@ -163,7 +163,24 @@ def compare_listings(files: int, rounds: int, server: str) -> None:
         print(f"more beside {files:,} than beside {_FEW}: {_spread(more)} s; {versions()}")
 
 
-def _deliver(storage: Storage, begin: datetime, first: int, bodies: Iterator[bytes]) -> None:
+def _side(storage: Storage | None, count: int) -> tuple[Callable[[str, bytes], Any], Side]:
+    """How files get into the source of a side, by default one on local paths; and the side."""
+    if storage is not None:
+        place = storage.place("stream")
+        return lambda name, content: place.store.create(f"{place.key}/{name}", content), stored(
+            storage, f"store{count}", str(count)
+        )
+    folder = ROOT / "files" / str(count)
+    shutil.rmtree(folder, ignore_errors=True)
+
+    def deliver(name: str, content: bytes) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+    return deliver, Side(str(count), {"path": str(folder)}, str(ROOT / "work" / str(count) / "log"))
+
+
+def _deliver(deliver: Callable[[str, bytes], Any], begin: datetime, first: int, bodies: Iterator[bytes]) -> None:
     def put(number: int, body: bytes) -> None:
         window = begin + _WINDOW * number
         buffer = io.BytesIO()
@@ -176,9 +193,8 @@ def _deliver(storage: Storage, begin: datetime, first: int, bodies: Iterator[byt
             "Body": body,
         }
         fastavro.writer(buffer, EVENT_DATA, [record])
-        place.store.create(f"{place.key}/ns/hub/0/{window:%Y/%m/%d/%H/%M/%S}.avro", buffer.getvalue())
+        deliver(f"ns/hub/0/{window:%Y/%m/%d/%H/%M/%S}.avro", buffer.getvalue())
 
-    place = storage.place("stream")
     with ThreadPoolExecutor(4) as pool:
         for done in pool.map(put, *zip(*enumerate(bodies, first), strict=True)):
             assert done is None
@@ -194,7 +210,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--latency-ms", type=int, default=5)
-    parser.add_argument("--server", choices=KINDS, default="azure", help="of --files: Azurite, or moto as S3")
+    parser.add_argument(
+        "--server", choices=(*KINDS, _LOCAL), default="azure", help="of --files: Azurite, moto as S3, local paths"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     if arguments.files:

@@ -7,6 +7,7 @@ never end or grow without limit, and secrets are reported. A secret never enters
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import yaml
@@ -76,13 +77,10 @@ class YamlTree:
         return any(path[:length] in self.withheld for length in range(len(path) + 1))
 
     def _read(self, text: str) -> None:
-        loader = yaml.SafeLoader(text)
-        try:
-            root = loader.get_single_node()
-            if root is not None:
-                self.data = self._value(loader, root, (), ())
-        finally:
-            loader.dispose()
+        root = _composed(text)
+        if root is not None:
+            # Values are made of nodes: the loader reads nothing more.
+            self.data = self._value(yaml.SafeLoader(""), root, (), ())
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None
@@ -176,6 +174,16 @@ class YamlTree:
             if number not in reported and secret_scan.text_smells(line):
                 what = "this line looks as if it held a secret"
                 self.findings.append(YamlMistake("SECRET_IN_FILE", number, (), what, secret_scan.WAY_OUT))
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The nodes of a text, by libyaml where it is there: in Python alone a thousand tables take half a second.
+
+    What libyaml refuses is read again in Python, whose errors are known.
+    """
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
+        return yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.compose(text, yaml.SafeLoader)
 
 
 class _TooLarge(Exception):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Literal, NamedTuple
 
-from open_mirroring.storage.object_store import ObjectStat, ObjectStore, StorageRoot, open_store
+from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat, ObjectStore, StorageRoot, open_store
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
 """One request brings so many bytes at least; reading on and on, up to so many."""
@@ -132,8 +132,15 @@ class ObjectPath:
         Raises:
             FileNotFoundError: there is none.
         """
-        held = self.held.get(self.key) or Held(self.store.stat(self.key))
+        held = self.held.get(self.key) or self._begun()
         return io.BufferedReader(_Reader(self.store, held), 2**16)
+
+    def _begun(self) -> Held:
+        """The object with its first bytes: who opens it reads it, and one request tells both."""
+        try:
+            return self.look(0, _FIRST_READ)
+        except ObjectReplaced:  # it has no byte
+            return Held(self.store.stat(self.key))
 
     def glob(self, pattern: Literal["*"]) -> Iterator[ObjectPath]:
         """The objects directly in this folder."""

@@ -128,10 +128,9 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
         inspection_failed=failed,
         proofs={table_id: recorded.proof for table_id, recorded in proofs.items()},
     )
-    metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
-    document = {"started": True, **state.document(), "metrics": metrics.document()}
     if arguments.json:
-        print(json_text(document))
+        metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
+        print(json_text({"started": True, **state.document(), "metrics": metrics.document()}))
     else:
         wide = f"{headline(state)}\n\n{status_text(state)}"
         print(wide if arguments.wide else short_status_text(state, coloured=colours_wanted()))

@@ -9,10 +9,13 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
@@ -255,6 +258,44 @@ def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: b
         "a.jsonl", len(wrapped("good")) + 1, "WRAPPER_MALFORMED", line,
     )  # fmt: skip
     assert before == after == RawMessage("cdc/2", 9, b"good")
+
+
+_MEMBERS = st.sampled_from(
+    [("topic", "cdc"), ("topic", "v"), ("partition", 2), ("offset", 9), ("offset", 1), ("encoding", "utf8"), ("x", "v"),
+     ("key", None), ("key", "v"), ("key", {"value": "v"}), ("value", ""), ("value", "v"), ("value", '"value":"v"'),
+     ("value", 'a\\"b\\\\\n'), ("value", "é"), ("value", ',"topic":"v"'), ("value", None)]
+)  # fmt: skip
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(
+    more=st.lists(_MEMBERS, max_size=3),
+    order=st.randoms(use_true_random=False),
+    space=st.sampled_from(["", " ", "\t"]),
+    spelled=st.sampled_from(["value", "t\\u006fpic", "valu\\u0065"]),
+    is_ascii=st.booleans(),
+)
+def test_a_wrapper_with_a_member_twice_wraps_no_message(
+    more: list[tuple[str, Any]], order: Random, space: str, spelled: str, is_ascii: bool
+) -> None:
+    """G-13: however it is written, and whatever its texts look like."""
+    members = [("topic", "cdc"), ("partition", 2), ("offset", 9), ("value", "v"), *more]
+    order.shuffle(members)
+    written = [
+        f'"{name}":{space}' + json.dumps(value, ensure_ascii=is_ascii, separators=(",", f":{space}"))
+        for name, value in members
+    ]
+    written[-1] = written[-1].replace(f'"{members[-1][0]}":', f'"{spelled}":', 1)
+    line = ("{" + f",{space}".join(written) + "}").encode()
+    pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+    names = [name for name, _ in pairs if name != "x"]
+    found = json_lines._unwrapped(RawMessage("a.jsonl", 0, line), line)
+    if len(names) > len({*names}) or not {"topic", "partition", "offset", "value"} <= {*names}:
+        assert isinstance(found, Damage) and found.raw == line
+    else:
+        value = dict(pairs)["value"]
+        assert (found.origin, found.place) == (f"{dict(pairs)['topic']}/2", dict(pairs)["offset"])
+        assert found.body == (None if value is None else value.encode())
 
 
 def test_a_source_may_be_one_file(tmp_path: Path) -> None:

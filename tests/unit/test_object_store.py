@@ -98,6 +98,8 @@ def test_an_object_is_read_like_a_file(kind: str, storage_servers) -> None:
             file.read()
     held = place.look(1, 3)
     assert place.holding(held).open().read() == content[::-1]
+    storage.deliver("f/empty", b"")
+    assert (storage.place("f") / "empty").open().read() == b""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,7 @@ folder of its own, a file for each window, one after the other. So a file that d
 ended shows that one between them is missing: late, not copied, or deleted. Files behind a hole are held back; so those
 that were bound follow each other, and only new files and their neighbours have to be looked into.
 
-In object storage not every day that was read long ago is listed (S-08), for what is new stands behind what was bound.
+Not every day that was read long ago is listed (S-08), for what is new stands behind what was bound.
 What came into an older folder all the same (a copy that was late, a file written anew) is found by the first look of
 each day, which lists everything.
 
@@ -25,17 +25,17 @@ from typing import IO, Any, Literal, NamedTuple
 
 import fastavro
 
-from open_mirroring.storage.object_path import ObjectPath, Place
-from open_mirroring.storage.object_store import ObjectStat
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.transports.capture import SUFFIXES, UNREADABLE
 from spark_jobs.sources.transports.source_files import (
     Listing,
     SourceFile,
+    files_below,
+    files_in,
     list_source_files,
     open_source,
     side_by_side,
     sorted_out,
-    source_files,
 )
 
 _CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
@@ -228,13 +228,11 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
     """
-    starts = _starts(bound, today or datetime.now(UTC).date()) if isinstance(root, ObjectPath) else {}
-    if not starts or not isinstance(root, ObjectPath):
+    starts = _starts(bound, today or datetime.now(UTC).date())
+    if not starts:
         return list_source_files(root, SUFFIXES, was_read=bool(bound))
-    found: list[SourceFile] = []
+    found, partitions = _walked(root, starts)
     begun = dict[str, str]()
-    others, partitions = _walked(root, starts)
-    found += source_files(root, others)
     listed = side_by_side(root, lambda p: _since(root, p, starts.get(p, ""), bound), partitions)
     for partition, (files, start) in zip(partitions, listed, strict=True):
         found += files
@@ -265,23 +263,20 @@ def _day(partition: str, name: str) -> date | None:
         return None
 
 
-def _walked(root: ObjectPath, starts: Mapping[str, str]) -> tuple[list[ObjectStat], list[str]]:
-    """The objects that are in no partition's folder, and the folders of partitions, by their names below *root*."""
-    others: list[ObjectStat] = []
+def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], list[str]]:
+    """The files that are in no partition's folder, and the folders of partitions."""
+    others: list[SourceFile] = []
     partitions: list[str] = []
-    ahead = [root.key]
+    ahead = [""]
     while ahead:
-        key = ahead.pop()
-        folders, objects = root.store.folders(key)
-        if key != root.key and any(_is_year(folder) for folder in folders):
-            partitions.append(root.relative(key))
+        folder = ahead.pop()
+        folders, files = files_in(root, folder)
+        if folder and any(_is_year(one) for one in folders):
+            partitions.append(folder)
             continue
-        others += objects
-        for folder in folders:
-            if root.relative(folder) in starts:
-                partitions.append(root.relative(folder))
-            else:
-                ahead.append(folder)
+        others += files
+        for one in folders:
+            (partitions if one in starts else ahead).append(one)
     return others, partitions
 
 
@@ -290,30 +285,29 @@ def _is_year(folder: str) -> bool:
     return len(name) == 4 and name.isascii() and name.isdigit()
 
 
-def _since(root: ObjectPath, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
+def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
     """The files of a partition behind a name, and that name; all of them where those are no anchor for what is new."""
-    folder = (root / partition).key
     if not start:
-        return source_files(root, root.store.objects(folder)), ""
-    files = source_files(root, _from_day(root, folder, tuple(start[len(partition) + 1 :].split("/"))))
+        return files_below(root, partition), ""
+    files = list(_from_day(root, partition, tuple(start[len(partition) + 1 :].split("/"))))
     captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
     known = [file for file in captured if bound.get(file.name) == file.size]
     if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
         return files, start
     # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
-    return source_files(root, root.store.objects(folder)), ""
+    return files_below(root, partition), ""
 
 
-def _from_day(root: ObjectPath, folder: str, day: tuple[str, ...]) -> Iterator[ObjectStat]:
-    """The objects below a folder in date folders from a day on, given by the names of year, month and day.
+def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
+    """The files below a folder in date folders from a day on, given by the names of year, month and day.
 
     By folders, not behind a name: that is not how every service lists.
     """
     if not day:
-        yield from root.store.objects(folder)
+        yield from files_below(root, folder)
         return
-    folders, objects = root.store.folders(folder)
-    yield from objects
+    folders, files = files_in(root, folder)
+    yield from files
     for one in folders:
         name = one.rpartition("/")[2]
         if name >= day[0]:

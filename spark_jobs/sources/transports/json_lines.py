@@ -59,6 +59,7 @@ class _Wrapper(msgspec.Struct, gc=False):
 
 _decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
 _MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
+_VALUE = b'"value":'
 _ESCAPED = re.compile(rb"\\u00[2-7]")
 """A character that needs no escape: a name may be spelled with it, so that counting does not find it."""
 
@@ -231,11 +232,12 @@ def body_of(line: bytes, at: int) -> bytes:
 
 def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
     try:
-        text.decode()
+        if not text.isascii():
+            text.decode()
         wrapper = _decode_wrapper(text)
-        if any(text.count(name) > 1 for name in _MEMBERS) or _ESCAPED.search(text):
-            _refuse_twice(text)
         value = wrapper.value
+        if not _is_ordinary(text, value) and (_ESCAPED.search(text) or any(text.count(name) > 1 for name in _MEMBERS)):
+            _refuse_twice(text)
         if value is None:
             body = None
         elif wrapper.encoding == "base64":
@@ -245,6 +247,22 @@ def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return Damage(line.origin, line.place, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", line.body)
     return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
+
+
+def _is_ordinary(text: bytes, value: str | None) -> bool:
+    """Whether a wrapper surely has each member once, and the value last, told without reading it again.
+
+    What stands from the first value on may be no longer than this one, which was read from the last, as it is written
+    at its shortest: so there is no other behind it.
+    """
+    at = text.find(_VALUE)
+    if at < 0 or value is None:
+        return False
+    at += len(_VALUE)
+    head, raw = text[:at], value.encode()
+    rest = len(text) - at - (text[at] == ord(" "))
+    shortest = len(raw) + raw.count(b'"') + raw.count(b"\\") + len(b'""}')
+    return rest == shortest and not any(head.count(name) > 1 for name in _MEMBERS) and not _ESCAPED.search(head)
 
 
 def _refuse_twice(text: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -51,8 +51,12 @@ class SourceFile(NamedTuple):
         if isinstance(path, ObjectPath):
             known = path.stat()
             return cls(name, known.st_size, known.version)
-        found = path.stat()
-        return cls(name, found.st_size, f"{found.st_size}:{found.st_mtime_ns}")
+        return cls.found(name, path.stat())
+
+    @classmethod
+    def found(cls, name: str, status: os.stat_result) -> SourceFile:
+        """A file on a disk."""
+        return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
 
 
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload", ".swp", "~")
@@ -91,52 +95,86 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         was_read: whether something of it was read before: then nothing need lie there any more.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
+        TerminalError: ``SOURCE_FOLDER_MISSING``, ``SOURCE_FOLDER_DENIED``; what the storage raises.
     """
-    if isinstance(root, ObjectPath):
-        return sorted_out(root, objects_below(root, was_read=was_read), suffixes)
-    if not root.is_dir():
+    if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
             "SOURCE_FOLDER_MISSING",
             f"the folder {str(root)!r} does not exist",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
-    return sorted_out(root, _files_below(root), suffixes)
-
-
-def _files_below(root: Path) -> Iterator[SourceFile]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        for name in names:
-            path = Path(folder, name)
-            with suppress(FileNotFoundError):  # it was renamed, or taken away, between the two looks
-                yield SourceFile.of(path, path.relative_to(root).as_posix())
-
-
-def objects_below(root: ObjectPath, *, was_read: bool = False) -> list[SourceFile]:
-    """The objects below a folder.
-
-    Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING`` when nothing at all lies there, and nothing of it was read: in object
-            storage a wrong path looks like an empty one (S-07). What the storage raises.
-    """
-    found = list(root.store.objects(root.key))
-    if not found and root.key and not was_read:
+    found = files_below(root)
+    if isinstance(root, ObjectPath) and not (found or was_read) and root.key:
+        # In object storage a wrong path looks like an empty one (S-07).
         raise TerminalError(
             "SOURCE_FOLDER_MISSING",
             f"nothing lies below {str(root)!r}",
             way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
-    return source_files(root, found)
+    return sorted_out(root, found, suffixes)
 
 
-def source_files(root: ObjectPath, objects: Iterable[ObjectStat]) -> list[SourceFile]:
-    """Objects below a folder as files, but for those in hidden folders."""
+def files_below(root: Place, folder: str = "") -> list[SourceFile]:
+    """All files below a folder that is below *root*, but for those in hidden folders; in no order.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+    """
+    if isinstance(root, ObjectPath):
+        return _of_objects(root, root.store.objects(_key(root, folder)))
+    found, ahead = [], [folder]
+    while ahead:
+        folders, files = files_in(root, ahead.pop())
+        ahead += folders
+        found += files
+    return found
+
+
+def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
+    """The folders directly below a folder that is below *root*, but for hidden ones, and the files directly in it.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+    """
+    if isinstance(root, ObjectPath):
+        keys, objects = root.store.folders(_key(root, folder))
+        folders = [root.relative(key) for key in keys]
+        files = _of_objects(root, objects, {*keys})
+    else:
+        folders, files = _entries(root / folder, f"{folder}/" if folder else "")
+    return [one for one in folders if one.rpartition("/")[2][0] not in "._"], files
+
+
+def _entries(path: Path, prefix: str) -> tuple[list[str], list[SourceFile]]:
+    folders, files = [], []
+    try:
+        with suppress(FileNotFoundError), os.scandir(path) as entries:  # it was taken away between the two looks
+            for entry in entries:
+                name = prefix + entry.name
+                with suppress(FileNotFoundError):
+                    if entry.is_dir():
+                        folders += [] if entry.is_symlink() else [name]
+                    else:
+                        files.append(SourceFile.found(name, entry.stat()))
+    except PermissionError as error:
+        raise TerminalError(
+            "SOURCE_FOLDER_DENIED",
+            f"the folder {str(path)!r} may not be read: {error.strerror}",
+            way_out="give the user of the jobs the right to list and read it, or take it out of the source's folder",
+        ) from error
+    return folders, files
+
+
+def _of_objects(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterable[str] = ()) -> list[SourceFile]:
     found = list(objects)
     # Some services keep a folder as an object of its own.
-    folders = {name.rpartition("/")[0] for name, *_ in found}
-    files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in folders)
+    known = {*folders, *(name.rpartition("/")[0] for name, *_ in found)}
+    files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in known)
     return [file for file in files if not any(folder[0] in "._" for folder in file.name.split("/")[:-1])]
+
+
+def _key(root: ObjectPath, folder: str) -> str:
+    return (root / folder).key if folder else root.key
 
 
 def is_read(name: str, suffixes: tuple[str, ...]) -> bool:
