@@ -29,9 +29,9 @@ CITING = (
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_ID = r"[A-Z]-[0-9]{2}|I[1-9][0-9]?"
+_ID = r"G-1[0-9]{2}|[A-Z]-[0-9]{2}|I[1-9][0-9]?"
 _HEADING = re.compile(rf"### ({_ID})(°?) (\S.*)")
-_ID_IN_NAME = re.compile(r"(?<![a-z0-9])(?:([a-hj-z])_?([0-9]{2})|i_?([1-9][0-9]?))(?![a-z0-9])")
+_ID_IN_NAME = re.compile(r"(?<![a-z0-9])(?:([a-hj-z])_?((?<=g)1[0-9]{2}|[0-9]{2})|i_?([1-9][0-9]?))(?![a-z0-9])")
 _ID_IN_TEXT = re.compile(rf"\b({_ID})\b(?: to ({_ID})\b)?")
 _SOURCE = "Source: "
 _NAMES_SHOWN = 3

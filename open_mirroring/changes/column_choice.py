@@ -1,4 +1,4 @@
-"""Which columns of its source a table mirrors, as `columns` of the mirror file says (G-12, G-67)."""
+"""Which columns of its source a table mirrors, and as what, as `columns` and `types` say (G-12, G-67, G-110)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class ColumnChoice(NamedTuple):
         listed: names in full; None if every column is read that is not excluded.
         fitting: with *listed*, patterns of more names, in which ``*`` stands for any characters.
         excluded: names and patterns of those that are not read.
+        types: columns that land as another type than their source's, each with its landing type.
     """
 
     listed: tuple[str, ...] | None = None
     fitting: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_all(self) -> bool:
@@ -36,6 +38,13 @@ class ColumnChoice(NamedTuple):
             folded = {name.casefold() for name in self.listed} - {name.casefold() for name in names if name in exact}
             names = [n for n in names if n in exact or n.casefold() in folded or _fits(n, self.fitting)]
         return [name for name in names if not _fits(name, self.excluded)]
+
+    def type_of(self, name: str) -> str | None:
+        """The landing type that the mirror file gives a column; None where it leaves that to the source's type."""
+        if not self.types:
+            return None
+        folded = name.casefold()
+        return next((landing for column, landing in self.types if column.casefold() == folded), None)
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """The listed names that none of these is."""

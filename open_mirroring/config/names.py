@@ -225,3 +225,19 @@ def check_sql_type(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
+
+
+LANDING_TYPES = ("string", "int16", "int32", "int64", "float64", "timestamp", "decimal(p,s)")
+"""What a column can be said to land as, if its source's type allows that."""
+
+
+def check_landing_type(text: str) -> str:
+    """Refuse what is no landing type that a column can be said to have: ``string``, ``int64``, ``decimal(38,10)``."""
+    digits = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", text)
+    is_decimal = digits is not None and 1 <= int(digits[1]) <= 38 and int(digits[2]) <= int(digits[1])
+    if not is_decimal and text not in LANDING_TYPES[:-1]:
+        what = f"{text!r} is no type that a column can be said to land as"
+        raise refusal(
+            "TYPE_UNSUPPORTED", what, f"choose from {', '.join(LANDING_TYPES)}; docs/types.md tells which fit"
+        )
+    return text

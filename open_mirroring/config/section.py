@@ -13,6 +13,7 @@ PathText = Annotated[str, AfterValidator(names.check_required_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
 SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
+LandingType = Annotated[str, AfterValidator(names.check_landing_type)]
 Positive = Annotated[StrictInt, Field(ge=1)]
 
 

@@ -24,7 +24,16 @@ from pydantic import (
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
-from open_mirroring.config.section import ColumnName, ConnectionName, DeadLetters, PlaceText, Positive, Section, SqlType
+from open_mirroring.config.section import (
+    ColumnName,
+    ConnectionName,
+    DeadLetters,
+    LandingType,
+    PlaceText,
+    Positive,
+    Section,
+    SqlType,
+)
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
 from open_mirroring.landing_zone.text_format import DATA_TYPES, TextFormat
 from open_mirroring.storage.address import is_address
@@ -35,6 +44,10 @@ _DEFAULT_SCHEMA = "dbo"
 
 OnSchemaChange = Literal["stop", "log", "reload"]
 """What becomes of a table that a change of structure stopped."""
+
+
+Widen = Literal["later", "ahead"]
+"""How much room columns of numbers have for wider types."""
 
 
 class DelimitedText(Section):
@@ -287,6 +300,12 @@ class Table(Section):
     key: tuple[ColumnName, ...] = Field(
         description="Key columns in order. An empty list is a table that takes inserts only."
     )
+    types: dict[ColumnName, LandingType] = Field(
+        default_factory=dict,
+        description="Columns that land as another type than their source's (G-110). string for any, with all digits "
+        "and the offset from UTC of a time; int16, int32, int64 or decimal(p,s) for a number, where a value that does "
+        "not fit is a dead letter; float64 or timestamp for what they hold. A name means its column in any case.",
+    )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
@@ -311,6 +330,11 @@ class Table(Section):
         default=None,
         description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
         "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
+    )
+    widen: Widen | None = Field(
+        default=None,
+        description="How much room new columns of numbers have for wider types: later or ahead, as under `publish` "
+        "(G-111). Default: that of the mirror; files of delimited text have the columns that are declared.",
     )
     on_schema_change: OnSchemaChange | None = Field(
         default=None,
@@ -377,8 +401,8 @@ class Table(Section):
 
     @property
     def chosen(self) -> ColumnChoice:
-        """The columns that are read."""
-        return _chosen(self.columns)
+        """The columns that are read, and what they land as."""
+        return _chosen(self.columns)._replace(types=tuple(self.types.items()))
 
     @field_validator("columns")
     @classmethod
@@ -401,6 +425,16 @@ class Table(Section):
                 "KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike: no row is found without its key"
             )
         return key
+
+    @field_validator("types")
+    @classmethod
+    def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        names.check_distinct(list(types))
+        mirrored = {*_chosen(info.data.get("columns")).of(types), *info.data.get("key", ())}
+        if out := [name for name in types if name not in mirrored]:
+            what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out of `types`, or take it into `columns`")
+        return types
 
     @field_validator("complete_rows")
     @classmethod
@@ -449,6 +483,13 @@ class Table(Section):
         if differing:
             what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
             raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
+        types = chosen._replace(types=tuple(info.data.get("types", {}).items()))
+        if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
+            what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
+            raise names.refusal("COMBINATION_INVALID", what, "say the same in both")
+        if info.data.get("widen") == "ahead":
+            what = "delimited text has the columns that are declared, which take no wider type"
+            raise names.refusal("COMBINATION_INVALID", what, "declare the wider types, or leave out one of the two")
         return text
 
     @field_validator("initial_load")
@@ -497,10 +538,15 @@ class TablePattern(Section):
     columns: ColumnSelection | None = Field(
         default=None, description="Which columns of each are mirrored, {include: […], exclude: […]}; the key has to be."
     )
+    types: dict[ColumnName, LandingType] = Field(
+        default_factory=dict,
+        description="As `types` of a table, of each that has the column.",
+    )
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
     require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
+    widen: Widen | None = Field(default=None, description="As `widen` of a table.")
     history: Literal["latest", "full"] = Field(default="latest", description="As `history` of a table.")
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
@@ -567,10 +613,12 @@ class TablePattern(Section):
 
 _OF_EACH_TABLE = (
     "columns",
+    "types",
     "full_rows",
     "complete_rows",
     "keys_never_change",
     "require_reload_on_add",
+    "widen",
     "history",
     "dead_letters",
     "prove",

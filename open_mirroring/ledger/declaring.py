@@ -39,6 +39,16 @@ class TableDeclaration(NamedTuple):
     keys: tuple[str, ...]
     loads: bool
     text_format: str | None = None
+    key_types: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key_types_text(self) -> str | None:
+        """What `types` says of key columns, as the ledger writes it: their values are spelled by it (G-110)."""
+        return json.dumps(dict(self.key_types), ensure_ascii=False) if self.key_types else None
+
+    def is_keyed_as(self, row: Any) -> bool:
+        """Whether keys are spelled as by what the ledger's *row* says."""
+        return (self.keys_text, self.key_types_text) == (row.keys, row.key_types)
 
     @property
     def keys_text(self) -> str:
@@ -47,8 +57,7 @@ class TableDeclaration(NamedTuple):
 
     def is_that_of(self, row: Any) -> bool:
         """Whether the ledger's *row* says the same of what only a reset may change."""
-        said = (self.folder, self.keys_text, self.text_format)
-        return said == (row.folder, row.keys, row.text_format)
+        return self.is_keyed_as(row) and (self.folder, self.text_format) == (row.folder, row.text_format)
 
 
 class JoinedTable(NamedTuple):
@@ -168,7 +177,7 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             elif not _declare_anew(db, row, declared):
                 raise TerminalError(
                     "TABLE_REDECLARED",
-                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {row.keys} as "
+                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)} as "
                     f"{'Parquet' if row.text_format is None else f'text: {row.text_format}'}",
                     where=f"mirror {mirror}",
                     way_out=f"put target, key and file format back as they were, or {RESET}",
@@ -183,7 +192,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         return False
     if row.stop_code == LEDGER_UNKNOWN:
         return False
-    same_key = row.keys == declared.keys_text
+    same_key = declared.is_keyed_as(row)
     if not same_key and not is_new_to_log(db, row):
         return False
     refuse_taken_folder(db, row.mirror, declared)
@@ -191,6 +200,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     values: dict[str, Any] = {
         "folder": declared.folder,
         "keys": declared.keys_text,
+        "key_types": declared.key_types_text,
         "text_format": declared.text_format,
         "version": c.version + 1,
     }
@@ -200,15 +210,20 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     this = (c.id == row.id) & (c.version == row.version)
     if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
         return False
-    before = {"folder": row.folder, "keys": row.keys, "text_format": row.text_format}
-    now = {name: values[name] for name in before}
+    now = {name: values[name] for name in ("folder", "keys", "key_types", "text_format")}
+    before = {name: getattr(row, name) for name in now}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
 
 
+def key_of(row: Any) -> str:
+    """The key of a table as the ledger's *row* says it, in words."""
+    return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
+
+
 def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
     """The values of a row whose key was mended, until what the wrong one rejected is read again."""
-    what = f"by the key {row.keys} changes were rejected; they are read again by {declared.keys_text}"
+    what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.keys_text}"
     return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
@@ -275,6 +290,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "source": declared.source,
         "folder": declared.folder,
         "keys": declared.keys_text,
+        "key_types": declared.key_types_text,
         "text_format": declared.text_format,
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",

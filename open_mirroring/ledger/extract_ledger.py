@@ -47,11 +47,20 @@ __all__ = [
 class ExtractLedger:
     """The ledger as the extract protocol of one mirror sees it."""
 
-    def __init__(self, engine: Engine, mirror: str, keys: Mapping[str, Sequence[str]] | None = None) -> None:
-        """*keys*: those by which this run logs changes, by source table; None for what reads or writes none."""
+    def __init__(
+        self,
+        engine: Engine,
+        mirror: str,
+        keys: Mapping[str, Sequence[str]] | None = None,
+        key_types: Mapping[str, str] | None = None,
+    ) -> None:
+        """*keys*: those by which this run logs changes, by source table; None for what reads or writes none.
+
+        *key_types* is what `types` says of them, as a declaration writes it, of the tables where it says anything.
+        """
         self._engine = engine
         self._mirror = mirror
-        self._keys = keys or {}
+        self._keys, self._key_types = keys or {}, key_types or {}
 
     def acquire(self) -> Owned:
         """Raise the row's version and return it: every write by an earlier owner is refused from now on."""
@@ -280,10 +289,12 @@ class ExtractLedger:
         reset must not log by the old key in a batch that was bound after it.
         """
         c = t.mirrored_table.c
-        rows = db.execute(sa.select(c.source, c["keys"], c.reset).where(c.mirror == self._mirror)).tuples()
+        query = sa.select(c.source, c["keys"], c.key_types, c.reset).where(c.mirror == self._mirror)
         # Of a table that is being dropped nothing that was logged will count, should it come back.
-        known = {source: json.loads(keys) for source, keys, reset in rows if not is_dropping(reset)}
-        changed = [source for source, keys in self._keys.items() if known.get(source, [*keys]) != [*keys]]
+        rows = [row for row in db.execute(query).tuples() if not is_dropping(row[3])]
+        known = {source: (json.loads(keys), types) for source, keys, types, _ in rows}
+        own = {source: ([*keys], self._key_types.get(source)) for source, keys in self._keys.items()}
+        changed = [source for source, keyed in own.items() if known.get(source, keyed) != keyed]
         if changed:
             raise TerminalError(
                 "TABLE_REDECLARED",

@@ -29,6 +29,7 @@ from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,
     is_new_to_log,
+    key_of,
     mended_stop,
     newest_batch,
     newest_epoch,
@@ -94,13 +95,13 @@ class ResetLedger:
                 if not (failed or again):
                     return False
             refuse_taken_folder(db, self._mirror, declared)
-            mends = row.keys != declared.keys_text and row.confirmed == 0 and is_new_to_log(db, row)
+            mends = not declared.is_keyed_as(row) and row.confirmed == 0 and is_new_to_log(db, row)
             if declared.loads:
                 self._accept_epoch(db, row, reason)
             elif lacks := _why_log_lacks(db, row, declared, mends=mends):
                 raise load_needed(self._mirror, declared.source, lacks)
             mends = mends and not declared.loads
-            fresh = not mends and (row.keys != declared.keys_text or row.stop_code in LOG_LACKS)
+            fresh = not mends and (not declared.is_keyed_as(row) or row.stop_code in LOG_LACKS)
             self._request(
                 db,
                 row,
@@ -109,6 +110,7 @@ class ResetLedger:
                 loads=declared.loads,
                 folder=declared.folder,
                 keys=declared.keys_text,
+                key_types=declared.key_types_text,
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
             )
@@ -349,8 +351,8 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mend
     What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
     mirrored, and are not after the reset.
     """
-    if row.keys != declared.keys_text and not mends:
-        return f"its changes are logged by the key {row.keys}"
+    if not declared.is_keyed_as(row) and not mends:
+        return f"its changes are logged by the key {key_of(row)}"
     if row.stop_code in LOG_LACKS and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
         return LOG_LACKS[row.stop_code]
     if row.stop_code == LOAD_NEEDED:

@@ -161,6 +161,8 @@ mirrored_table = Table(
     Column("keys", Text, nullable=False),
     # How its files of delimited text are written; null: they are Parquet.
     Column("text_format", Text),
+    # Landing types that the mirror file gives key columns, whose values are spelled by them; null: none.
+    Column("key_types", Text),
     Column("version", BigInteger, nullable=False, default=0),
     Column("generation", Integer, nullable=False, default=1),
     Column("incarnation", String(36), nullable=False),

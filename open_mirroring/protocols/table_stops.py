@@ -44,7 +44,8 @@ WAYS_OUT = {
     "file and lift the stop, or rename one at the source",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
-    "TYPE_UNSUPPORTED": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop",
+    "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "
+    "[…]}`) in the mirror file, and lift the stop",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
     KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
     "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "

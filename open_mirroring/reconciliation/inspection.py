@@ -82,7 +82,9 @@ def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
 def declaration(table: Table) -> TableDeclaration:
     """What the ledger holds on to of a table of the mirror file."""
     text = None if table.text_format is None else table.text_format.to_json()
-    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None, text)
+    chosen = ((name, table.chosen.type_of(name)) for name in table.key)
+    types = tuple((name, landing) for name, landing in chosen if landing is not None)
+    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None, text, types)
 
 
 def inspect_mirror(

@@ -88,6 +88,7 @@ def _row(
         "source": declared.source,
         "folder": declared.folder,
         "keys": declared.keys_text,
+        "key_types": declared.key_types_text,
         "text_format": declared.text_format,
     }
     if isinstance(decision, NewTable):

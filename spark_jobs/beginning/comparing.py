@@ -18,6 +18,7 @@ from open_mirroring.reconciliation.joined_tables import NEW_TABLE_REFUSED, REFUS
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import refusals
 from spark_jobs.sources.contract.decoded import shown
+from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter, landed_as
 from spark_jobs.sources.sql_server.type_text import landing_type
 
 NOT_IN_SAMPLE, TABLE_UNMIRRORED, SENDERS_MANY = "NOT_IN_SAMPLE", "TABLE_UNMIRRORED", "SENDERS_MANY"
@@ -84,7 +85,9 @@ def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     mirrored = [name for name in columns if name in chosen or name in table.key]
     lost_columns = table.chosen.unmet(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
-    for setting, lost in (("key", lost_key), ("columns", lost_columns)):
+    there = {name.casefold() for name in columns}
+    lost_types = [name for name in table.types if columns and name.casefold() not in there]
+    for setting, lost in (("key", lost_key), ("columns", lost_columns), ("types", lost_types)):
         if lost:
             what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
             yield _Found(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")
@@ -94,7 +97,13 @@ def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
             "key", KEY_DIFFERS, what, "take the source's, unless yours is unique, never NULL and never changes"
         )
     for name in mirrored:
-        if name in told.unlandable:
+        lands, kind = table.chosen.type_of(name), columns[name]
+        if chosen_digits(kind.partition("(")[0], lands):
+            continue
+        if why := _why_not(kind, lands, is_key=name in table.key):
+            what = f"column {shown(name)}: {why.what}"
+            yield _Found("types", why.code, what, why.way_out, stops=name in told.columns)
+        elif name in told.unlandable:
             what = f"column {shown(name)} of type {shown(told.unlandable[name])} cannot be mirrored"
             way_out = "leave it out with `columns`, or cast it at the source"
             yield _Found("columns", "TYPE_UNKNOWN", what, way_out, stops=name in told.columns)
@@ -109,6 +118,17 @@ def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
     for one in told.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
             yield _Found("source", SETUP_NOTED, one.text, "mend it at the source, or by the setting that is named")
+
+
+def _why_not(sql_type: str, chosen: str | None, *, is_key: bool) -> TerminalError | None:
+    """Why a column cannot land as `types` says; None where it can, or its source's type alone is the matter."""
+    if chosen is None or _lands_as(sql_type) is None:
+        return None
+    try:
+        chosen_key_converter(sql_type, chosen) if is_key else landed_as(sql_type, chosen)
+    except TerminalError as error:
+        return error
+    return None
 
 
 def _lands_as(sql_type: str) -> str | None:

@@ -21,6 +21,7 @@ from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.task import MeasuredRows, Rows
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
 BASE_POSITION = position_text("-", "0", 1)
@@ -81,7 +82,8 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
     """Typed rows of a load as log rows; *above* is how many rows of the chunk come before them."""
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
-    cols = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(types)]).decode()
+    told = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
+    cols = msgspec.json.encode(told).decode()
     texts = {name: _texts(table[name], types[name]) for name in types}
     epoch = load_epoch(target.generation)
     for at in range(table.num_rows):

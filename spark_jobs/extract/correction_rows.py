@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from spark_jobs.extract.logged_loads import NOTHING
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
 from spark_jobs.proof.sides import kept, source_side
+from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,8 @@ class LoggedCorrections:
         source = source_side(self.spark, self.mirror, table, None, gone)
         shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
-        write = _Write(wanted, keys, shape, places, target)
+        types = {column.name: type_of_landed(column) for column in source.columns}
+        write = _Write(wanted, keys, types, places, target)
         # No row comes to the driver: one worker writes the few there are.
         lines = frame.repartition(1).mapInArrow(write, "part binary").collect()
         frame.unpersist()
@@ -124,7 +126,7 @@ class _Write:
 
     wanted: CorrectionRange
     keys: tuple[str, ...]
-    shape: Shape
+    types: Mapping[str, str]
     places: dict[bool, tuple[str, str]]
     target: LogTarget
 
@@ -134,8 +136,7 @@ class _Write:
 
     def part(self, rows: dict[str, str]) -> dict[str, Any]:
         """Write, and say what was written."""
-        types = {column.name: type_of_landed_key(column.type) for column in self.shape.columns}
-        cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(types.items())]).decode()
+        cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(self.types.items())]).decode()
         writer = self.target.writer()
         writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))
         return {**writer.finish(), "counts": {"corrected": len(self.keys)}}

@@ -76,7 +76,9 @@ class ExtractionDriver:
 
     def _see_tables(self) -> None:
         mirror = self._mirror
-        self.ledger = ExtractLedger(self._engine, mirror.name, {table.source: table.key for table in mirror.tables})
+        keys = {table.source: table.key for table in mirror.tables}
+        types = {table.source: text for table in mirror.tables if (text := declaration(table).key_types_text)}
+        self.ledger = ExtractLedger(self._engine, mirror.name, keys, types)
         self.source = source_of(mirror)
         self.__dict__.pop("_writing", None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ from open_mirroring.changes.log_position import LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
+from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
@@ -33,7 +35,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.types import key_converter
+from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, widest
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -70,7 +72,13 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         raise ValueError(f"{table.source} has no initial load")
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound
+    return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
+
+
+def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
+    """A plan whose numbers land with room for wider ones, but for those of which `types` says what they land as."""
+    columns = (c if table.chosen.type_of(c.name) else c._replace(type=widest(c.type)) for c in plan.columns)
+    return replace(plan, columns=tuple(columns))
 
 
 def settings_of(table: Table) -> str:
@@ -80,7 +88,10 @@ def settings_of(table: Table) -> str:
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
-    return json.dumps({"columns": table.model_dump(mode="json")["columns"], **logged, **chosen}, sort_keys=True)
+    landing = {"landing": table.types} if table.types else {}
+    return json.dumps(
+        {"columns": table.model_dump(mode="json")["columns"], **logged, **landing, **chosen}, sort_keys=True
+    )
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -126,12 +137,12 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         _refuse_narrower_key(table, load_key(export.path(files[0])))
         # What its files tell of the digits of a key is as little as what the task's changes tell.
         columns = tuple(
-            c._replace(sql_type=key_type(c.sql_type))
+            c._replace(sql_type=key_type(c.sql_type, table.chosen.type_of(c.name)))
             if c.sql_type is not None and c.name in table.key and c.name not in load.types
             else c
             for c in columns
         )
-    _check(columns, table.key)
+    _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)
     if len(chunks) > 1:
@@ -176,7 +187,7 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
 def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:
     source = JdbcTable(spark, load.connection, split_source_name(load.table or table.source))
     columns = source.columns(table.chosen)
-    _check(columns, table.key)
+    _check(columns, table)
     split = None
     if load.split_column is not None and load.chunks > 1:
         # The column to cut by need not be one that is mirrored.
@@ -200,7 +211,8 @@ def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession
     )
 
 
-def _check(columns: tuple[LoadColumn, ...], keys: tuple[str, ...]) -> None:
+def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
+    keys = table.key
     schema = TableSchema(()).extended(LandingColumn(column.name, column.type) for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
@@ -208,7 +220,7 @@ def _check(columns: tuple[LoadColumn, ...], keys: tuple[str, ...]) -> None:
     for column in columns:
         if column.name in keys and column.sql_type is not None:
             try:
-                key_converter(column.sql_type)
+                chosen_key_converter(column.sql_type, table.chosen.type_of(column.name))
             except ValueError as error:
                 raise TerminalError(
                     "KEY_INVALID", f"the key column {column.name!r}: {error}", way_out="choose another key"

@@ -15,7 +15,7 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, not_below, position_order
 from open_mirroring.config import Table
-from open_mirroring.config.models import Publish
+from open_mirroring.config.models import Publish, widens_ahead
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
@@ -91,7 +91,15 @@ class Preparation:
             found, said = lists.get(state.id, []), decided.get(state.id, [])
             end = intent.work.position_to
             columns = TableColumns(
-                state, declared, found, ordinals, said, noted.get(state.id, ()), renames=self._renames, up_to=end
+                state,
+                declared,
+                found,
+                ordinals,
+                said,
+                noted.get(state.id, ()),
+                renames=self._renames,
+                up_to=end,
+                ahead=widens_ahead(declared, self._settings),
             )
             try:
                 schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
@@ -128,7 +136,17 @@ class Preparation:
             declared, ordinals = self._declared[state.source], epochs.get(id_, {})
             said, end = decided.get(id_, []), work.position_to
             lists_of, former = lists.get(id_, []), noted.get(id_, ())
-            columns = TableColumns(state, declared, lists_of, ordinals, said, former, renames=self._renames, up_to=end)
+            columns = TableColumns(
+                state,
+                declared,
+                lists_of,
+                ordinals,
+                said,
+                former,
+                renames=self._renames,
+                up_to=end,
+                ahead=widens_ahead(declared, self._settings),
+            )
             try:
                 columns.schema(reload_on_add=self._requires_reload(declared))
             except PlanStop as stop:
@@ -153,6 +171,7 @@ class Preparation:
             self._reader.epochs(ids).get(state.id, {}),
             self._reader.column_decisions(ids).get(state.id, []),
             renames=self._renames,
+            ahead=widens_ahead(declared, self._settings),
         )
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
 

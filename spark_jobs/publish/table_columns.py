@@ -32,10 +32,11 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number, wider
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from spark_jobs.plan.plan import PlanStop
+from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
 from spark_jobs.sources.sql_server.types import filled_length, landing_type, type_of_landed_key
 
@@ -52,10 +53,6 @@ class _Part(NamedTuple):
     types: Mapping[str, str]
     seen: Seen | None
 
-    @property
-    def columns(self) -> list[LandingColumn]:
-        return [LandingColumn(name, landing_type(sql_type)) for name, sql_type in self.types.items()]
-
 
 class TableColumns:
     """The columns of one table, as its column lists and the decisions of operators give them.
@@ -69,6 +66,7 @@ class TableColumns:
         former: how columns of earlier rows are read in this generation, as its first publication noted it.
         renames: whether the source can rename a column while its changes are read.
         up_to: only what stands up to this place is looked at; None: all.
+        ahead: whether numbers that are not published yet land with room for wider types (G-111).
     """
 
     def __init__(
@@ -82,10 +80,11 @@ class TableColumns:
         *,
         renames: bool,
         up_to: str | None = None,
+        ahead: bool = False,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
-        self._noted = former
+        self._noted, self._ahead = former, ahead
         # What only loaded rows have stands below every change.
         self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
         loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
@@ -112,11 +111,11 @@ class TableColumns:
             return self._noted
         keys = {*self._declared.key}
         said = [FormerColumn(one.column, one.up_to, one.renamed_to) for one in self._decided if one.renamed_to]
-        placed = _placed(self._spelled)
+        placed = self._placed_parts(self._spelled)
         renamed = renamed_columns(placed, self._history(placed), said)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
         # A column that was dropped under its new name is not there under its old one either.
-        now = self._history(_placed(_read_as(self._spelled, renamed)))
+        now = self._history(self._placed_parts(_read_as(self._spelled, renamed)))
         return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     def _history(self, placed: Sequence[ListOfColumns]) -> ColumnHistory:
@@ -129,7 +128,7 @@ class TableColumns:
 
     @cached_property
     def _placed(self) -> list[ListOfColumns]:
-        return _placed(self._parts)
+        return self._placed_parts(self._parts)
 
     @cached_property
     def _logged(self) -> list[_Part]:
@@ -139,13 +138,24 @@ class TableColumns:
             types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
             part = _Part({name: types[name] for name in self._declared.chosen.of(types)}, self._seen(one))
             try:
-                for sql_type in part.types.values():
-                    landing_type(sql_type)
+                for name, sql_type in part.types.items():
+                    self._lands(name, sql_type)
             except TerminalError as error:
                 at = None if part.seen is None else part.seen.first
                 raise PlanStop(error.code, error.what, at) from error
             found.append(part)
         return found
+
+    def _lands(self, name: str, sql_type: str) -> str:
+        """What a column lands as: its source's type, or what the mirror file says (G-110).
+
+        Raises:
+            TerminalError: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+        """
+        try:
+            return landed_as(sql_type, self._declared.chosen.type_of(name))
+        except TerminalError as error:
+            raise TerminalError(error.code, f"column {name!r}: {error.what}", way_out=error.way_out) from error
 
     @cached_property
     def spellings(self) -> Sequence[FormerColumn]:
@@ -230,13 +240,17 @@ class TableColumns:
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
         _refuse_left_out(schema, declared.chosen, state.keys)
+        _refuse_other_types(schema, declared.chosen)
         at: str | None = None
         try:
             for part in self._parts:
                 at = None if part.seen is None else part.seen.first
-                schema = schema.extended(part.columns, published)
+                columns = [LandingColumn(name, self._lands(name, sql_type)) for name, sql_type in part.types.items()]
+                schema = schema.extended(columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
+        if self._ahead:
+            schema = TableSchema(tuple(c if c.name in published else self._with_room(c) for c in schema.columns))
         self._refuse_converted()
         types = self._types(schema)
         if declared.complete_rows:
@@ -251,6 +265,9 @@ class TableColumns:
         if state.text is not None:
             return _columns_of_text(schema, state.text), types
         return _keys_first_known(schema, state.keys), types
+
+    def _with_room(self, column: LandingColumn) -> LandingColumn:
+        return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
 
     @cached_property
     def appeared(self) -> dict[str, str]:
@@ -298,8 +315,11 @@ class TableColumns:
         for name, kinds in by_column.items():
             is_key = name in self._state.keys
             for (old, one), (new, other) in permutations(kinds.items(), 2):
-                stops = is_key or landing_type(old) != landing_type(new)
+                lands = self._lands(name, old)
+                stops = is_key or lands != self._lands(name, new)
                 keeps = keeps_key(old, new) if is_key else keeps_values(old, new)
+                if lands == "string" != landing_type(old):
+                    keeps = keeps_spelling(old, new)
                 # Late rows have the old type: only where rows of it come first did it change to the new one.
                 if stops is landing and not keeps and one.first < other.last:
                     found[name] = old, new, max(one.first, other.first)
@@ -308,7 +328,7 @@ class TableColumns:
     def _refuse_converted(self) -> None:
         """Stop where rows that no change tells of have values of another type (G-65)."""
         for name, loaded, *_ in (self._state.load_plan or {}).get("columns", ()):
-            changed = {landing_type(part.types[name]) for part in self._parts if part.seen and name in part.types}
+            changed = {self._lands(name, part.types[name]) for part in self._parts if part.seen and name in part.types}
             if changed and loaded not in changed and not all(map(is_exact_number, (loaded, *changed))):
                 raise PlanStop(
                     "SCHEMA_CHANGED",
@@ -330,9 +350,9 @@ class TableColumns:
             types |= part.types
         lands = {column.name: column.type for column in schema.columns}
         for name in self._state.keys:
-            if name in types and landing_type(types[name]) != lands.get(name):
+            if name in types and self._lands(name, types[name]) != lands.get(name):
                 wide = [part.types[name] for part in self._parts if name in part.types]
-                fitting = [sql_type for sql_type in wide if landing_type(sql_type) == lands.get(name)]
+                fitting = [sql_type for sql_type in wide if self._lands(name, sql_type) == lands.get(name)]
                 types[name] = fitting[-1] if fitting else type_of_landed_key(lands[name])
         return types
 
@@ -450,7 +470,7 @@ class TableColumns:
 
         As a whole: its earlier values, once published, would stand in the way of another column of its name.
         """
-        placed = _placed(self._spelled)
+        placed = self._placed_parts(self._spelled)
         history = self._history(placed)
         # Where something is published, one that is back stops the table anyhow, until all is read anew.
         again = history.returned if self.former is self._noted else {**history.back, **history.returned}
@@ -488,22 +508,17 @@ class TableColumns:
             what = f"the column {column!r} is there from position {position} on{more}"
             raise PlanStop("COLUMN_ADDED", what, self._begin(added) if self._placed else None)
 
-    def _first(self, one: ColumnList) -> str | None:
-        seen = self._seen(one)
-        return None if seen is None else seen.first
+    def _placed_parts(self, parts: Iterable[_Part]) -> list[ListOfColumns]:
+        return [
+            ListOfColumns({name: self._lands(name, sql_type) for name, sql_type in part.types.items()}, part.seen)
+            for part in parts
+            if part.seen is not None
+        ]
 
     def _begin(self, columns: Iterable[str], *places: str) -> str:
         """The first place of a row with one of the columns, or of *places*."""
         wanted = {*columns}
         return min([*places, *(one.seen.first for one in self._placed if wanted & one.types.keys())])
-
-
-def _placed(parts: Iterable[_Part]) -> list[ListOfColumns]:
-    return [
-        ListOfColumns({name: landing_type(sql_type) for name, sql_type in part.types.items()}, part.seen)
-        for part in parts
-        if part.seen is not None
-    ]
 
 
 def _read_as(parts: list[_Part], former: Sequence[FormerColumn]) -> list[_Part]:
@@ -537,6 +552,14 @@ def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequenc
     out = [name for name in names if name not in kept]
     if out:
         raise PlanStop("SCHEMA_CHANGED", f"`columns` leaves out {out[:5]}, which are published already")
+
+
+def _refuse_other_types(published: TableSchema, chosen: ColumnChoice) -> None:
+    """Stop where `types` says another type than a column is published as: the target cannot change it (F-87, G-110)."""
+    for name, kind in published.columns:
+        wanted = chosen.type_of(name)
+        if wanted is not None and wider(kind, wanted) != kind:
+            raise PlanStop("SCHEMA_CHANGED", f"`types` lands {name!r} as {wanted}, which is published as {kind}")
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import arrow_type
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
+from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter, widest
 from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.type_text import landing_type
 
@@ -81,6 +83,7 @@ TYPE_CHANGES: Sequence[tuple[str, str]] = (
     ("varchar(20)", "int"),
 )
 """Changes that a source can make, from and to."""
+_CHOICES = ("string", "int16", "int32", "int64", "decimal(38,4)", "decimal(10,2)", "float64", "timestamp")
 _CONSEQUENCES: Mapping[Consequence, str] = {
     Consequence.GOES_ON: "goes on",
     Consequence.UNVERIFIED: "goes on, *unverified*",
@@ -96,16 +99,29 @@ no change tells of; `status` says so until they are compared. *Built anew from t
 `on_schema_change` or `open-mirroring reload-table` go on from there without a load. *Stops for a load*:
 SCHEMA_CHANGED, and the log cannot tell what the source made of the other rows. A key column has to keep the spelling
 of its values, too: whole numbers among each other, decimals of one scale, longer texts; else it stops for a load.
+`widen: ahead`, under `publish` or of a table, lands whole numbers as int64 and decimals with 38 digits from the first
+file on, so that most wider types go on (G-111). What is published already keeps its type until the table is built anew.
+"""
+_CHOICES_HEAD = """## Types of your own choice
+
+`types: {column: type}` of a table lands a column as another type than its source's (G-110). `check --sample`
+refuses what the source's type does not allow. Text has one spelling whoever printed it: dates and times in
+ISO form with all digits of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without
+0x. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits behind
+the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is refused
+without. The log holds what the source told: a table that is published already is built anew from it with other types
+(SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
 """
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
 _HEAD = """# Types
 
 Made by `make types` from the code that maps them; do not edit. Every value is read exactly by its type: one that does
 not fit is a dead letter with its column and the reason, never NULL, never rounded. Two losses are rules: digits of a
-second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC. A type that keeps seven digits of a
-second cannot be a key. A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector,
-json) stops its table with TYPE_UNKNOWN: leave it out by `columns: {exclude: […]}`. SQL Server's change event streaming
-cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
+second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC; `types` of a table lands both as
+text, which loses neither. Without it a type that keeps seven digits of a second cannot be a key.
+A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json) stops its table with
+TYPE_UNKNOWN: leave it out by `columns: {exclude: […]}`. SQL Server's change event streaming cuts values at 1 MB without
+a word: values of exactly that length are counted and shown by `status`.
 """
 
 
@@ -123,15 +139,37 @@ def type_book() -> str:
     logical = ((f"{base}, {name}", text, "") for (base, name), text in LOGICAL_TYPES.items())
     decimal = ("bytes or fixed, decimal(p,s)", "decimal(12,2)", "the precision as declared")
     parts += ["## Avro messages of Qlik\n", _table("Avro type", [*plain, *logical, decimal])]
-    parts += [_CHANGES_HEAD, _changes()]
+    parts += [_CHOICES_HEAD, _choices(), _CHANGES_HEAD, _changes()]
     return "\n".join(parts)
 
 
+def _choices() -> str:
+    lines = [["SQL type", "Lands as", "or, by choice, as", "as a key"], ["---"] * 4]
+    for name, _ in _SQL_SERVER:
+        own = landing_type(name)
+        chosen = [one for one in _CHOICES if one != own and can_land(own, one)]
+        of_key = [one for one in chosen if _can_be_key(name, one)]
+        if chosen:
+            lines.append([f"`{name}`", own, ", ".join(chosen), ", ".join(of_key)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _can_be_key(sql_type: str, chosen: str) -> bool:
+    try:
+        chosen_key_converter(sql_type, chosen)
+    except TerminalError:
+        return False
+    return True
+
+
 def _changes() -> str:
-    lines = [["From", "To", "Lands as", "and then as", "The table"], ["---"] * 5]
+    lines = [["From", "To", "Lands as", "and then as", "The table", "with `widen: ahead`"], ["---"] * 6]
     for old, new in TYPE_CHANGES:
-        becomes = _CONSEQUENCES[consequence(old, new)]
-        lines.append([f"`{old}`", f"`{new}`", landing_type(old), landing_type(new), becomes])
+        lands, wide = landing_type(old), widest(landing_type(old))
+        becomes, ahead = consequence(old, new), consequence(old, new, landed=wide)
+        goes_on = ahead is Consequence.GOES_ON is not becomes
+        room = f"goes on as {wide}" if goes_on else "the same"
+        lines.append([f"`{old}`", f"`{new}`", lands, landing_type(new), _CONSEQUENCES[becomes], room])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 

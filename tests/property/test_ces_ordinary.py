@@ -26,7 +26,9 @@ TABLES = {
     table.source: table
     for table in (
         MirroredTable("dbo.orders", ("id",)),
-        MirroredTable("dbo.lines", ("order_id", "line")),
+        MirroredTable(
+            "dbo.lines", ("order_id", "line"), ColumnChoice(types=(("Order_ID", "string"), ("line", "int64")))
+        ),
         MirroredTable("dbo.names", ("code",)),
         MirroredTable("dbo.log", ()),
         MirroredTable("dbo.some", ("id",), ColumnChoice(("id", "note"))),

@@ -117,7 +117,7 @@ decoders = st.builds(
         {TABLE: MirroredTable(TABLE, key, columns, kept)}, chosen
     ),
     st.sampled_from([("id",), ("id",), ("name", "id"), (), ("missing",)]),
-    st.sampled_from([ALL_COLUMNS, ColumnChoice(("id", "name"))]),
+    st.sampled_from([ALL_COLUMNS, ColumnChoice(("id", "name")), ColumnChoice(types=(("id", "string"),))]),
     st.booleans(),
     st.builds(
         ChangeTableSettings,

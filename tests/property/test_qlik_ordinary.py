@@ -138,7 +138,12 @@ def test_any_messages_become_the_rows_of_the_exact_decoder_k16_k20_k30_k31_k35(f
     foreign, partial = data.draw(st.permutations(sorted(history.tables)))[:2]
     tables = [
         MirroredTable(
-            name, table.key, ColumnChoice(tuple(c.name for c in table.columns[:3]) if name == partial else None)
+            name,
+            table.key,
+            ColumnChoice(
+                tuple(c.name for c in table.columns[:3]) if name == partial else None,
+                types=tuple((column, "string") for column in table.key[:1]),
+            ),
         )
         for name, table in history.tables.items()
         if name != foreign

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
 from spark_jobs.sources.sql_server.column_casts import matches
 from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, landing_type, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import converter
+from spark_jobs.sources.sql_server.types import canonical_text, converter, type_of_landed_key
 
 _BY_ARROW = {
     pa.bool_(): "bool",
@@ -43,13 +45,37 @@ _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_se
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
 
 
-def landing_column(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
-    """The load's column for an exported one.
+def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
+    """The load's column for an exported one; *chosen* is what the mirror file lands it as (G-110).
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type;
-            ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
+            chosen one; ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
     """
+    column = _read_as(name, kind, sql_type)
+    if chosen is None or (chosen == column.type and sql_type is not None):
+        return column
+    # A text of the export may be spelled otherwise than the stream spells what it lands as text.
+    if sql_type is None and (chosen == "string" or not can_land(column.type, chosen)):
+        what = f"{kind} cannot land as {chosen}, which the table's `types` says"
+        raise _unsupported(name, what, "name its SQL type under `types` of the load")
+    try:
+        landing = chosen if sql_type is None else landed_as(sql_type, chosen)
+    except TerminalError as error:
+        raise _unsupported(name, error.what, error.way_out) from error
+    if chosen == "string" and _lacks_digits(kind, sql_type or ""):
+        what = f"{kind} has not all that a {sql_type} tells, which `types` of the table lands as text"
+        raise _unsupported(name, what, "export the column as text")
+    return column._replace(type=landing)
+
+
+def _lacks_digits(kind: pa.DataType, sql_type: str) -> bool:
+    """Whether an export has lost what the source's value tells as text: its offset, or its seventh digit."""
+    parsed = read_type(sql_type)
+    return pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
+
+
+def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
     own = _own_type(kind)
     if sql_type is None:
         if own is None:
@@ -68,6 +94,11 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     index = pa.array(range(len(array)), pa.int64())
     if column.sql_type is not None and pa.types.is_string(array.type):
         return typed_column(array, column.sql_type, field, index, bad)
+    told = _own_type(array.type)
+    own = told if column.sql_type is None else landing_type(column.sql_type)
+    if told is not None and own is not None and column.type != own:
+        texts = _spelled(_cast(array, arrow_type(told)), told)
+        return typed_column(texts, column.sql_type or type_of_landed_key(told), field, index, bad)
     try:
         landed = _cast(array, field.type)
     except pa.ArrowInvalid as error:
@@ -84,6 +115,12 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     elif column.sql_type is None and pa.types.is_string(landed.type):
         _check_guids(landed, column, bad)
     return landed
+
+
+def _spelled(array: pa.Array, landing: str) -> pa.Array:
+    """Values of a landing type as texts that their SQL type reads."""
+    kind = type_of_landed_key(landing)
+    return pa.array([None if v is None else canonical_text(kind, v) for v in array.to_pylist()], pa.string())
 
 
 def _own_type(kind: pa.DataType) -> str | None:

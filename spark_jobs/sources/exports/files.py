@@ -31,6 +31,7 @@ from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_m
 from spark_jobs.sources.qlik.data_files import read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
+from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.typed_rows import Failure
 from spark_jobs.sources.transports.source_files import list_source_files
 
@@ -198,7 +199,9 @@ def export_columns(
     untyped = [name for name in names if name in wanted and export.format == "csv" and name not in types]
     if untyped:
         raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
-    return tuple(landing_column(name, kind, types.get(name)) for name, kind in kinds if name in wanted)
+    return tuple(
+        landing_column(name, kind, types.get(name), chosen.type_of(name)) for name, kind in kinds if name in wanted
+    )
 
 
 class ExportRows:
@@ -374,6 +377,8 @@ def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> d
             continue
         try:
             told = given.get(column.name)
+            if told is None and column.precision < 1:
+                told = chosen_digits(column.type, chosen.type_of(column.name))
             found[column.name] = told or log_type(column.type, column.length, column.precision, column.scale)
         except TerminalError as error:
             raise _error(path, error.code, f"column {column.name!r}: {error.what}", error.way_out) from error

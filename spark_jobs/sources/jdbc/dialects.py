@@ -159,7 +159,10 @@ class PostgreSql:
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
         if kind == "numeric":
             if digits is None or not 0 <= (scale or 0) <= digits <= 38:
-                raise _unsupported(column, "has no precision, or more than 38 digits")
+                what = (
+                    "has no precision, or more than 38 digits: `types: {column: decimal(38,10)}` of the table gives it"
+                )
+                raise _unsupported(column, what)
             return f"decimal({digits},{scale or 0})"
         found = _POSTGRESQL_TYPES.get(kind)
         if found is None:

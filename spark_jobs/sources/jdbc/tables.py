@@ -26,7 +26,8 @@ from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
 from spark_jobs.sources.jdbc.postgres_client import ask
-from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, landing_type, read_type
+from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import parse_value
 
@@ -77,8 +78,27 @@ class JdbcTable:
                 "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
             )
         names = chosen.of(column["name"] for column in found)
-        types = {column["name"]: self._dialect.sql_type(column) for column in found if column["name"] in names}
-        return tuple(LoadColumn(name, landing_type(sql_type), sql_type) for name, sql_type in types.items())
+        columns = []
+        for column in found:
+            if (name := column["name"]) in names:
+                sql_type = self.sql_type(column, chosen.type_of(name))
+                columns.append(LoadColumn(name, _landed(name, sql_type, chosen), sql_type))
+        return tuple(columns)
+
+    def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
+        """The type of a column as the catalog tells it; *chosen* is what the mirror file lands it as.
+
+        Raises:
+            TerminalError: ``TYPE_UNSUPPORTED``.
+        """
+        try:
+            return self._dialect.sql_type(column)
+        except TerminalError:
+            # A NUMERIC without precision has the digits that the mirror file says (G-110).
+            told = chosen_digits(str(column["data_type"]), chosen)
+            if told is None:
+                raise
+            return told
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
         """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges."""
@@ -249,6 +269,13 @@ class JdbcRows:
     def place(self, row: int) -> str:
         """The chunk, and the row in the order in which it was read, from 1."""
         return f"{self._where}, row {row + 1} as read"
+
+
+def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
+    try:
+        return landed_as(sql_type, chosen.type_of(name))
+    except TerminalError as error:
+        raise TerminalError(error.code, f"column {name!r}: {error.what}", way_out=error.way_out) from error
 
 
 def _at(

@@ -92,9 +92,8 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
         raise TerminalError(
             "TYPE_UNKNOWN",
             f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
-            "precision: give the column digits by a transformation in the Qlik task, such as NUMERIC(38,10), "
-            "or leave it out with `columns`",
-            way_out="transform the column in the Qlik task, or leave it out with `columns`",
+            "precision: give the column digits by `types`, such as decimal(38,10), or leave it out with `columns`",
+            way_out="say `types: {column: decimal(38,10)}`, or leave it out with `columns`",
         )
     if text is None:
         raise TerminalError(
@@ -106,10 +105,10 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
     return text
 
 
-def key_type(log_type: str) -> str:
-    """The log's type of a column as a key.
+def key_type(log_type: str, chosen: str | None = None) -> str:
+    """The log's type of a column as a key; *chosen* is what the mirror file lands it as: text has room for all digits.
 
     Qlik hardly ever tells how many digits of a second a value may have, so that the type alone proves nothing: the
     target keeps six, and a value with a seventh that is not zero is none of this type (G-02).
     """
-    return "datetime2(6)" if log_type == "datetime2(7)" else log_type
+    return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type

@@ -12,7 +12,7 @@ import msgspec
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.sql_server.types import key_converter
+from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter
 
 MAX_COLUMNS = 1024
 """SQL Server's limit for a table."""
@@ -34,7 +34,7 @@ class RowColumns:
     Args:
         columns: as the source announces them.
         key: key columns of the table.
-        chosen: the columns that are mirrored, besides the key.
+        chosen: the columns that are mirrored, besides the key, and what they land as.
 
     Attributes:
         types: type by name.
@@ -53,6 +53,7 @@ class RowColumns:
         kept = [c for c in columns if c.name in mirrored]
         self.text = _encode([[c.name, c.type, c.index] for c in kept]).decode()
         self.kept = tuple(c.name for c in kept)
+        self._chosen = chosen
         self._key = [(name, self._converter(name)) for name in key]
 
     def _converter(self, name: str) -> Callable[[str], str] | str:
@@ -60,9 +61,18 @@ class RowColumns:
         if name not in self.types:
             return f"the key column {shown(name)} is not in cols"
         try:
-            return key_converter(self.types[name])  # binary values are in hexadecimal by then
+            return self.key_converter(name)
         except (TerminalError, ValueError) as error:
             return f"the key column {shown(name)}: {error}"
+
+    def key_converter(self, name: str) -> Callable[[str], str]:
+        """How the text of a key column becomes canonical; binary values are in hexadecimal by then.
+
+        Raises:
+            TerminalError: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+            ValueError: the type loses digits as a key.
+        """
+        return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
         """The canonical texts of the key columns.

@@ -62,6 +62,28 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
     return parse
 
 
+def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
+    """From a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
+
+    A ``datetimeoffset`` keeps its offset. The function raises ValueError for any other text.
+    """
+    read, digits = timestamp_parser(parsed), parsed.second_digits
+
+    def spelled(text: str) -> str:
+        read(text)
+        match = _TIMESTAMP.fullmatch(text)
+        assert match is not None  # it was read
+        year, month, day, hour, minute, second, fraction, offset = match.groups()
+        given = fraction or ""
+        if given[digits:].strip("0"):
+            raise ValueError(f"{shown(text)} has more than {digits} digits of a second")
+        point = f".{given[:digits].ljust(digits, '0')}" if digits else ""
+        zone = "" if offset is None else "+00:00" if offset in ("Z", "-00:00") else offset
+        return f"{year}-{month}-{day}T{hour}:{minute}:{second}{point}{zone}"
+
+    return spelled
+
+
 def _offset(text: str) -> timedelta:
     hours, minutes = int(text[1:3]), int(text[4:6])
     if minutes > 59 or hours * 60 + minutes > 14 * 60:

@@ -8,7 +8,7 @@ reason, never a NULL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ import pyarrow.json as pj
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.markers import RowMarker
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_schema, landing_columns
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
 from spark_jobs.sources.sql_server.types import (
     converter,
@@ -76,7 +77,9 @@ def type_rows(
     gone = index.filter(deletes)
     if len(gone):
         landed = {column.name: type_of_landed_key(column.type) for column in columns}
-        known = landed | {name: type_of_key_text(types[name]) for name in keys if name in types}
+        lands = {column.name: column.type for column in columns}
+        own = [name for name in keys if name in types and landing_type(types[name]) == lands.get(name)]
+        known = landed | {name: type_of_key_text(types[name]) for name in own}
         pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
     if len(gone) < len(index):
         upserts = pc.invert(deletes)
@@ -189,44 +192,81 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
-    # A value is read as what it was when it was logged; the column may have become wider since (G-65).
+    # A value is read as what it was when it was logged; the column may have become wider since (G-65), or land as the
+    # mirror file says (G-110).
     own = field.with_type(arrow_type(landing_type(sql_type)))
+    if pa.types.is_string(field.type) and own.type != field.type:
+        array = _exactly(texts, sql_type, field, index, bad)
+        _note_null_keys(array, field, index, bad)
+        return array
     cast = cast_to(own.type)
     array = cast(texts, sql_type, own.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
         array = _exactly(texts, sql_type, own, index, bad)
     if own.type != field.type:
-        array = _widened(array, own, field)
+        array = landed_otherwise(array, sql_type, field, index, bad)
+    _note_null_keys(array, field, index, bad)
+    return array
+
+
+def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> None:
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "KEY_NULL", f"the key column {field.name!r} is NULL"))
-    return array
 
 
-def _widened(array: pa.Array, own: pa.Field, field: pa.Field) -> pa.Array:
-    """The same values in the wider type that a column has by now (G-65).
+def landed_otherwise(
+    array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
+) -> pa.Array:
+    """The same values in the wider type that a column has by now (G-65), or in the number that was chosen (G-110).
+
+    An exact number that the other type does not hold is noted in *bad*.
 
     Raises:
-        TerminalError: ``SCHEMA_CHANGED`` where it does not take them.
+        TerminalError: ``SCHEMA_CHANGED`` for any other value that it does not hold.
     """
+    kind = array.type
     try:
-        if pa.types.is_boolean(own.type) and pa.types.is_decimal(field.type):
+        if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):
             # Arrow makes no decimal of a boolean, and of a byte none with fewer than three digits.
             array = array.cast(pa.int8()).cast(pa.decimal128(3))
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if _is_exact(kind) and _is_exact(field.type):
+            return _fitting(array, sql_type, field, index, bad)
         raise TerminalError(
             "SCHEMA_CHANGED",
-            f"values of column {field.name!r}, which were read as {own.type}, do not fit {field.type}: {error}",
+            f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
             way_out="load this table anew",
         ) from error
 
 
+def _is_exact(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    (lands,) = (column.type for column in landing_columns(pa.schema([field])))
+    fit = number_reader(lands)
+    values: list[Any] = []
+    for at, value in enumerate(array.to_pylist()):
+        try:
+            values.append(None if value is None else fit(value))
+        except ValueError as error:
+            values.append(None)
+            row, reason = index[at].as_py(), f"column {field.name!r} ({sql_type} as {lands}): {error}"
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", reason))
+    return pa.array(values, field.type)
+
+
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
-    is_key_text = not field.nullable and pa.types.is_string(field.type)
-    read = key_converter(sql_type) if is_key_text else converter(sql_type)
+    if pa.types.is_string(field.type) and landing_type(sql_type) != "string":
+        read: Callable[[str], Any] = text_reader(sql_type)
+    else:
+        is_key_text = not field.nullable and pa.types.is_string(field.type)
+        read = key_converter(sql_type) if is_key_text else converter(sql_type)
     values: list[Any] = []
     for at, text in enumerate(texts.to_pylist()):
         try:
@@ -236,8 +276,3 @@ def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
     return pa.array(values, field.type)
-
-
-def landing_columns(cols: str) -> list[LandingColumn]:
-    """The landing-zone columns that a column list of the log stands for."""
-    return [LandingColumn(name, landing_type(sql_type)) for name, sql_type, _ in msgspec.json.decode(cols)]

@@ -315,7 +315,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
         if parsed.second_digits > 6:
             raise ValueError(
                 f"{sql_type} keeps {parsed.second_digits} digits of a second and the target 6: as a key it loses "
-                "digits and must be mapped to string"
+                "digits; `types: {column: string}` lands it as text with all of them"
             )
         return lambda value: value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
     if name == "time":

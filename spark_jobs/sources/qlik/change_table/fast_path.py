@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes
-from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import SCHEMA, Taken
@@ -36,7 +35,6 @@ from spark_jobs.sources.qlik.change_table.updates import (
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
 from spark_jobs.sources.sql_server.type_text import read_type
-from spark_jobs.sources.sql_server.types import key_converter
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -326,25 +324,20 @@ def canonical_texts(
     A table without key has none: its keys are null, and that is proven.
     """
     proven = np.ones(len(rows), bool)
-    columns = []
+    columns, converters = [], layout.key_converters
     for at in layout.key_in_order:
-        if at is None:
+        if at is None or at not in converters:
             return None
         column = texts.column(at).take(pa.array(rows))
-        spelled = _canonical(layout.type_at(at), column)
-        if spelled is None:
-            return None
+        spelled = _canonical(layout.type_at(at), converters[at], column)
         proven &= spelled.is_valid().to_numpy(zero_copy_only=False)
         columns.append(spelled)
     return (json_lists(columns) if columns else pa.nulls(len(rows), pa.string())), proven
 
 
-def _canonical(sql_type: str, column: pa.Array) -> pa.Array | None:
-    """The canonical texts of key values, null where they are not proven; None for a type that is no key."""
-    try:
-        name, convert = read_type(sql_type).name, key_converter(sql_type)
-    except (TerminalError, ValueError):
-        return None
+def _canonical(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
+    """The canonical texts of key values, null where they are not proven."""
+    name = read_type(sql_type).name
     digits = _SURE_DIGITS.get(name)
     if digits is not None:
         minus = "" if name == "tinyint" else "-?"

@@ -75,6 +75,7 @@ class ChangeTable(JdbcTable):
         self._prefix = prefix
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         self._columns = sorted(lines, key=lambda line: line["place"])
+        self._chosen = chosen
         self._mirrored = {*chosen.of(line["name"] for line in lines)}
 
     @property
@@ -101,7 +102,7 @@ class ChangeTable(JdbcTable):
     def _type(self, column: Mapping[str, Any]) -> str:
         """The column's type; empty for one that has none and is not mirrored: it has its place, but is not read."""
         try:
-            return self._dialect.sql_type(column)
+            return self.sql_type(column, self._chosen.type_of(column["name"]))
         except TerminalError:
             if header_name(str(column["name"]), self._prefix) is not None or column["name"] not in self._mirrored:
                 return ""

@@ -8,7 +8,8 @@ Public source: Qlik help, *Change tables* and *Using change tables*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ import msgspec
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, TerminalError
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.types import key_type, log_type
+from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 
 _encode = msgspec.json.encode
@@ -144,7 +146,7 @@ class RowLayout:
         data = [at for at in range(self.width) if at not in self.header_places]
         headers = {structure.columns[at].name for at in self.header_places}
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
-        self._types = [key_type(one.type) if one.name in table.key else one.type for one in structure.columns]
+        self._types = [self._type_of(one, table) for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
         self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
@@ -157,6 +159,12 @@ class RowLayout:
         self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
         self._partial: dict[tuple[int, ...], str] = {}
+
+    @staticmethod
+    def _type_of(column: ChangeColumn, table: MirroredTable) -> str:
+        chosen = table.columns.type_of(column.name)
+        told = chosen_digits(column.type, chosen) or column.type
+        return key_type(told, chosen) if column.name in table.key else told
 
     def place(self, name: str) -> int | None:
         """The place of a header column; None where it was deselected."""
@@ -209,6 +217,15 @@ class RowLayout:
     def value_places(self) -> Sequence[int]:
         """The places of the mirrored columns that are not the key."""
         return [at for at in self._kept_places if at not in self.key_places]
+
+    @property
+    def key_converters(self) -> Mapping[int, Callable[[str], str]]:
+        """How the text of each key column becomes canonical, by its place; none for one that loses digits as a key."""
+        found = {}
+        for at, name in self._key:
+            with suppress(TerminalError, ValueError):
+                found[at] = self._list.key_converter(name)
+        return found
 
     def type_at(self, at: int) -> str:
         """The type of the column at a place."""

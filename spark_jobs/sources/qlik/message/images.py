@@ -18,8 +18,9 @@ from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.message.envelope import JsonNumber
 from spark_jobs.sources.qlik.message.structures import Column, Structure
 from spark_jobs.sources.qlik.types import RANGES, key_type
+from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter
 from spark_jobs.sources.sql_server.type_text import is_large
-from spark_jobs.sources.sql_server.types import BinaryText, key_converter
+from spark_jobs.sources.sql_server.types import BinaryText
 
 Image = dict[str, str | None]
 """Column name to value text; the names that were there."""
@@ -63,14 +64,14 @@ class TableImages:
         self.source, self.key = table.source, table.key
         self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
         self._fills = table.complete_rows
+        self._chosen = table.columns
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
-        self._kept = [column for column in structure.columns if column.name in mirrored]
+        columns = [_told(column, table.columns.type_of(column.name)) for column in structure.columns]
+        self._kept = [column for column in columns if column.name in mirrored]
         self._mend = {
-            column.name: mend
-            for column in structure.columns
-            if (mend := _mend(column, binary, column.name in self.key))
+            column.name: mend for column in columns if (mend := _mend(column, binary, column.name in self.key))
         }
-        self._key = [(name, _key_text(structure.by_name.get(name), name)) for name in table.key]
+        self._key = [(name, self._key_text(name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
         self._texts = frozenset(column.name for column in self._kept if _is_text(column))
         self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
@@ -241,7 +242,7 @@ class TableImages:
     def _how_written(self, carried: tuple[str, ...]) -> _Written:
         columns = [column for column in self._kept if column.name in carried]
         try:
-            typed = [(c, key_type(c.log_type()) if c.name in self.key else c.log_type()) for c in columns]
+            typed = [(c, self._type_of(c)) for c in columns]
             cols = _encode([[c.name, type_, c.ordinal - 1] for c, type_ in typed]).decode()
         except TerminalError as error:
             raise Refusal("COLUMNS_INVALID", error.what) from error
@@ -252,6 +253,20 @@ class TableImages:
             cols, len(columns) == len(self._kept), None if names == carried else names
         )
         return found
+
+    def _type_of(self, column: Column) -> str:
+        log_type = column.log_type()
+        return key_type(log_type, self._chosen.type_of(column.name)) if column.name in self.key else log_type
+
+    def _key_text(self, name: str) -> Callable[[str], str] | str | None:
+        """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
+        column = next((one for one in self._kept if one.name == name), None)
+        if column is None:
+            return None
+        try:
+            return chosen_key_converter(self._type_of(column), self._chosen.type_of(name))
+        except (TerminalError, ValueError) as error:
+            return f"the key column {shown(name)}: {error}"
 
 
 class ImagesMade:
@@ -287,6 +302,13 @@ def is_out_of_range(value: str | None, low: int, high: int) -> bool:
         return False
 
 
+def _told(column: Column, chosen: str | None) -> Column:
+    """A column, with the decimal that the mirror file lands it as where its NUMERIC tells no digits (G-110)."""
+    if column.known_type is None and column.precision < 1:
+        return column._replace(known_type=chosen_digits(column.type, chosen))
+    return column
+
+
 def _is_text(column: Column) -> bool:
     try:
         return column.log_type().startswith(("varchar", "nvarchar", "char", "nchar"))
@@ -297,16 +319,6 @@ def _is_text(column: Column) -> bool:
 def _is_told(column: Column) -> bool:
     """Whether masks speak of a column: of none that is a large object, or may be one for all that is known (K-22)."""
     return not column.is_large and (column.known_type is None or not is_large(column.known_type))
-
-
-def _key_text(column: Column | None, name: str) -> Callable[[str], str] | str | None:
-    """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
-    if column is None:
-        return None
-    try:
-        return key_converter(key_type(column.log_type()), "hex")
-    except (TerminalError, ValueError) as error:
-        return f"the key column {shown(name)}: {error}"
 
 
 def _mend(column: Column, binary: BinaryText, is_key: bool) -> Callable[[str], str] | None:

@@ -1,0 +1,125 @@
+"""Columns that land as the mirror file says (`types`), and not as their source type does (G-110).
+
+A value is read exactly by its source type first. It then lands in the chosen type unchanged, or not at all: one that
+does not fit is a dead letter of its row. As text a value has one spelling, whoever printed it, with all digits of its
+type: dates and times in ISO form, a ``datetimeoffset`` with its offset, binary values in capital hexadecimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.schema import is_exact_number, wider
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.sql_server.times import timestamp_text
+from spark_jobs.sources.sql_server.type_changes import keeps_key
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, landing_type, read_type
+from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_landed_key
+
+_MOST_DIGITS = 38
+
+
+@lru_cache(maxsize=4096)
+def landed_as(sql_type: str, chosen: str | None) -> str:
+    """The landing type of a column: the *chosen* one where `types` names it, else that of its source type.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored; ``TYPE_UNSUPPORTED`` for a choice that
+            would lose what the source tells, whatever the value.
+    """
+    own = landing_type(sql_type)
+    if chosen is None or can_land(own, chosen):
+        return chosen or own
+    raise TerminalError(
+        "TYPE_UNSUPPORTED",
+        f"{sql_type} cannot land as {chosen}, which `types` says: it lands as {own}",
+        way_out=f"say string, {own} or a type that holds it; or leave the column out of `types`",
+    )
+
+
+def can_land(own: str, chosen: str) -> bool:
+    """Whether values of one landing type may land as another: as text, as a wider type, or as another exact number."""
+    return chosen == "string" or wider(own, chosen) == chosen or (is_exact_number(own) and is_exact_number(chosen))
+
+
+def chosen_digits(kind: str, chosen: str | None) -> str | None:
+    """The decimal that is *chosen* for a column whose source tells NUMERIC without digits; None for any other."""
+    is_decimal = chosen is not None and chosen.startswith("decimal(")
+    return chosen if is_decimal and kind.casefold() == "numeric" else None
+
+
+def widest(landing: str) -> str:
+    """The landing type with room for what a column may become: int64, or a decimal of 38 digits."""
+    if landing in ("int16", "int32"):
+        return "int64"
+    return f"decimal({_MOST_DIGITS},{landing.rpartition(',')[2]}" if landing.startswith("decimal") else landing
+
+
+@lru_cache(maxsize=4096)
+def text_reader(sql_type: str) -> Callable[[str], str]:
+    """From the text of a value to its one spelling where it lands as text.
+
+    Raises:
+        TerminalError: ``TYPE_UNKNOWN``. The returned function raises ValueError for a text that does not parse.
+    """
+    parsed = read_type(sql_type)
+    if parsed.name in TIMESTAMPS:
+        return timestamp_text(parsed)
+    return key_converter(sql_type)
+
+
+@lru_cache(maxsize=4096)
+def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], str]:
+    """As :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key that lands as the mirror file says.
+
+    Raises:
+        TerminalError: as :func:`landed_as`; ``TYPE_UNSUPPORTED`` also for a type in which the key is spelled otherwise,
+            but for text.
+        ValueError: as for any key.
+    """
+    landing = landed_as(sql_type, chosen)
+    own = landing_type(sql_type)
+    if landing == own:
+        return key_converter(sql_type)
+    if landing == "string":
+        return text_reader(sql_type)
+    if wider(own, landing) != landing or not keeps_key(sql_type, type_of_landed_key(landing)):
+        raise TerminalError(
+            "TYPE_UNSUPPORTED",
+            f"a key of type {sql_type} cannot land as {landing}, which `types` says",
+            way_out="say string, or a wider number with the same digits behind the point",
+        )
+    return key_converter(sql_type)
+
+
+@lru_cache(maxsize=4096)
+def number_reader(landing: str) -> Callable[[Any], Any]:
+    """From an exact number, or a boolean, to the same number of a landing type; ValueError where it does not fit."""
+    read = converter(type_of_landed_key(landing))
+
+    def fitted(value: Any) -> Any:
+        text = format(Decimal(value), "f")
+        return read(text.rstrip("0").rstrip(".") if "." in text and "(" not in landing else text)
+
+    return fitted
+
+
+def type_of_landed(column: LoadColumn) -> str:
+    """The log's type of a column whose typed values go into the log: as what they read back as themselves.
+
+    Text that is so by choice keeps its source's type, so that it is no change of type beside the stream's changes.
+    """
+    is_chosen = column.type == "string" and column.sql_type is not None and landing_type(column.sql_type) != "string"
+    return column.sql_type if is_chosen and column.sql_type else type_of_landed_key(column.type)
+
+
+def keeps_spelling(old: str, new: str) -> bool:
+    """Whether a value has the same text in two source types, where it lands as text."""
+    one, other = read_type(old), read_type(new)
+    if not keeps_key(old, new):
+        return False
+    return one.name not in TIMESTAMPS or (one.second_digits == other.second_digits and one.name == other.name)
