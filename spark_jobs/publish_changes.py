@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -55,6 +55,12 @@ class Published(NamedTuple):
     stopped: Mapping[str, str]
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
+
+    def followed_by(self, later: Published, tables: Collection[str]) -> Published:
+        """What both runs did; of these *tables*, which the later one went through again, that one says what is."""
+        files = {s: [*self.files.get(s, ()), *later.files.get(s, ())] for s in {**self.files, **later.files}}
+        held, stopped = ({s: why for s, why in said.items() if s not in tables} for said in (self.held, self.stopped))
+        return later._replace(files=files, held={**held, **later.held}, stopped={**stopped, **later.stopped})
 
 
 def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Published:
@@ -211,11 +217,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
         # A reset publishes, too, so that its job needs this one.
-        from spark_jobs.reload_table import follow_schema_changes
+        from spark_jobs.reload_table import publish_and_follow
 
         only = arguments.tables.split(",") if arguments.tables else None
-        published = publish(mirror, ledger, spark, only)
-        reloads = follow_schema_changes(mirror, ledger, spark, only)
+        published, reloads = publish_and_follow(mirror, ledger, spark, only)
         left = {source: what for source, what in published.stopped.items() if source not in reloads}
         stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
         held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}

@@ -36,15 +36,16 @@ from spark_jobs.changelog.change_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.plan.plan import PlanStop
+from spark_jobs.publish.living_rows import oldest_living
 from spark_jobs.publish.publication import Preparation
-from spark_jobs.publish_changes import publish
+from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reset_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
-FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED"})
+FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED", RENAME_POSSIBLE})
 """Stops after which the log, read by the columns of now, may tell what the target should have."""
 
 
@@ -79,10 +80,11 @@ def request_reload(
             no initial load, and the log cannot tell its rows.
     """
     table = declared_table(mirror, source)
+    lives_above: str | None = None
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
-        _check_log_tells(mirror, ledger, table)
+        lives_above = _as_log_tells(mirror, ledger, table).lives_above
     requested = ResetLedger(ledger, mirror.name).request_reload(
-        declaration(table), reason, again=again, request=request
+        declaration(table), reason, again=again, request=request, lives_above=lives_above
     )
     reach("reset.requested")
     return requested
@@ -140,6 +142,21 @@ def reload_table(
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
 
 
+def publish_and_follow(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
+) -> tuple[Published, dict[str, Reloaded]]:
+    """Publish tables, and reset those that a change of structure stopped; what came for these meanwhile, too.
+
+    Raises:
+        TransientError, TerminalError: as :func:`publish` and :func:`follow_schema_changes`.
+    """
+    published = publish(mirror, ledger, spark, only)
+    reloads = follow_schema_changes(mirror, ledger, spark, only)
+    if back := [source for source, one in reloads.items() if not one.hold]:
+        published = published.followed_by(publish(mirror, ledger, spark, back), back)
+    return published, reloads
+
+
 def follow_schema_changes(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
 ) -> dict[str, Reloaded]:
@@ -182,6 +199,8 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
         return
     reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
     try:
+        if state.stop_code == RENAME_POSSIBLE and _as_log_tells(mirror, ledger, declared).asks:
+            return
         if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
             log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
         else:
@@ -217,29 +236,64 @@ def declared_table(mirror: Mirror, source: str) -> Table:
     return declared[source]
 
 
-def _check_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """Check what only the log itself shows: its files exist, and its columns fit one table.
+class _Log(NamedTuple):
+    """What the log makes of a table.
+
+    Above *lives_above*, if given, every row of it has its newest change (G-106). *asks* what was not decided yet.
+    """
+
+    lives_above: str | None = None
+    asks: bool = False
+
+
+def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> _Log:
+    """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
+
+    Columns that do not are no matter where no row is left that was last changed with them.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
     """
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
-    if state is None or state.reset is not None:
-        return  # the ledger says so itself; what is under way was asked for when the log did
-    renames = format_of(mirror).renames_columns
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
-    try:
-        preparation.schema_from_log(state._replace(keys=tuple(table.key)))
-    except PlanStop as stop:
-        # A question is asked once the table is built anew as far as that; its answer goes on from there.
-        if stop.code != RENAME_POSSIBLE:
-            raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
+    if state is None:
+        return _Log()
+    if state.reset is not None and state.stop_code is None:
+        return _Log(state.lives_above)  # what is under way was asked for when the log did
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     wanted = {file for part in logged for file in part.files}
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
+    renames = format_of(mirror).renames_columns
+    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
+    anew = state._replace(keys=tuple(table.key), lives_above=None)
+    stop = _stop(preparation, anew)
+    if stop is None:
+        return _Log()
+    # A question is asked once the table is built anew as far as that; its answer goes on from there.
+    asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
+    if table.key and not table.complete_rows and table.history != "full" and stop.code in FOLLOWED:
+        epochs = reader.epochs([state.id]).get(state.id, {})
+        oldest = oldest_living(log_place(mirror), sorted(wanted), table.source, epochs)
+        for place in preparation.ends_of_lists(anew):
+            later = _stop(preparation, anew._replace(lives_above=place)) if place < oldest else stop
+            if later is None:
+                return _Log(place)
+            if later.code == RENAME_POSSIBLE:
+                asked.setdefault(later.at or "", _Log(place, asks=True))
+    if asked:
+        return asked[max(asked)]
+    raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
+
+
+def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
+    """What would stop a table that is built from the log."""
+    try:
+        preparation.schema_from_log(state)
+    except PlanStop as stop:
+        return stop
+    return None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

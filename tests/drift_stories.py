@@ -26,7 +26,11 @@ WIDER: Mapping[str, tuple[str, ...]] = {
 NARROWER: Mapping[str, str] = {"bigint": "int", "int": "smallint", "decimal(12,2)": "decimal(10,2)"}
 """The types to which the source lets a column be narrowed, as the stories' values fit."""
 FIRST = ("smallint", "int", "decimal(10,2)", "varchar(20)", "real", "datetime2(3)")
-KINDS = ("add", "drop", "widen", "narrow", "back", "case", "rename", "reorder", "empty", "nothing", "swap")
+SILENT = ("add", "drop", "widen", "narrow", "back", "case", "rename", "reorder", "nothing", "swap")
+"""What `ALTER TABLE` does; no change of a row tells of it."""
+TOLD = ("empty", "remade", "retyped", "filled")
+"""What goes with changes of rows: all are deleted, then comes another table or type; or a column that is filled."""
+KINDS = (*SILENT, *TOLD)
 
 
 class Change(NamedTuple):
@@ -62,8 +66,9 @@ class Story:
         """Some changes by the columns of now; the first is an insert, which proves what a whole row is."""
         return [self._change("INS" if number == 0 else self._operation()) for number in range(count)]
 
-    def alter(self, kind: str) -> None:
-        """Change the structure, if a column can be changed so; no change of a row tells of it."""
+    def alter(self, kind: str) -> list[Change]:
+        """Change the structure, if a column can be changed so; the changes of rows that tell of it, mostly none."""
+        told = self._emptied() if kind in ("empty", "remade", "retyped") else []
         data = [name for name in self.columns if name != "id"]
         before = dict(self.columns)
         match kind:
@@ -92,13 +97,22 @@ class Story:
                 self._rename(old, old.swapcase())
             case "reorder":
                 self.columns = {"id": "int", **{name: self.columns[name] for name in reversed(data)}}
+            case "remade":  # its keys are given again
+                self._ids = 0
+                kept = self.random.sample(data, self.random.randint(0, len(data)))
+                self._names += 2
+                names = [*kept, f"c{self._names - 1}", f"c{self._names}"]
+                self.random.shuffle(names)
+                self.columns = {"id": "int", **{name: self.random.choice(FIRST) for name in names}}
+            case "retyped":
+                self.columns[self.random.choice(data)] = self.random.choice(FIRST)
+            case "filled":
+                self._names += 1
+                self._add(f"c{self._names}", self.random.choice(FIRST))
         if before != self.columns or list(before) != list(self.columns):
             self.version += 1
             self.done.append(f"{kind} at {self._place}: {', '.join(f'{n} {t}' for n, t in self.columns.items())}")
-
-    def empty(self) -> list[Change]:
-        """Every row deleted, one by one."""
-        return [self._delete(id_) for id_ in list(self.rows)]
+        return [*told, *(self._update(id_) for id_ in list(self.rows))] if kind == "filled" else told
 
     def truth(self) -> dict[int, dict[str, Any]]:
         """The rows of the source, by key, each value as anybody may compare it."""
@@ -117,8 +131,13 @@ class Story:
             self.rows[self._ids] = row
             return self._told("INS", row, None)
         id_ = self.random.choice(list(self.rows))
-        if operation == "DEL":
-            return self._delete(id_)
+        return self._delete(id_) if operation == "DEL" else self._update(id_)
+
+    def _emptied(self) -> list[Change]:
+        """Every row deleted, one by one."""
+        return [self._delete(id_) for id_ in list(self.rows)]
+
+    def _update(self, id_: int) -> Change:
         old = self.rows[id_]
         row = {name: self._value(kind) for name, kind in self.columns.items()} | {"id": str(id_)}
         self.rows[id_] = row

@@ -54,8 +54,8 @@ class TableState(NamedTuple):
 
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
     of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
-    batch *log_from*. *reset* is the reset under way. *text* says how its files of delimited text are written; None for
-    Parquet.
+    batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
+    the reset under way. *text* says how its files of delimited text are written; None for Parquet.
     """
 
     id: str
@@ -74,6 +74,7 @@ class TableState(NamedTuple):
     log_from: int = 0
     reset: ResetRecord | None = None
     text: TextFormat | None = None
+    lives_above: str | None = None
 
     @property
     def extension(self) -> str:
@@ -186,6 +187,7 @@ class LedgerReader:
                     row.log_from,
                     ResetRecord.of(row.reset),
                     None if row.text_format is None else TextFormat.from_json(row.text_format),
+                    row.lives_above,
                 )
                 for row in rows
             }

@@ -66,13 +66,21 @@ class ResetLedger:
         self._mirror = mirror
 
     def request_reload(
-        self, declared: TableDeclaration, reason: Reason, *, again: bool = False, request: str = ""
+        self,
+        declared: TableDeclaration,
+        reason: Reason,
+        *,
+        again: bool = False,
+        request: str = "",
+        lives_above: str | None = None,
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
         It begins none when one is under way, which the *request* joins, or when this request was made before: that one
         is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
         declaration changed meanwhile, when what was published was stopped, or with *again*.
+
+        Above *lives_above*, if given, every row that the log tells of has its newest change (G-106).
 
         Raises:
             TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log does not hold all rows of
@@ -113,6 +121,7 @@ class ResetLedger:
                 key_types=declared.key_types_text,
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
+                lives_above=None if declared.loads else lives_above,
             )
             if mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
                 stop = mended_stop(row, declared)

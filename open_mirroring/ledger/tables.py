@@ -186,6 +186,9 @@ mirrored_table = Table(
     Column("stream_epoch", Integer, nullable=False, default=0),
     # Batches up to this one tell nothing of this generation's rows: they are keyed otherwise, or lack changes.
     Column("log_from", BigInteger, nullable=False, default=0),
+    # Every row of this generation has its newest change above this place over all epochs; null: nobody looked. What the
+    # log says of columns up to there is not theirs (G-106).
+    Column("lives_above", String(220)),
     # The reset under way: its last record, who asked for it and why; null when there is none.
     Column("reset", Text),
     Column("stop_code", String(64)),

@@ -19,8 +19,7 @@ from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
-from spark_jobs.publish_changes import publish
-from spark_jobs.reload_table import follow_schema_changes
+from spark_jobs.reload_table import publish_and_follow
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +122,7 @@ def tick(
         log.error("reading failed, publishing goes on with what the log has: %s", error)
         failed = error
     log.info("publishing what the log has")
-    published = publish(mirror, ledger, spark, only)
-    reloads = follow_schema_changes(mirror, ledger, spark, only)
+    published, reloads = publish_and_follow(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
     report = look(mirror, ledger)
     findings = inspect_mirror(mirror, ledger, losses=report)

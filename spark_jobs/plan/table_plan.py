@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_history import FormerColumn, place_text
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.changes.logged_change import Left, Logged, Meaning, first_of_each
@@ -51,6 +51,7 @@ class TablePlan:
         epochs: ordinal of every stream incarnation the ledger knows.
         stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
             ordinal *stream_epoch*, and all of earlier ones.
+        lives_above: every row of the table has its newest change above this order; None: nobody looked.
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
@@ -86,6 +87,7 @@ class TablePlan:
     late_up_to: str | None = None
     gone: Mapping[str, str] = field(default_factory=dict)
     former: tuple[FormerColumn, ...] = ()
+    lives_above: str | None = None
 
     def lacking(self, order: str) -> set[str]:
         """The columns for which a change at this place has no value to tell."""
@@ -122,13 +124,31 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """The changes that are published, typed by the plan's columns.
 
     Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one: it stops this
-            table alone.
+        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, or a row stands
+            where none was left when the table was built anew: it stops this table alone.
     """
+    _refuse_older_rows(plan, changes)
     try:
         return type_rows(changes, plan.columns, plan.keys, plan.types)
     except TerminalError as error:
         raise PlanStop(error.code, error.what) from error
+
+
+def _refuse_older_rows(plan: TablePlan, changes: pa.Table) -> None:
+    """Refuse a row from where the columns of now are not known to be the table's: it may have other values (G-106)."""
+    if plan.lives_above is None:
+        return
+    sets_row = pc.is_in(changes["op"].combine_chunks(), pa.array([INSERT, UPDATE]))
+    older = changes["order"].filter(
+        pc.and_(sets_row, pc.less_equal(changes["order"].combine_chunks(), plan.lives_above))
+    )
+    if len(older):
+        raise PlanStop(
+            "SCHEMA_CHANGED",
+            f"a late row was last changed at position {place_text(pc.max(older).as_py())}: the table was built "
+            f"anew from the log as one of which no row up to {place_text(plan.lives_above)} is left, and their "
+            "columns were forgotten",
+        )
 
 
 def identity_of(line: Mapping[str, Any]) -> Identity:

@@ -20,7 +20,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
-from open_mirroring.ledger.reading import ColumnDecision, LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
@@ -90,17 +90,7 @@ class Preparation:
             declared = self._declared[state.source]
             found, said = lists.get(state.id, []), decided.get(state.id, [])
             end = intent.work.position_to
-            columns = TableColumns(
-                state,
-                declared,
-                found,
-                ordinals,
-                said,
-                noted.get(state.id, ()),
-                renames=self._renames,
-                up_to=end,
-                ahead=widens_ahead(declared, self._settings),
-            )
+            columns = self._columns(state, found, ordinals, said, noted.get(state.id, ()), end)
             try:
                 schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
                 gone = columns.history.gone
@@ -135,18 +125,7 @@ class Preparation:
         for id_, (state, work) in tables.items():
             declared, ordinals = self._declared[state.source], epochs.get(id_, {})
             said, end = decided.get(id_, []), work.position_to
-            lists_of, former = lists.get(id_, []), noted.get(id_, ())
-            columns = TableColumns(
-                state,
-                declared,
-                lists_of,
-                ordinals,
-                said,
-                former,
-                renames=self._renames,
-                up_to=end,
-                ahead=widens_ahead(declared, self._settings),
-            )
+            columns = self._columns(state, lists.get(id_, []), ordinals, said, noted.get(id_, ()), end)
             try:
                 columns.schema(reload_on_add=self._requires_reload(declared))
             except PlanStop as stop:
@@ -164,16 +143,35 @@ class Preparation:
         """
         declared, ids = self._declared[state.source], [state.id]
         beginning = replace(state.row, published_batch=0, confirmed=0)
-        columns = TableColumns(
+        columns = self._columns(
             state._replace(columns=TableSchema(()), text=declared.text_format, row=beginning, load_state="none"),
-            declared,
             self._reader.column_lists(ids).get(state.id, []),
             self._reader.epochs(ids).get(state.id, {}),
             self._reader.column_decisions(ids).get(state.id, []),
-            renames=self._renames,
-            ahead=widens_ahead(declared, self._settings),
         )
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
+
+    def ends_of_lists(self, state: TableState) -> list[str]:
+        """The places at which lists of columns end that changes of a table carried, ascending."""
+        ids = [state.id]
+        lists, ordinals = self._reader.column_lists(ids).get(state.id, []), self._reader.epochs(ids).get(state.id, {})
+        seen = ((epoch, places.last) for one in lists for epoch, places in one.seen.items())
+        return sorted({position_order(ordinals[epoch], last) for epoch, last in seen if epoch in ordinals})
+
+    def _columns(
+        self,
+        state: TableState,
+        lists: Sequence[ColumnList],
+        epochs: Mapping[str, int],
+        decided: Sequence[ColumnDecision],
+        former: Sequence[FormerColumn] = (),
+        up_to: str | None = None,
+    ) -> TableColumns:
+        declared = self._declared[state.source]
+        ahead = widens_ahead(declared, self._settings)
+        return TableColumns(
+            state, declared, lists, epochs, decided, former, renames=self._renames, up_to=up_to, ahead=ahead
+        )
 
     def _requires_reload(self, declared: Table) -> bool:
         chosen = declared.require_reload_on_add
@@ -214,6 +212,7 @@ class Preparation:
             epochs=epochs,
             stream_from=state.stream_from,
             stream_epoch=state.stream_epoch,
+            lives_above=state.lives_above,
             rejected=rejected,
             columns=schema.columns,
             types=types,
@@ -304,6 +303,7 @@ def _standing(
         stream_from=state.stream_from,
         stream_epoch=state.stream_epoch,
         log_from=state.log_from,
+        lives_above=state.lives_above,
         loaded_columns=None if load is None else len(load["columns"]),
         hand_over_batch=0 if load is None else load["hand_over_batch"],
         untyped=untyped,

@@ -86,7 +86,8 @@ class TableColumns:
         self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted, self._ahead = former, ahead
         # What only loaded rows have stands below every change.
-        self._lists = [one for one in lists if self._seen(one) or any(map(is_load_epoch, one.seen))]
+        below = state.lives_above is None
+        self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
         loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
         self._loaded = declared.chosen.of(loaded)
 
@@ -205,7 +206,10 @@ class TableColumns:
         return _read_as(self._spelled, self.former)
 
     def _seen(self, one: ColumnList) -> Seen | None:
-        """Where rows of changes with this list stand, as far as they are looked at; None where there are none."""
+        """Where rows of changes with this list stand, as far as they are looked at; None where there are none.
+
+        What stands below every row that lives is not looked at: no row has those columns any more (G-106).
+        """
         beyond = max(self._epochs.values(), default=-1) + 1
         places = []
         for epoch, seen in one.seen.items():
@@ -219,6 +223,10 @@ class TableColumns:
             places.append(Seen(first, first, *((first, first) if one.whole else ())))
         if self._up_to is not None:
             places = [clipped(place, self._up_to) for place in places if place.first <= self._up_to]
+        if self._state.lives_above is not None and one.seen:
+            # Where a list of before 0014 stands is known of its first row alone.
+            above = [divided(place, self._state.lives_above)[1] for place in places]
+            places = [place for place in above if place is not None]
         if not places:
             return None
         first, last = min(seen.first for seen in places), max(seen.last for seen in places)

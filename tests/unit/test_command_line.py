@@ -10,9 +10,11 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -32,7 +34,7 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
-from spark_jobs.cli import looking, tick
+from spark_jobs.cli import command_line, looking, tick
 from spark_jobs.cli.command_line import main
 from spark_jobs.cli.reporting import tick_text
 from spark_jobs.cli.status_text import colours_wanted, short_status_text
@@ -266,7 +268,8 @@ def test_a_command_is_run_again_and_again(
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", sleep)
+    # Only the command's own clock: other threads of the session sleep, too, and what they are told ends no watch.
+    monkeypatch.setattr(command_line, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     ran = Ran(capsys, "status", made.file, "--watch", "2m")
     assert ran.code == 130 and len(slept) == 3 and all(100 < length <= 120 for length in slept)
     assert ran.out.count("shop: 2 of 2 tables mirrored") == 2 and "YAML_INVALID" in ran.err
@@ -545,7 +548,7 @@ def test_what_was_read_before_is_published_although_reading_fails(
         raise TransientError("SOURCE_UNREADABLE", "not now")
 
     monkeypatch.setattr(tick, "extract", fail)
-    monkeypatch.setattr(tick, "publish", lambda *_: Published({"dbo.orders": [1]}, {}, {}))
+    monkeypatch.setattr(tick, "publish_and_follow", lambda *_: (Published({"dbo.orders": [1]}, {}, {}), {}))
     ticked = tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
     assert (ticked.files, ticked.exit) == ({"dbo.orders": [1]}, Exit.TRANSIENT)
 
@@ -554,7 +557,7 @@ def test_a_tick_asks_once_at_its_end_what_tables_lack(made: HandMadeMirror, monk
     made.letter(1, "dbo.orders")
     asked: list[Mirror] = []
     monkeypatch.setattr(tick, "extract", lambda *_: Extracted(None, {}, ()))
-    monkeypatch.setattr(tick, "publish", lambda *_: Published({}, {}, {}))
+    monkeypatch.setattr(tick, "publish_and_follow", lambda *_: (Published({}, {}, {}), {}))
     monkeypatch.setattr(tick, "look", lambda mirror, ledger: asked.append(mirror) or look(mirror, ledger))
     monkeypatch.setattr(inspection, "look", lambda *_: pytest.fail("the inspection asked again"))
     ticked = tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
@@ -566,10 +569,16 @@ def test_a_mirror_whose_reading_is_stopped_publishes_nothing(
 ) -> None:
     """LOG_CONFLICT: ledger and log do not belong together, so what the log has is not to be trusted."""
     made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
-    monkeypatch.setattr(tick, "publish", lambda *_: pytest.fail("it published"))
+    monkeypatch.setattr(tick, "publish_and_follow", lambda *_: pytest.fail("it published"))
     with pytest.raises(TerminalError) as caught:
         tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
     assert caught.value.code == "LOG_CONFLICT"
+
+
+def test_what_a_later_run_says_of_a_table_takes_the_place_of_what_an_earlier_one_said() -> None:
+    first = Published({"dbo.a": [1], "dbo.b": [4]}, {"dbo.a": "RESET_OPEN", "dbo.c": "BACKLOG"}, {"dbo.a": "GAP: x"})
+    both = first.followed_by(Published({"dbo.a": [2]}, {}, {}), ["dbo.a"])
+    assert both == Published({"dbo.a": [1, 2], "dbo.b": [4]}, {"dbo.c": "BACKLOG"}, {})
 
 
 def test_a_tick_that_did_nothing_says_so() -> None:
