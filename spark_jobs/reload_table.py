@@ -36,7 +36,7 @@ from spark_jobs.changelog.change_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.plan.plan import PlanStop
-from spark_jobs.publish.living_rows import oldest_living
+from spark_jobs.publish.living_rows import LoggedRows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
@@ -275,13 +275,14 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> _Log:
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     if table.key and not table.complete_rows and table.history != "full" and stop.code in FOLLOWED:
         epochs = reader.epochs([state.id]).get(state.id, {})
-        oldest = oldest_living(log_place(mirror), sorted(wanted), table.source, epochs)
-        for place in preparation.ends_of_lists(anew):
-            later = _stop(preparation, anew._replace(lives_above=place)) if place < oldest else stop
+        rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, epochs)
+        oldest = rows.oldest_living()
+        for place in (one for one in preparation.ends_of_lists(anew) if one < oldest):
+            later = _stop(preparation, anew._replace(lives_above=place))
             if later is None:
-                return _Log(place)
+                return _Log(rows.last_before_row_behind(place))
             if later.code == RENAME_POSSIBLE:
-                asked.setdefault(later.at or "", _Log(place, asks=True))
+                asked.setdefault(later.at or "", _Log(rows.last_before_row_behind(place), asks=True))
     if asked:
         return asked[max(asked)]
     raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop

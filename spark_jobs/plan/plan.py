@@ -30,6 +30,7 @@ from spark_jobs.plan.table_plan import (
     PlanStop,
     ReadHistory,
     TablePlan,
+    above_the_gone,
     arrived,
     conflict,
     eligible,
@@ -140,6 +141,11 @@ class _Result:
             # No change ever carried a row: these are deletes of what the target never had.
             self.counts["superseded"] += winners.num_rows
             return []
+        if plan.lives_above is not None:
+            kept = above_the_gone(plan, winners)
+            if len(kept) < winners.num_rows:
+                self.counts["superseded"] += winners.num_rows - len(kept)
+                return [kept[at].as_py() for at in self.take(winners.take(kept))]
         typed = typed_changes(plan, winners)
         failed = [failure.index for failure in typed.failures]
         for failure in typed.failures:

@@ -124,31 +124,33 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """The changes that are published, typed by the plan's columns.
 
     Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, or a row stands
-            where none was left when the table was built anew: it stops this table alone.
+        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one: it stops this
+            table alone.
     """
-    _refuse_older_rows(plan, changes)
     try:
         return type_rows(changes, plan.columns, plan.keys, plan.types)
     except TerminalError as error:
         raise PlanStop(error.code, error.what) from error
 
 
-def _refuse_older_rows(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse a row from where the columns of now are not known to be the table's: it may have other values (G-106)."""
-    if plan.lives_above is None:
-        return
-    sets_row = pc.is_in(changes["op"].combine_chunks(), pa.array([INSERT, UPDATE]))
-    older = changes["order"].filter(
-        pc.and_(sets_row, pc.less_equal(changes["order"].combine_chunks(), plan.lives_above))
-    )
-    if len(older):
+def above_the_gone(plan: TablePlan, winners: pa.Table) -> pa.Array:
+    """The indexes of those winners that stand where rows live: the others are deletes of what the target never had.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED`` where one of the others sets a row, for it may have other values by now (G-106).
+    """
+    assert plan.lives_above is not None
+    above = pc.greater(winners["order"].combine_chunks(), plan.lives_above)
+    sets_row = pc.is_in(winners["op"].combine_chunks(), pa.array([INSERT, UPDATE]))
+    late = winners["order"].filter(pc.and_not(sets_row, above))
+    if len(late):
         raise PlanStop(
             "SCHEMA_CHANGED",
-            f"a late row was last changed at position {place_text(pc.max(older).as_py())}: the table was built "
-            f"anew from the log as one of which no row up to {place_text(plan.lives_above)} is left, and their "
-            "columns were forgotten",
+            f"a late row was last changed at position {place_text(pc.max(late).as_py())}: the table was built anew "
+            f"from the log as one of which no row up to {place_text(plan.lives_above)} is left, and their columns were "
+            "forgotten",
         )
+    return pc.indices_nonzero(above)
 
 
 def identity_of(line: Mapping[str, Any]) -> Identity:

@@ -320,6 +320,29 @@ def test_columns_of_rows_that_are_all_gone_are_no_matter_and_a_late_one_stops_g1
     assert teller.pipeline.reader.tables()["dbo.t"].row.generation == 2
 
 
+def test_a_table_that_was_made_again_may_have_another_key_type_g106(tmp_path: Path, spark: Any) -> None:
+    """Deletes of the old keys, which the new type cannot read, are no dead letters: the target never had them."""
+    zone = {"store": "local", "path": "zone", "tables": "tables"}
+    table = {"source": "dbo.t", "target": "dbo/t", "key": ["id"]}
+    pipeline = Pipeline(tmp_path, spark, [table], source={"layout": "bare"}, landing_zone=zone)
+    texts, numbers = [("id", "nvarchar(9)"), ("name", "nvarchar(9)")], [("name", "nvarchar(9)"), ("id", "int")]
+    old, now = {"id": "a-1", "name": "Ada"}, {"id": "1", "name": "Eve"}
+
+    def tick(number: int, *events: bytes) -> int:
+        pipeline.deliver(f"{number}.jsonl", b"".join(one + b"\n" for one in events))
+        code = main(["tick", str(pipeline.file)])
+        pipeline.service.poll()
+        return code
+
+    assert tick(1, event("INS", old, cols=texts, commit=1, tbl="t")) == Exit.DONE
+    assert tick(2, event("INS", now, cols=numbers, commit=3, tbl="t")) == Exit.TABLES_STOPPED
+    # Only now comes what the source did before: all rows deleted. The table is built anew by itself.
+    codes = [tick(3, event("DEL", None, old, cols=texts, commit=2, tbl="t")), *(tick(at, b"") for at in range(4, 8))]
+    assert codes[-1] == Exit.DONE, codes
+    assert [(row["id"], row["name"]) for row in pipeline.mirrored("dbo", "t")] == [(1, "Eve")]
+    assert pipeline.reader.rejected([pipeline.reader.tables()["dbo.t"].id]) == {}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_year_of_drift_ends_equal(kind: type[Teller], tmp_path: Path, spark: Any) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from open_mirroring.changes.log_position import load_epoch, position_order
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
 from spark_jobs.changelog.writing import log_table
-from spark_jobs.publish.living_rows import oldest_living
+from spark_jobs.publish.living_rows import NOWHERE, LoggedRows
 
 EPOCHS = {"older": 0, "newer": 1, load_epoch(1): -1}
 
@@ -43,11 +43,17 @@ def test_the_oldest_living_row_is_that_of_a_fold_g106(
     shuffled.shuffle(arrived)
     arrived.append(LogRow(CHANGE, "a", 100, "dbo.other", 0, "older", "00000000:1:1", INSERT, '["1"]', None, True, "{}"))
     living: dict[str, str] = {}
+    placed: list[tuple[str, bool]] = []
     for epoch, at, op, key in sorted(told, key=lambda one: (EPOCHS[one[0]], one[1])):
         if epoch in ("older", "newer"):
+            placed.append((position_order(EPOCHS[epoch], f"{at:08d}:1:1"), op in (INSERT, UPDATE)))
             living.pop(key, None)
             if op in (INSERT, UPDATE):
-                living[key] = position_order(EPOCHS[epoch], f"{at:08d}:1:1")
+                living[key] = placed[-1][0]
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(log_table(arrived, 1), Path(folder) / "1.parquet")
-        assert oldest_living(Path(folder), ["1.parquet"], "dbo.t", EPOCHS) == min(living.values(), default="~")
+        rows = LoggedRows(Path(folder), ["1.parquet"], "dbo.t", EPOCHS)
+        assert rows.oldest_living() == min(living.values(), default=NOWHERE)
+        for place in [one for one, _ in placed[:2]]:
+            behind = min((one for one, sets in placed if sets and one > place), default=NOWHERE)
+            assert rows.last_before_row_behind(place) == max(one for one, _ in placed if one < behind)
