@@ -51,7 +51,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _install(tmp_path_factory.mktemp("wheel"), ROOT, PARTS)
 
 
-def _run(site: Path | str, folder: Path, *command: str | Path) -> str:
+def _run(site: Path | str, folder: Path, *command: str | Path, **settings: str) -> str:
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith(("OPEN_MIRRORING", "AIRFLOW"))
     }
@@ -60,6 +60,7 @@ def _run(site: Path | str, folder: Path, *command: str | Path) -> str:
         "OPEN_MIRRORING_JARS": str(jars_folder()),
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        **settings,
     }
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
@@ -90,6 +91,33 @@ def test_two_lines_in_a_dag_folder_make_the_dags(installed: Path, tmp_path: Path
         "from airflow.dag_processing.dagbag import DagBag; b = DagBag('dags'); print(b.import_errors, *sorted(b.dags))"
     )
     assert "{} test__correct_table test__decide test__initial_load" in _run(installed, tmp_path, "-c", look)
+
+
+@pytest.mark.long
+def test_a_mirror_runs_through_airflow_with_the_wheel_and_a_dag_folder_alone(installed: Path, tmp_path: Path) -> None:
+    """A database of Airflow's own, two lines in a file, a connection to Spark: the history is mirrored, equal."""
+    made = history(seed=29, transactions=30)
+    pipeline = Pipeline(tmp_path / "shop", None, TABLES)
+    messages = render(made.changes, CesOptions(), Delivery(disorder=20, duplicates=0.05, seed=29))
+    (tmp_path / "dags").mkdir()
+    lines = [
+        "from open_mirroring_airflow import mirror_dags",
+        f"globals().update(mirror_dags({str(pipeline.file.parent)!r}))",
+    ]
+    (tmp_path / "dags" / "ours.py").write_text("\n".join(lines))
+    settings = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+    }
+    _run(installed, tmp_path, "-m", "airflow", "db", "migrate", **settings)
+    half = len(messages) // 2
+    for number, some in enumerate((messages[:half], messages[half:])):
+        pipeline.deliver(f"{number}.jsonl", json_lines(some, layout="wrapped"))
+        run = ("dags", "test", "test__replicate", f"2026-01-0{number + 1}")
+        said = _run(installed, tmp_path, "-m", "airflow", *run, **settings)
+        assert "state=success" in said, said[-3000:]
+        pipeline.service.poll()
+    assert_mirrored(pipeline, made)
 
 
 def test_the_wheel_holds_nothing_to_test_with(installed: Path, tmp_path: Path) -> None:
