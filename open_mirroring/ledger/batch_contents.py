@@ -23,7 +23,7 @@ from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import with_shortest
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED
+from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED, PARTIAL_ROWS
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -138,13 +138,14 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
         # What the load of an earlier generation brings after all says nothing of this one's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
             lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
-            record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading)
+            if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
+                _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
         if source in manifest.shortest:
             _note_shortest(db, table_id, manifest.shortest[source])
         if source in manifest.loads_whole:
-            _resume_whole_load(db, table_id)
+            _resume(db, table_id, LOAD_REPEATED)  # every row of the first load has come again (G-85)
         if source in manifest.stops:
             stop_table(db, table_id, *manifest.stops[source])
         reject = manifest.keyless_rejects.get(source)
@@ -205,10 +206,10 @@ def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> N
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_plan=text, version=c.version + 1))
 
 
-def _resume_whole_load(db: Connection, table_id: str) -> None:
-    """Lift the stop of a table whose full load came a second time, now that every row of the first has (G-85)."""
+def _resume(db: Connection, table_id: str, code: str) -> None:
+    """Lift a stop of which the reason is gone with what this batch brought; publishing decides again."""
     c = t.mirrored_table.c
-    mine = (c.id == table_id) & (c.stop_code == LOAD_REPEATED)
+    mine = (c.id == table_id) & (c.stop_code == code)
     for mirror, source in db.execute(sa.select(c.mirror, c.source).where(mine)).tuples().all():
         free = {**without_stop(db, mirror, source), "version": c.version + 1}
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(free))

@@ -28,15 +28,20 @@ def list_digest(cols: str) -> str:
     return hashlib.sha256(cols.encode()).hexdigest()
 
 
-def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> None:
+def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> bool:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
+
+    Returns whether a row proved a list to be whole that was known, and not proved, before.
 
     What was seen when a table was read counts behind everything that was read of it before (G-60): a row that is read
     again, or late, is spelled by the columns of now.
     """
     c, r = t.column_list.c, t.column_range.c
+    proved = False
     for one in lists:
         digest, whole = list_digest(one.cols), one.is_whole
+        known_as = db.scalar(sa.select(c.whole).where(c.table_id == table_id, c.digest == digest))
+        proved = proved or (whole and known_as is False)
         row = {"table_id": table_id, "digest": digest, "cols": one.cols, "whole": whole, "first_pos": one.first}
         upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
         # A late row may be older than all that had this list before.
@@ -52,6 +57,7 @@ def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, 
             values = {"table_id": table_id, "digest": digest, "epoch": epoch, **places._asdict()}
             key = ["table_id", "digest", "epoch"]
             upsert(db, t.column_range, [values], keys=key, update=list(PlacesSeen._fields))
+    return proved
 
 
 def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:

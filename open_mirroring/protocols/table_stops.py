@@ -23,6 +23,9 @@ LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 LOAD_REPEATED = "LOAD_REPEATED"
 """A full load came a second time, and rows of the first have not come again (G-85)."""
 
+PARTIAL_ROWS = "PARTIAL_ROWS"
+"""Updates may carry only what changed: no row proved their columns to be all (C-44)."""
+
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
@@ -55,7 +58,7 @@ WAYS_OUT = {
     "stop: what was read already is dropped",
     "CHANGES_RECOVERED": "lift the stop: what a dead letter hid was replayed or read again, and takes its place in the "
     "order",
-    "PARTIAL_ROWS": "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
+    PARTIAL_ROWS: "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert or load on, "
     "`complete_rows: true` in the mirror file, and lift the stop",
     "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "

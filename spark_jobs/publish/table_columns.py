@@ -35,6 +35,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number, wider
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
+from open_mirroring.protocols.table_stops import PARTIAL_ROWS
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
@@ -386,7 +387,7 @@ class TableColumns:
             if (absent or has_gap) and not found.whole:
                 lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
                 raise PlanStop(
-                    "PARTIAL_ROWS",
+                    PARTIAL_ROWS,
                     f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                     "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
                 )

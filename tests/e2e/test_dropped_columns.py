@@ -126,6 +126,24 @@ def test_a_dropped_column_goes_on_with_null_in_rows_written_since_f84_g60(
     assert mirror.status(capsys)["gone_columns"] == [[column, since]]
 
 
+def test_an_insert_that_comes_late_proves_that_a_column_was_dropped_g107(tmp_path: Path, spark: Any) -> None:
+    """It lies in another partition and comes a batch later; until then the update may be a part of its row."""
+    mirror = Mirror(tmp_path, spark)
+    few = (COLS[0], COLS[1])
+    assert mirror.tick(ins(1, 10), ins(2, 11)) == Exit.DONE
+    assert mirror.tick(event("UPD", texts(1, "Eve", few), texts(1, "Ada", few), cols=few, commit=30)) == (
+        Exit.TABLES_STOPPED
+    )
+    assert mirror.stop() == "PARTIAL_ROWS"
+    assert mirror.tick(ins(3, 12)) == Exit.TABLES_STOPPED, "it proves nothing of the shorter list"
+    assert mirror.tick(ins(4, 20, few)) == Exit.DONE
+    gone = {"city": None, "price": None}
+    assert mirror.rows() == in_order(
+        [row(1, "Eve") | gone, row(2), row(3), row(4) | gone],
+        ["id"],
+    )
+
+
 def test_all_in_the_first_run_ends_as_in_many_g09_g60(tmp_path: Path, spark: Any) -> None:
     """Whatever the cuts: once as one batch, once with the newest first."""
     told = [ins(1, 10), ins(2, 11), upd(1, 12), ins(3, 20, SHORT), upd(2, 21, SHORT), ins(4, 22, NOTE)]
