@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
@@ -40,7 +41,7 @@ from spark_jobs.publish.living_rows import LoggedRows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
-from spark_jobs.runtime.reset_arguments import add_reset_arguments
+from spark_jobs.runtime.reset_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
@@ -69,22 +70,39 @@ class Reloaded(NamedTuple):
 
 
 def request_reload(
-    mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
+    mirror: Mirror,
+    ledger: Engine,
+    source: str,
+    reason: Reason,
+    *,
+    again: bool = False,
+    request: str = "",
+    made_anew: bool = False,
 ) -> bool:
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
     Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
+    *made_anew* says that the source dropped the table and made it again before its newest stream began (G-108).
 
     Raises:
         TerminalError: ``TABLE_UNKNOWN``, ``TARGET_TAKEN``, ``EPOCH_NOT_ACCEPTED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log cannot tell its rows.
+            no initial load, and the log cannot tell its rows; ``STREAM_NOT_NEW``, ``LOAD_DECLARED`` when it cannot have
+            been made anew.
     """
     table = declared_table(mirror, source)
+    if made_anew and table.initial_load is not None:
+        raise TerminalError(
+            "LOAD_DECLARED",
+            f"table {source!r} begins with its `initial_load`, and not with an empty table",
+            where=f"mirror {mirror.name}",
+            way_out="without --made-anew it begins with the rows that the new table has; or take `initial_load` out of "
+            "the mirror file, if the table was empty when its new stream began",
+        )
     lives_above: str | None = None
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
-        lives_above = _as_log_tells(mirror, ledger, table).lives_above
+        lives_above = _as_log_tells(mirror, ledger, table, made_anew=made_anew).lives_above
     requested = ResetLedger(ledger, mirror.name).request_reload(
-        declaration(table), reason, again=again, request=request, lives_above=lives_above
+        declaration(table), reason, again=again, request=request, lives_above=lives_above, made_anew=made_anew
     )
     reach("reset.requested")
     return requested
@@ -246,10 +264,11 @@ class _Log(NamedTuple):
     asks: bool = False
 
 
-def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> _Log:
+def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bool = False) -> _Log:
     """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
 
-    Columns that do not are no matter where no row is left that was last changed with them.
+    Columns that do not are no matter where no row is left that was last changed with them, nor what older streams told
+    of a table that was *made_anew* with its newest one.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
@@ -261,23 +280,32 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table) -> _Log:
     if state.reset is not None and state.stop_code is None:
         return _Log(state.lives_above)  # what is under way was asked for when the log did
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
+    epochs = {**reader.epochs([state.id]).get(state.id, {})}
+    begins_at = state.begins_at
+    if made_anew:
+        new = {part.epoch for part in logged if not is_load_epoch(part.epoch)} - epochs.keys()
+        begins_at = max(epochs.values(), default=LOAD_ORDINAL) + bool(new)
+        epochs |= dict.fromkeys(new, begins_at)
+    if begins_at is not None:
+        logged = [part for part in logged if epochs.get(part.epoch, LOAD_ORDINAL) >= begins_at]
     wanted = {file for part in logged for file in part.files}
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
     renames = format_of(mirror).renames_columns
     preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
-    anew = state._replace(keys=tuple(table.key), lives_above=None)
+    begin = None if begins_at is None else position_order(begins_at, "")
+    anew = state._replace(keys=tuple(table.key), lives_above=begin)
     stop = _stop(preparation, anew)
     if stop is None:
         return _Log()
     # A question is asked once the table is built anew as far as that; its answer goes on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     if table.key and not table.complete_rows and table.history != "full" and stop.code in FOLLOWED:
-        epochs = reader.epochs([state.id]).get(state.id, {})
-        rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, epochs)
+        streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
+        rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
         oldest = rows.oldest_living()
-        for place in (one for one in preparation.ends_of_lists(anew) if one < oldest):
+        for place in (one for one in preparation.ends_of_lists(anew) if (begin or "") < one < oldest):
             later = _stop(preparation, anew._replace(lives_above=place))
             if later is None:
                 return _Log(rows.last_before_row_behind(place))
@@ -302,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
         reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
-        request_reload(mirror, ledger, arguments.table, reason, request=request)
+        request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
         wait = timedelta(minutes=arguments.wait)
         done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
         if done.waits_for and not done.stopped:
@@ -314,7 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         return done
 
-    return job_main("reload_table", argv, work, add_reset_arguments)
+    return job_main("reload_table", argv, work, add_reload_arguments)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ LOAD_ORDINAL = -1
 """The place of loaded rows that are in the log: below every stream of their table."""
 
 
+BEGINS_EMPTY = ""
+"""Where a table's changes begin that was empty when the first of its streams that count began: with all of them."""
+
+
 class LogPosition(NamedTuple):
     """A change's place in the total order of its table; compares field by field."""
 

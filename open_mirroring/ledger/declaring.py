@@ -331,6 +331,8 @@ class ResetRecord:
         absent: the target was seen without the table once.
         who: who approved it, and *why*.
         since: when it was asked for, in ISO form.
+        begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
+            one (G-108).
     """
 
     stage: ResetStage
@@ -341,6 +343,7 @@ class ResetRecord:
     who: str
     why: str
     since: str
+    begins_at: int | None = None
 
     def to_json(self) -> str:
         """The ledger's text."""

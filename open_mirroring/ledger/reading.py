@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import not_below, position_order
+from open_mirroring.changes.log_position import BEGINS_EMPTY, not_below, position_order
 from open_mirroring.changes.manifest import PlacesSeen
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
@@ -85,6 +85,17 @@ class TableState(NamedTuple):
     def metadata_properties(self) -> Mapping[str, object] | None:
         """What its ``_metadata.json`` says of delimited text; None for Parquet."""
         return None if self.text is None else self.text.properties(self.keys)
+
+    @property
+    def begins_at(self) -> int | None:
+        """The ordinal of the stream with which the table was made anew at the source (G-108); None: it never was."""
+        return self.stream_epoch if self.load_state == "none" and self.stream_from == BEGINS_EMPTY else None
+
+    @property
+    def columns_above(self) -> str | None:
+        """The place up to which what the log says of columns is not this table's; None: all is."""
+        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
+        return max(filter(None, (made_anew, self.lives_above)), default=None)
 
     @property
     def is_beginning(self) -> bool:

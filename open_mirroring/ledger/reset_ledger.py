@@ -19,7 +19,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
+from open_mirroring.changes.log_position import BEGINS_EMPTY, LOAD_ORDINAL, load_epoch
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -73,6 +73,7 @@ class ResetLedger:
         again: bool = False,
         request: str = "",
         lives_above: str | None = None,
+        made_anew: bool = False,
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
@@ -80,11 +81,14 @@ class ResetLedger:
         is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
         declaration changed meanwhile, when what was published was stopped, or with *again*.
 
-        Above *lives_above*, if given, every row that the log tells of has its newest change (G-106).
+        Above *lives_above*, if given, every row that the log tells of has its newest change (G-106). *made_anew* says
+        that the table was dropped and made again at the source before its newest stream began, which is accepted with
+        it: what older streams told is of another table (G-108).
 
         Raises:
-            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``LOAD_NEEDED`` when the log does not hold all rows of
-                the table and there is no initial load; ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
+            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``STREAM_NOT_NEW`` when only one stream of it was read;
+                ``LOAD_NEEDED`` when the log does not hold all rows of the table and there is no initial load;
+                ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
                 ``REQUEST_TAKEN``.
         """
         asked = Asked(request, RELOAD, declared.source)
@@ -97,25 +101,30 @@ class ResetLedger:
                 return False  # somebody else recorded it while the row was waited for
             requests.record(db, self._mirror, asked)
             open_one = ResetRecord.of(row.reset)
-            same = declared.is_that_of(row)
+            same = declared.is_that_of(row) and not (made_anew and open_one and open_one.begins_at is None)
             if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
                 failed = open_one.stage is ResetStage.REBUILDING and row.stop_code is not None
                 if not (failed or again):
                     return False
             refuse_taken_folder(db, self._mirror, declared)
             mends = not declared.is_keyed_as(row) and row.confirmed == 0 and is_new_to_log(db, row)
-            if declared.loads:
+            begins_at = None if declared.loads else _begin(row)
+            if declared.loads or made_anew:
                 self._accept_epoch(db, row, reason)
-            elif lacks := _why_log_lacks(db, row, declared, mends=mends):
+            if made_anew:
+                begins_at = self._newest_stream(db, row)
+            if not declared.loads and (lacks := _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)):
                 raise load_needed(self._mirror, declared.source, lacks)
             mends = mends and not declared.loads
-            fresh = not mends and (not declared.is_keyed_as(row) or row.stop_code in LOG_LACKS)
+            is_lacking = not declared.is_keyed_as(row) or row.stop_code in LOG_LACKS
+            fresh = is_lacking and not mends and begins_at is None
             self._request(
                 db,
                 row,
                 reason,
                 drops=False,
                 loads=declared.loads,
+                begins_at=begins_at,
                 folder=declared.folder,
                 keys=declared.keys_text,
                 key_types=declared.key_types_text,
@@ -241,11 +250,36 @@ class ResetLedger:
                 requests.finish(db, self._mirror, source, requests.RESETS, outcome)
         return self._owned(db, source)
 
-    def _request(self, db: Connection, row: Any, reason: Reason, *, drops: bool, loads: bool, **values: Any) -> None:
+    def _newest_stream(self, db: Connection, row: Any) -> int:
+        """The ordinal of the stream that is the newest of several."""
+        c = t.stream_epoch.c
+        ordinals = db.scalars(sa.select(c.ordinal).where(c.table_id == row.id, c.ordinal > LOAD_ORDINAL)).all()
+        if len(ordinals) < 2:
+            raise TerminalError(
+                "STREAM_NOT_NEW",
+                f"only one stream of table {row.source!r} was read, so that all of its changes are of one table",
+                where=f"mirror {self._mirror}",
+                way_out=f"{RESET}, without --made-anew; rows that are gone and of which no change tells need a load",
+            )
+        return int(max(ordinals))
+
+    def _request(
+        self,
+        db: Connection,
+        row: Any,
+        reason: Reason,
+        *,
+        drops: bool,
+        loads: bool,
+        begins_at: int | None = None,
+        **values: Any,
+    ) -> None:
         open_one = ResetRecord.of(row.reset)
         folders = tuple(dict.fromkeys([*(() if open_one is None else open_one.folders), row.folder]))
         since = datetime.now(UTC).isoformat()
-        record = ResetRecord(ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since)
+        record = ResetRecord(
+            ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since, begins_at
+        )
         c = t.mirrored_table.c
         note_accepted(db, self._mirror, row.source)
         db.execute(
@@ -347,25 +381,36 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "columns": "[]",
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
-        "stream_from": None,
-        "stream_epoch": newest_epoch(db, row.id),
+        "stream_from": None if reset.begins_at is None else BEGINS_EMPTY,
+        "stream_epoch": newest_epoch(db, row.id) if reset.begins_at is None else reset.begins_at,
     }
 
 
-def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
+def _begin(row: Any) -> int | None:
+    """The ordinal of the stream with which a table was made anew at the source; None where it never was."""
+    return row.stream_epoch if row.load_state == "none" and row.stream_from == BEGINS_EMPTY else None
+
+
+def _why_log_lacks(
+    db: Connection, row: Any, declared: TableDeclaration, *, mends: bool, begins_at: int | None = None
+) -> str:
     """Why the log alone cannot tell the table's rows; empty when it can.
 
     *mends*: nothing was ever logged or published by the key that the ledger has, so another one may take its place.
+    Where the table *begins_at* a stream, what happened before, and was loaded, is no matter.
 
     What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
     mirrored, and are not after the reset.
     """
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
-    if row.stop_code in LOG_LACKS and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
+    is_no_matter = begins_at is not None and row.stop_code == EPOCH_UNKNOWN
+    if row.stop_code in LOG_LACKS and not is_no_matter and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
         return LOG_LACKS[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
+    if begins_at is not None:
+        return _why_stream_lacks(db, row, begins_at)
     if row.log_from:
         return f"its batches up to {row.log_from} do not tell its rows"
     p = t.publication.c
@@ -384,6 +429,17 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mend
     if kept != committed:
         return f"it has {kept} of {committed} batches only"
     return ""
+
+
+def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
+    """Why the log cannot tell the rows of a table that begins empty with a stream."""
+    b, e = t.batch_table.c, t.stream_epoch.c
+    dropped = db.scalar(sa.select(newest_dropped(row.mirror))) or 0
+    lost = max(row.log_from, dropped)
+    since = sa.select(e.epoch).where(e.table_id == row.id, e.ordinal >= begins_at)
+    of_it = (b.mirror == row.mirror) & (b.source == row.source) & b.epoch.in_(since)
+    first = db.scalar(sa.select(sa.func.min(b.batch)).where(of_it))
+    return f"its batches up to {lost} do not tell its rows" if first is not None and first <= lost else ""
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:

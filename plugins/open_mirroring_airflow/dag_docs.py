@@ -88,6 +88,7 @@ runbook's section *Resetting one table* says when.
 | `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
 
 **Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
+`made_anew`: the source dropped the table and made it again, empty, before its newest stream began.
 
 While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others. A run that failed
 or was killed is cleared, or triggered again: it goes on from the ledger's last record. Where nothing tells what the

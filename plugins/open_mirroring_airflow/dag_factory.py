@@ -32,6 +32,7 @@ from open_mirroring_airflow.operators import (
 )
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_params import (
+    MADE_ANEW,
     NOT_APPLIED,
     NUMBER,
     PROOF,
@@ -41,6 +42,7 @@ from open_mirroring_airflow.run_params import (
     TABLES,
     decision_params,
     letter_params,
+    made_anew_param,
     not_applied_param,
     number_param,
     proof_param,
@@ -129,6 +131,7 @@ def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → reload → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
+        MADE_ANEW: made_anew_param(),
         REASON: reason_param(),
     }
     with _dag(mirror, "reload_table", dag_docs.RELOAD_TABLE, None, params, allowed_run_types=["manual"]) as dag:

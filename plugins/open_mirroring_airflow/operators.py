@@ -35,6 +35,7 @@ from open_mirroring_airflow.job_operator import (
     verdicts_text,
 )
 from open_mirroring_airflow.run_params import (
+    MADE_ANEW,
     NOT_APPLIED,
     NUMBER,
     PROOF,
@@ -262,7 +263,8 @@ class ReloadOperator(PublishingOperator):
         # One approval is one request, however often this task is tried, cleared or killed (G-30).
         request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
         decided = ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--request={request}"]
-        return [*decided, f"--wait={_LOOK_MINUTES}"]
+        made_anew = ["--made-anew"] if context["params"][MADE_ANEW] else []
+        return [*decided, *made_anew, f"--wait={_LOOK_MINUTES}"]
 
 
 class CorrectOperator(OpenMirroringSparkOperator):

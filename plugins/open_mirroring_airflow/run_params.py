@@ -13,7 +13,7 @@ from open_mirroring.ledger import open_ledger, requests
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.connections import ledger_url
 
-TABLES, REREAD = "tables", "reread"
+TABLES, REREAD, MADE_ANEW = "tables", "reread", "made_anew"
 TABLE, REASON, PROOF = "table", "reason", "proof"
 NUMBER, NOT_APPLIED = "number", "not_applied"
 DECISION, SUBJECT, RENAMED_TO = "decision", "subject", "renamed_to"
@@ -86,6 +86,17 @@ def not_applied_param() -> Param:
     """How somebody knows that the target has not applied the number; empty where a trusted counter proves it."""
     said = "How you know that the target has not applied it, as: no row of it is there. Kept in the ledger's audit."
     return Param("", type="string", maxLength=500, title="Not applied", description=said)
+
+
+def made_anew_param() -> Param:
+    """Whether the source made the table anew."""
+    return Param(
+        False,
+        type="boolean",
+        title="Made anew",
+        description="The source dropped the table and made it again, empty, before its newest stream began: what older "
+        "streams told is of another table. Never for a table with an initial load.",
+    )
 
 
 def reread_param() -> Param:

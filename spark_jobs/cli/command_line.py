@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from spark_jobs.beginning import SAMPLE
 from spark_jobs.runtime.reset_arguments import (
+    add_made_anew_argument,
     add_repair_arguments,
     add_request_argument,
     add_reset_arguments,
@@ -269,6 +270,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"
     again = commands.resetting("reload-table", about)
+    add_made_anew_argument(again)
     again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     about = "publish a lost number again that the target has not applied; goes on where it stopped"

@@ -28,7 +28,15 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     ledger = ledger_of(mirror)
     reason, request = _reason(arguments), request_of(arguments)
-    requested = job.request_reload(mirror, ledger, arguments.table, reason, again=arguments.again, request=request)
+    requested = job.request_reload(
+        mirror,
+        ledger,
+        arguments.table,
+        reason,
+        again=arguments.again,
+        request=request,
+        made_anew=arguments.made_anew,
+    )
     print(f"{arguments.table}: the reset is {'recorded' if requested else 'under way, or done already'}")
     if arguments.request_only:
         return Exit.DONE

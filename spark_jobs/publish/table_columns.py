@@ -87,7 +87,7 @@ class TableColumns:
         self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted, self._ahead = former, ahead
         # What only loaded rows have stands below every change.
-        below = state.lives_above is None
+        below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
         loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
         self._loaded = declared.chosen.of(loaded)
@@ -224,9 +224,10 @@ class TableColumns:
             places.append(Seen(first, first, *((first, first) if one.whole else ())))
         if self._up_to is not None:
             places = [clipped(place, self._up_to) for place in places if place.first <= self._up_to]
-        if self._state.lives_above is not None and one.seen:
+        begin = self._state.columns_above
+        if begin is not None and one.seen:
             # Where a list of before 0014 stands is known of its first row alone.
-            above = [divided(place, self._state.lives_above)[1] for place in places]
+            above = [divided(place, begin)[1] for place in places]
             places = [place for place in above if place is not None]
         if not places:
             return None

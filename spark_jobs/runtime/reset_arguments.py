@@ -36,6 +36,19 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", type=float, default=10.0, metavar="MINUTES", help="for the target (default 10)")
 
 
+def add_reload_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of a reset, and what the table begins with."""
+    add_reset_arguments(parser)
+    add_made_anew_argument(parser)
+
+
+def add_made_anew_argument(parser: argparse.ArgumentParser) -> None:
+    """Whether the table was made anew at the source."""
+    about = "the source dropped the table and made it again, empty, before its newest stream began: older streams told "
+    about += "of another table (G-108)"
+    parser.add_argument("--made-anew", action="store_true", help=about)
+
+
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
     """Which number of which table, why, by whose approval, and how it is known that it was not applied."""
     add_decision_arguments(parser)

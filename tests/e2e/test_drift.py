@@ -18,13 +18,14 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from tests.ces_messages import event
+from tests.ces_messages import GUID, event, lsn
 from tests.drift_stories import KINDS, Change, Story, landed
 from tests.e2e.test_bad_input_qlik_change_tables import HEADERS, dfm
 from tests.pipeline import Pipeline
 from tests.qlik_change_rows import mask, sequence
 from tests.qlik_messages import dt, md
 
+OTHER_GUID = "11111111-2222-3333-4444-555555555555"
 PATIENCE = 12
 """Ticks after which a mirror is settled: a reload takes four."""
 
@@ -362,6 +363,58 @@ def test_a_table_that_was_made_again_may_have_another_key_type_g106(tmp_path: Pa
     assert codes[-1] == Exit.DONE, codes
     assert [(row["id"], row["name"]) for row in pipeline.mirrored("dbo", "t")] == [(1, "Eve")]
     assert pipeline.reader.rejected([pipeline.reader.tables()["dbo.t"].id]) == {}
+
+
+def test_a_table_that_was_dropped_and_made_again_begins_with_its_newest_stream_g108(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C-33: its rows went with it, and no change tells; who knows that says so, once, also for later resets."""
+    zone = {"store": "local", "path": "zone", "tables": "tables"}
+    table = {"source": "dbo.t", "target": "dbo/t", "key": ["id"]}
+    pipeline = Pipeline(tmp_path, spark, [table], source={"layout": "bare"}, landing_zone=zone)
+    old, new = [("id", "int"), ("name", "nvarchar(9)")], [("id", "int"), ("name", "int"), ("size", "int")]
+    numbers = iter(range(1, 99))
+
+    def tick(*events: bytes) -> int:
+        pipeline.deliver(f"{next(numbers):02d}.jsonl", b"".join(one + b"\n" for one in events))
+        code = main(["tick", str(pipeline.file)])
+        pipeline.service.poll()
+        return code
+
+    def told(id_: int, commit: int, cols: list[tuple[str, str]], guid: str = GUID) -> bytes:
+        row = {"id": str(id_), "name": "Ada" if cols is old else "7", "size": "3"}
+        image, place = {name: row[name] for name, _ in cols}, f"{guid}:{lsn(commit).replace(':', '')}:{1:020d}"
+        return event("INS", image, cols=cols, commit=commit, tbl="t", replaced={"logicalid": place})
+
+    def reload(*words: str, request: str) -> int:
+        asked = ["reload-table", str(pipeline.file), "--table", "dbo.t", "--reason", "x", "--approved-by", "Ada"]
+        for _ in range(6):
+            code = main([*asked, "--wait", "0", "--request", request, *words])
+            pipeline.service.poll()
+            if code in (Exit.DONE, Exit.TERMINAL):
+                break
+        return code
+
+    def ids() -> list[int]:
+        return sorted(row["id"] for row in pipeline.mirrored("dbo", "t"))
+
+    assert tick(told(1, 1, old), told(2, 2, old)) == Exit.DONE
+    assert reload("--made-anew", request="a") == Exit.TERMINAL and "STREAM_NOT_NEW" in capsys.readouterr().err
+    assert tick(told(1, 1, new, OTHER_GUID), told(9, 2, new, OTHER_GUID)) == Exit.TABLES_STOPPED
+    assert pipeline.reader.tables()["dbo.t"].stop_code == "EPOCH_UNKNOWN"
+    assert reload(request="b") == Exit.TERMINAL and "LOAD_NEEDED" in capsys.readouterr().err
+    assert reload("--made-anew", request="c") == Exit.DONE
+    assert ids() == [1, 9]
+    assert tick(told(3, 3, old), told(10, 3, new, OTHER_GUID)) == Exit.DONE, (
+        "the old table's late row is not of this one"
+    )
+    assert ids() == [1, 9, 10]
+    assert reload(request="d") == Exit.DONE
+    assert ids() == [1, 9, 10]
+    assert tick(told(11, 4, [*new[:2], ("size", "bigint")], OTHER_GUID)) == Exit.ON_HOLD
+    codes = [tick(b"") for _ in range(5)]
+    assert (codes[-1], ids()) == (Exit.DONE, [1, 9, 10, 11]), "a wider type: built anew by itself"
+    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
 
 
 @pytest.mark.long
