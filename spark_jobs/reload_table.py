@@ -217,7 +217,7 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
         return
     reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
     try:
-        if state.stop_code == RENAME_POSSIBLE and _as_log_tells(mirror, ledger, declared).asks:
+        if state.stop_code == RENAME_POSSIBLE and not _is_answered_by_now(mirror, ledger, declared):
             return
         if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
             log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
@@ -225,6 +225,18 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
             request_reload(mirror, ledger, declared.source, reason)
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
+
+
+def _is_answered_by_now(mirror: Mirror, ledger: Engine, declared: Table) -> bool:
+    """Whether the rows that a question concerned are all gone (G-106).
+
+    Only new changes of the table can make it so: without them its log is not read once more in every run.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    newest = reader.mirror().committed
+    if declared.source not in reader.contents({declared.source: newest - 1}, newest):
+        return False
+    return not _as_log_tells(mirror, ledger, declared).asks
 
 
 def _loads_anew(declared: Table, chosen: str) -> bool:
