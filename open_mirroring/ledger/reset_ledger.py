@@ -433,6 +433,8 @@ def _why_log_lacks(
 
 def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
     """Why the log cannot tell the rows of a table that begins empty with a stream."""
+    if unknown := unknown_epochs(db, row):
+        return f"it holds changes of unknown streams: {sorted(unknown)}"
     b, e = t.batch_table.c, t.stream_epoch.c
     dropped = db.scalar(sa.select(newest_dropped(row.mirror))) or 0
     lost = max(row.log_from, dropped)
