@@ -37,7 +37,9 @@ MARK_OF_FIXTURE = {
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
 WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 # The largest folder would end last, alone: these of its files go with another one.
-_ELSEWHERE = {"tests/e2e/test_prove.py": "tests/spark", "tests/e2e/test_prove_random.py": "tests/spark"}
+_ELSEWHERE = dict.fromkeys(
+    (f"tests/e2e/test_{name}.py" for name in ("prove", "prove_random", "drift", "chosen_types")), "tests/spark"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
