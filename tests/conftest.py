@@ -37,9 +37,11 @@ MARK_OF_FIXTURE = {
 # so that there are at most two sessions and one migrated Airflow; all else goes to whoever has nothing else to do.
 WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 # The largest folder would end last, alone: these of its files go with another one.
-_ELSEWHERE = dict.fromkeys(
-    (f"tests/e2e/test_{name}.py" for name in ("prove", "prove_random", "drift", "chosen_types")), "tests/spark"
+_WITH_SPARK = (
+    *("prove", "prove_random", "drift", "chosen_types", "delimited_text", "dropped_columns", "wheel"),
+    *("silent_gaps_ces", "upgrade", "transaction_cut"),
 )
+_ELSEWHERE = dict.fromkeys((f"tests/e2e/test_{name}.py" for name in _WITH_SPARK), "tests/spark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
