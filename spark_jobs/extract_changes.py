@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
         extracted = extract(mirror, ledger, spark, backfill_of(arguments))
-        report = look(mirror, ledger)
+        report = look(mirror, ledger, has_read=True)
         return extracted._replace(losses=report.lost, told=report.document())
 
     return job_main("extract_changes", argv, work, add_backfill_arguments)

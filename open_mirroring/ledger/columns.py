@@ -172,6 +172,15 @@ def _of_present(
     return found
 
 
+def column_notes(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
+    """By table id what is told of its columns in its present generation: gone, or not verified."""
+    found: dict[str, list[str]] = {}
+    for noted in (gone_columns(ledger, generations), unverified_columns(ledger, generations)):
+        for table, columns in noted.items():
+            found.setdefault(table, []).extend(column.note for column in columns)
+    return found
+
+
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
     """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
 

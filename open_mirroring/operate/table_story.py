@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import ColumnList, LedgerReader, PublishedFile, TableState
 from open_mirroring.operate.status import Marks
 from open_mirroring.operate.status_gathering import table_marks
+from open_mirroring.operate.words import rest
 from open_mirroring.reconciliation.deep_check import DISPOSITIONS, TAKEN
 
 SHOWN = 50
@@ -81,7 +82,8 @@ class TableStory:
         column_lists: the columns that its changes carried, in the order of their first position.
         letters: its oldest open dead letters.
         epochs: ordinal of each stream incarnation; *unknown* ones that nobody accepted yet.
-        load: chunks done, and all of them, while there is a plan.
+        load: chunks done, and all of them, while there is a plan; *load_left* is how long the rest takes at the pace
+            of those that are published, None where nothing tells.
     """
 
     state: TableState
@@ -98,6 +100,7 @@ class TableStory:
     epochs: Mapping[str, int]
     unknown: tuple[str, ...]
     load: tuple[int, int] | None
+    load_left: timedelta | None
 
     @property
     def adds_up(self) -> bool:
@@ -120,6 +123,7 @@ def table_story(mirror: Mirror, ledger: Engine, source: str) -> TableStory | Non
         unknown = tuple(sorted(unknown_epochs(db, _row(db, state.id))))
         files = _newest_files(db, state)
         proofs = _proofs(db, state)
+        left = None if plan is None else _load_left(db, state, len(plan["done"]), len(plan["chunks"]))
     return TableStory(
         state=state,
         marks=table_marks(mirror, reader, state),
@@ -135,6 +139,7 @@ def table_story(mirror: Mirror, ledger: Engine, source: str) -> TableStory | Non
         epochs=reader.epochs([state.id]).get(state.id, {}),
         unknown=unknown,
         load=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
+        load_left=left,
     )
 
 
@@ -184,6 +189,16 @@ def _newest_files(db: Connection, state: TableState) -> tuple[PublishedFile, ...
     query = sa.select(t.published_file).where(c.table_id == state.id, c.generation == state.row.generation)
     rows = db.execute(query.order_by(c.number.desc()).limit(SHOWN))
     return tuple(PublishedFile(**{name: getattr(row, name) for name in PublishedFile._fields}) for row in rows)
+
+
+def _load_left(db: Connection, state: TableState, done: int, of: int) -> timedelta | None:
+    if done == of:
+        return None
+    c = t.published_file.c
+    mine = (c.table_id == state.id) & (c.generation == state.row.generation) & (c.kind == "load")
+    first, last = db.execute(sa.select(sa.func.min(c.confirmed_at), sa.func.max(c.confirmed_at)).where(mine)).one()
+    # From the first chunk on: when it was begun is not known.
+    return None if first == last else rest(done - 1, of - 1, last - first)
 
 
 def _proofs(db: Connection, state: TableState) -> tuple[ProofLine, ...]:

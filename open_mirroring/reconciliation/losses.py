@@ -105,8 +105,12 @@ class SeenTable(NamedTuple):
     unseen_columns: Sequence[str] = ()
 
 
-def look(mirror: Mirror, ledger: Engine) -> LossReport:
-    """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables."""
+def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
+    """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables.
+
+    *has_read* says that the source was just looked into, so that a table of which nothing came is worth a note even
+    where nothing ever came of any.
+    """
     take_in_joined(mirror, ledger)
     letters = letter_counts(ledger, mirror.name)
     foreign = foreign_tables(ledger, mirror.name)
@@ -117,7 +121,7 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
     listed = {table.source: table.chosen for table in mirror.tables if table.chosen.listed}
     known = columns_of_whole_rows(ledger, mirror.name, listed)
     with ledger.connect() as db:
-        has_read = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name)) or 0
+        committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
             SeenTable(
                 source,
@@ -130,7 +134,9 @@ def look(mirror: Mirror, ledger: Engine) -> LossReport:
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
-    return judge(tables, letters, foreign, mirror.ignore, mirror.tolerated_letters(None), has_read=bool(has_read))
+    return judge(
+        tables, letters, foreign, mirror.ignore, mirror.tolerated_letters(None), has_read=has_read or bool(committed)
+    )
 
 
 def judge(
@@ -150,7 +156,7 @@ def judge(
         foreign: what was ignored.
         ignore: names of tables that are known not to be mirrored.
         tolerated: how many open dead letters without a table are no loss.
-        has_read: some batch was committed.
+        has_read: the source was looked into.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.protocols.backfilling import Backfill
@@ -124,15 +125,15 @@ def tick(
     log.info("publishing what the log has")
     published, reloads = publish_and_follow(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
-    report = look(mirror, ledger)
+    report = look(mirror, ledger, has_read=failed is None)
     findings = inspect_mirror(mirror, ledger, losses=report)
     document = report.document()
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
-    gone, unverified = reader.gone_columns(tables.values()), reader.unverified_columns(tables.values())
+    of_columns = column_notes(ledger, {table.id: table.row.generation for table in tables.values()})
     for source, table in tables.items():
-        if columns := [*gone.get(table.id, ()), *unverified.get(table.id, ())]:
-            document["notes"][source] = [*document["notes"].get(source, ()), *(column.note for column in columns)]
+        if notes := of_columns.get(table.id):
+            document["notes"][source] = [*document["notes"].get(source, ()), *notes]
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     return Ticked(
         batch=read.batch,

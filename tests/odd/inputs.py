@@ -350,6 +350,7 @@ class Result:
     exits: list[int]
     verdict: str
     letters: list[str]
+    notes: list[str]
 
     @property
     def silent(self) -> bool:
@@ -492,8 +493,14 @@ def run(
         told = any(exits) and (verdict != "PASS" or alone or homeless)
         results[s.name] = Result(s.name, not why, told, s.must_tell, why, truth, found, exits,
                                  f"{verdict} {about.get('code') or ''}".strip(),
-                                 [x["code"] for x in letters if concerns(x, s)] + untyped.get(s.name, []))  # fmt: skip
+                                 [x["code"] for x in letters if concerns(x, s)] + untyped.get(s.name, []),
+                                 _notes(said, f"dbo.{s.name}"))  # fmt: skip
     return results
+
+
+def _notes(said: str, table: str) -> list[str]:
+    """What the runs' reports note of a table."""
+    return [line for line in said.splitlines() if line.startswith(f"note: {table}: ")]
 
 
 def concerns(letter: Mapping[str, Any], source: Source) -> bool:

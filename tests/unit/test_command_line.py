@@ -558,7 +558,9 @@ def test_a_tick_asks_once_at_its_end_what_tables_lack(made: HandMadeMirror, monk
     asked: list[Mirror] = []
     monkeypatch.setattr(tick, "extract", lambda *_: Extracted(None, {}, ()))
     monkeypatch.setattr(tick, "publish_and_follow", lambda *_: (Published({}, {}, {}), {}))
-    monkeypatch.setattr(tick, "look", lambda mirror, ledger: asked.append(mirror) or look(mirror, ledger))
+    monkeypatch.setattr(
+        tick, "look", lambda mirror, ledger, **more: asked.append(mirror) or look(mirror, ledger, **more)
+    )
     monkeypatch.setattr(inspection, "look", lambda *_: pytest.fail("the inspection asked again"))
     ticked = tick.tick(made.mirror, made.ledger, cast("SparkSession", None))
     assert (list(ticked.losses), ticked.document()["dead_letters"]["open"], len(asked)) == (["dbo.orders"], 1, 1)

@@ -26,8 +26,9 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
+from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS, JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
-from spark_jobs.sources.sql_server.type_text import BINARY, read_type
+from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
 from spark_jobs.sources.sql_server.types import BinaryText, is_another_row, is_large, is_unfilled
 
 CUT_LENGTH = 2**20
@@ -64,6 +65,7 @@ class ColumnList(RowColumns):
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
         self.large = frozenset(c.name for c in columns if is_large(c.type))
+        self._exact = frozenset(c.name for c in columns if _is_longer_than_a_double(c.type))
         self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
 
     def read(self, text: str) -> tuple[Image, str | None]:
@@ -75,13 +77,13 @@ class ColumnList(RowColumns):
         try:
             image = _decode_image(text)
         except (msgspec.DecodeError, RecursionError):
-            image = _exact_image(text)
+            image = self._exact_image(text)
             proven = None
         else:
             proven = _encode(image).decode()
             # Each name is followed by one colon at least: as many of them as names leave no room for a second one.
             if proven != text and len(_NAME.findall(text)) != len(image):
-                image = _exact_image(text)
+                image = self._exact_image(text)
                 proven = None
         if self._base64:
             image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
@@ -91,6 +93,14 @@ class ColumnList(RowColumns):
             if name not in self.types:
                 raise Refusal("ROW_MALFORMED", f"the row has a value for {shown(name)}, which is not in cols")
         return image, None
+
+    def _exact_image(self, text: str) -> Image:
+        """An image that is not plain; a number that may have lost digits on its way is no value (G-112)."""
+        image = _exact_image(text)
+        for name, value in image.items():
+            if name in self._exact and may_be_rounded(value):
+                raise Refusal("ROW_MALFORMED", rounded(shown(name), value))
+        return {name: None if value is None else str(value) for name, value in image.items()}
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
         """The columns that an image has no value for, not even NULL."""
@@ -154,18 +164,31 @@ def _read_columns(raw: bytes) -> list[Column]:
         raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
 
 
-def _is_binary(sql_type: str) -> bool:
+def _known_type(sql_type: str) -> SqlType | None:
     try:
-        return read_type(sql_type).name in BINARY
+        return read_type(sql_type)
     except (TerminalError, ValueError):
-        return False
+        return None
+
+
+def _is_longer_than_a_double(sql_type: str) -> bool:
+    known = _known_type(sql_type)
+    return known is not None and known.name in ("decimal", *MONEY) and known.digits[0] > DOUBLE_DIGITS
+
+
+def _is_binary(sql_type: str) -> bool:
+    known = _known_type(sql_type)
+    return known is not None and known.name in BINARY
 
 
 def _exact_image(text: str) -> Image:
-    """Read an image that is not plain: any scalar becomes text, numbers keep theirs; nothing else passes."""
+    """Read an image that is not plain: any scalar becomes text, numbers keep theirs; nothing else passes.
+
+    What had a fraction or an exponent is a :class:`JsonNumber`.
+    """
     try:
         parsed = json.loads(
-            text, object_pairs_hook=_unique, parse_int=str, parse_float=str, parse_constant=_no_such_number
+            text, object_pairs_hook=_unique, parse_int=str, parse_float=JsonNumber, parse_constant=_no_such_number
         )
         text.encode()
     except (ValueError, RecursionError) as error:

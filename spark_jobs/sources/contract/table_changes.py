@@ -27,6 +27,7 @@ from spark_jobs.sources.contract.decoded import (
     damaged_row,
     shown,
 )
+from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.contract.table_names import TableNames
 
 
@@ -146,18 +147,14 @@ def change_rows(
     return [gone, change]
 
 
-class Fraction(str):
-    """A JSON number with a fraction or an exponent, digit for digit as it was sent."""
-
-
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: no name twice, whole numbers as ``int``, others as :class:`Fraction`, texts that are text.
+    """JSON without a guess: no name twice, whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
 
     Raises:
         Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``.
     """
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=Fraction, parse_constant=_no_number)
+        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=JsonNumber, parse_constant=_no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeDecodeError as error:
         raise Refusal("BODY_NOT_UTF8", f"the message is no UTF-8: {error}") from error

@@ -18,8 +18,9 @@ from open_mirroring.changes.row_key import encode_key
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, LogRow, RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.contract.source import Format
-from spark_jobs.sources.contract.table_changes import Fraction, TableChanges, TableEvent, change_rows, exact_json
+from spark_jobs.sources.contract.table_changes import TableChanges, TableEvent, change_rows, exact_json
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.types import converter
 
@@ -30,7 +31,7 @@ _DIGITS = {f"{_TIME}Timestamp": 3, f"{_TIME}MicroTimestamp": 6, f"{_TIME}NanoTim
 _SQL = {"int8": "smallint", "int16": "smallint", "int32": "int", "int64": "bigint", "boolean": "bit"}
 _SQL |= {"string": "nvarchar(max)", "float": "real", "double": "float", f"{_TIME}Date": "date"}
 _SQL |= {name: f"datetime2({min(7, digits)})" for name, digits in _DIGITS.items()}
-_JSON = {"boolean": (bool,), "string": (str,), "float": (int, Fraction), "double": (int, Fraction)}
+_JSON = {"boolean": (bool,), "string": (str,), "float": (int, JsonNumber), "double": (int, JsonNumber)}
 """What a column of a Connect type, or of its semantic name, is at the source, and as what JSON has its values."""
 
 

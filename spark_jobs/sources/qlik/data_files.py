@@ -28,7 +28,9 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, unique
+from spark_jobs.sources.qlik.types import is_longer_than_a_double
 from spark_jobs.sources.transports.source_files import open_source
 
 _BLOCK = 4 << 20
@@ -38,7 +40,6 @@ _TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
-_FLOAT_DIGITS = 15
 """So many decimal digits every eight-byte float holds."""
 _DAMAGE = (pa.ArrowException, UnicodeError, EOFError, OSError, zlib.error, csv.Error)
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
@@ -215,18 +216,22 @@ def _read_json(path: Place, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([pa.field(name, pa.string()) for name in dfm.names])
     names, wanted = dfm.names, set(dfm.names)
     truths = {column.name for column in dfm.columns if column.type == _BOOLEAN}
+    exact = {column.name for column in dfm.columns if is_longer_than_a_double(column.type, column.precision)}
     with _opened(path) as file:
         lines = (line for line in file if line.strip())
         while block := list(islice(lines, _ROWS_AT_ONCE)):
-            records = [_record(line, wanted, truths) for line in block]
+            records = [_record(line, wanted, truths, exact) for line in block]
             arrays = [pa.array([record.get(name) for record in records], pa.string()) for name in names]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _record(line: bytes, names: set[str], truths: set[str]) -> dict[str, str | None]:
-    """One record, its numbers as they are written. A column that is missing would be a silent NULL: refused."""
+def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> dict[str, str | None]:
+    """One record, its numbers as they are written. A column that is missing would be a silent NULL: refused.
+
+    So is a number of an *exact* column that may have lost digits on its way (G-112).
+    """
     try:
-        record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=unique)
+        record = json.loads(line, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
     if not isinstance(record, dict):
@@ -239,6 +244,8 @@ def _record(line: bytes, names: set[str], truths: set[str]) -> dict[str, str | N
             record[name] = _TRUTHS[name in truths][value]
         elif value is not None and not isinstance(value, str):
             raise Refusal("FILE_DAMAGED", f"the value of {shown(name)} is no plain value: {shown(value)}")
+        elif name in exact and may_be_rounded(value):
+            raise Refusal("DFM_CONTRADICTS", rounded(shown(name), value))
     return record
 
 
@@ -269,8 +276,9 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     is_float = pa.types.is_floating(values.type)
     is_number = is_float or pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)
-    is_longer = described.type == "NUMERIC" and not 0 < described.precision <= _FLOAT_DIGITS
-    if (described.type in _TEXTS and is_number) or (is_float and is_longer):
+    if (described.type in _TEXTS and is_number) or (
+        is_float and is_longer_than_a_double(described.type, described.precision)
+    ):
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
         raise Refusal("DFM_CONTRADICTS", what)
     if pa.types.is_boolean(values.type) and described.type != _BOOLEAN:

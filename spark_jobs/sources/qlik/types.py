@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from open_mirroring.errors import TerminalError
+from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS
 
 LARGE_OBJECTS = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types whose columns masks do not speak of (K-22)."""
@@ -112,3 +113,8 @@ def key_type(log_type: str, chosen: str | None = None) -> str:
     target keeps six, and a value with a seventh that is not zero is none of this type (G-02).
     """
     return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type
+
+
+def is_longer_than_a_double(type_name: str, precision: int) -> bool:
+    """Whether values of a column may have more digits than survive a double (G-112); a NUMERIC may tell none."""
+    return type_name.upper() == "NUMERIC" and not 0 < precision <= DOUBLE_DIGITS

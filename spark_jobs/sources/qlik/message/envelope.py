@@ -15,18 +15,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import ENVELOPE, read_container, read_datum, read_metadata
 from spark_jobs.sources.qlik.message.sections import custom_format
 
 MAGIC = "atMSG"
 _CONTAINER, _REGISTRY = b"Obj\x01", b"\x00"
 _BLANKS = b" \t\r\n"
-
-
-class JsonNumber(str):
-    """A JSON number with its exact text, where no Python whole number has that text; so it differs from a string."""
-
-    __slots__ = ()
 
 
 class Metadata(NamedTuple):

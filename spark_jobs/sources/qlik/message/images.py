@@ -15,9 +15,9 @@ import msgspec
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
-from spark_jobs.sources.qlik.message.envelope import JsonNumber
+from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.message.structures import Column, Structure
-from spark_jobs.sources.qlik.types import RANGES, key_type
+from spark_jobs.sources.qlik.types import RANGES, is_longer_than_a_double, key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter
 from spark_jobs.sources.sql_server.type_text import is_large
 from spark_jobs.sources.sql_server.types import BinaryText
@@ -74,6 +74,9 @@ class TableImages:
         self._key = [(name, self._key_text(name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
         self._texts = frozenset(column.name for column in self._kept if _is_text(column))
+        self._exact = tuple(
+            column.name for column in self._kept if is_longer_than_a_double(column.type, column.precision)
+        )
         self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
         """The columns whose values may be none of theirs though the log's type holds them."""
         self._written: dict[tuple[str, ...], _Written] = {}
@@ -108,6 +111,9 @@ class TableImages:
             for column, value in values.items():
                 if type(value) is bool and column in self._texts:
                     raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no text")
+        for column in self._exact:
+            if may_be_rounded(values.get(column)):
+                raise Refusal("ROW_MALFORMED", f"{rounded(shown(column), values[column])}: in {name}")
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:

@@ -14,8 +14,9 @@ import msgspec
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, data_schema
-from spark_jobs.sources.qlik.message.envelope import JsonNumber, registry_id
+from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.tables import table_of_avro_name
 from spark_jobs.sources.qlik.types import LARGE_OBJECTS, log_type
 
