@@ -19,6 +19,9 @@ from open_mirroring.errors import TerminalError
 
 _TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
 _KNOWN = (*_TEXTS, "port", "extra")
+KAFKA_FORM = "open_mirroring_kafka"
+"""A broker with a form of ours in Airflow: that of Airflow's own provider has neither host nor login."""
+_SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
     "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry, "
@@ -141,4 +144,5 @@ def _port(name: str, port: object) -> int | None:
 
 def _type(conn_type: str) -> str:
     # As Airflow does it: one spelling of each type.
-    return "postgres" if conn_type == "postgresql" else conn_type.replace("-", "_")
+    spelled = conn_type.replace("-", "_")
+    return _SPELLINGS.get(spelled, spelled)

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from open_mirroring.config.explaining import Explanation, explain
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
-from open_mirroring.config.problems import ConfigError, Problem, SettingPath, path_text
+from open_mirroring.config.problems import ConfigError, Explanation, Problem, SettingPath, explain, path_text
 from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree

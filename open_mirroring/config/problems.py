@@ -1,15 +1,35 @@
-"""One mistake in a mirror file, as it is reported: where it is, what is wrong, how to correct it."""
+"""One mistake in a mirror file, as it is reported: where it is, what is wrong, how to correct it.
+
+Errors of the models are explained in the same way: our code, one sentence and the way out, never the value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+import difflib
+import typing
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from open_mirroring.errors import TerminalError
 
 SettingPath = tuple[str | int, ...]
 """A place in a mirror file, outermost first: ``("tables", 0, "target")``."""
+
+_KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of settings",
+    "model_attributes_type": "a mapping of settings",
+}
 
 
 def path_text(path: SettingPath) -> str:
@@ -59,3 +79,112 @@ class ConfigError(TerminalError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (ConfigError, (self.problems,))
+
+
+class Explanation(NamedTuple):
+    """A refusal in our words; *path* without the tags that the models put between settings."""
+
+    path: SettingPath
+    code: str
+    what: str
+    way_out: str
+
+
+def explain(error: ErrorDetails, root: type[BaseModel]) -> Explanation:
+    """What one pydantic error of the model *root* means."""
+    location = error["loc"]
+    path = tuple(part for part in location[:-1] if not _is_tag(part))
+    if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):
+        path = (*path, location[-1])
+    kind, context = error["type"], error.get("ctx", {})
+    if "way_out" in context:
+        return Explanation(path, kind, context["what"], context["way_out"])
+    name = str(path[-1]) if path else ""
+    if kind == "extra_forbidden":
+        known = sorted({setting for model in _models_at(root, location[:-1]) for setting in _fields(model)})
+        close = difflib.get_close_matches(name, known, n=1)
+        way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+        return Explanation(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
+    if kind == "missing":
+        return Explanation(path, "SETTING_MISSING", f"the setting {name!r} is missing", _described(root, location))
+    if kind == "literal_error":
+        # The vocabulary is in the message; the value is only used to guess.
+        vocabulary = _vocabulary(root, location)
+        close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
+        way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
+        return Explanation(path, "VALUE_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
+    if kind in _KINDS:
+        return Explanation(path, "VALUE_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
+    if kind == "too_short":
+        return Explanation(path, "VALUE_INVALID", "the list is empty", "name at least one, or leave the setting out")
+    # What is left are limits of numbers and patterns of texts: these messages name the rule, not the value.
+    return Explanation(path, "VALUE_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
+
+
+def _is_tag(part: str | int) -> bool:
+    # "(JdbcLoad)" tells which member of a union was tried; "[key]" that the key of a mapping is meant.
+    return isinstance(part, str) and (part == "[key]" or (part.startswith("(") and part.endswith(")")))
+
+
+def _wrong_kind(kind: str, value: object) -> str:
+    if value is None:
+        return f"the value is empty; it must be {_KINDS[kind]}"
+    return f"the value must be {_KINDS[kind]}"
+
+
+def _mend_kind(kind: str, value: object) -> str:
+    if kind == "string_type" and isinstance(value, bool | int | float | datetime.date):
+        return "put it in quotes: YAML reads it as a number, a date or a yes/no"
+    if kind == "tuple_type":
+        return "write [a, b], or one item per line after a dash"
+    if kind in ("string_type", "int_type", "bool_type"):
+        return f"write {_KINDS[kind]}" + ("" if kind == "string_type" else " without quotes")
+    return "write {name: value}, or one `name: value` per line below it"
+
+
+def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """The models that can stand at a location; a tag in it chooses among the members of a union."""
+    current = [root]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if _is_tag(part):
+            current = [model for model in current if f"({model.__name__})" == part]
+            continue
+        fields = [_fields(model)[part] for model in current if part in _fields(model)]
+        current = [model for field in fields for model in _models_in(field.annotation)]
+    return current
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The settings of a model by the names that a mirror file calls them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from _models_in(part)
+
+
+def _described(root: type[BaseModel], location: tuple[str | int, ...]) -> str:
+    setting = next((i for i in range(len(location) - 1, -1, -1) if isinstance(location[i], str)), None)
+    for model in _models_at(root, location[:setting]) if setting is not None else ():
+        field = _fields(model).get(str(location[setting or 0]))
+        if field is not None and field.description:
+            return f"set it: {field.description}"
+    return "see the published schema of mirror files"
+
+
+def _vocabulary(root: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    fields = [_fields(model).get(str(location[-1])) for model in _models_at(root, location[:-1])]
+    return [str(word) for field in fields if field is not None for word in _words(field.annotation)]
+
+
+def _words(annotation: object) -> Iterator[object]:
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from typing.get_args(annotation)
+        return
+    for part in typing.get_args(annotation):
+        yield from _words(part)

@@ -1,21 +1,30 @@
-"""Assets: one for each mirrored table, with an event when new files of it are published.
+"""What a publishing task tells of its tables: an event of each table's asset, and datasets of OpenLineage.
 
 An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
 and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.
 The event of a retry covers what its failed attempts published. A run that never succeeds sends no event. Clearing a
 task repeats its events, as for any task.
+
+To OpenLineage a source table is a dataset of its mirror, for the mirror file does not tell which server it is on. A
+mirrored table has the name that its storage gives it, so that it is the same dataset to whatever reads it.
+
+Public source: OpenLineage, *Naming conventions*: ``abfss://{container}@{service}`` and the path, ``file`` and the path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetAlias
 
 from open_mirroring.config import Mirror
+from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
 from open_mirroring.ledger.reading import LedgerReader
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 Mark = list[int]
 """Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
@@ -90,3 +99,32 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
                 )
             )
     return found
+
+
+def operator_lineage(mirror: Mirror, published: Sequence[PublishedFiles]) -> OperatorLineage[Any, Any]:
+    """From each source table with new files to its mirrored table, with their rows."""
+    # The provider is no requirement: whoever calls this is the provider itself.
+    from airflow.providers.common.compat.openlineage.facet import (
+        Dataset,
+        OutputDataset,
+        OutputStatisticsOutputDatasetFacet,
+    )
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    targets = {table.source: table.target for table in mirror.tables}
+    source = f"open-mirroring://{mirror.name}/source"
+    read, written = [], []
+    for one in published:
+        namespace, name = _mirrored(mirror, targets[one.table])
+        counted = OutputStatisticsOutputDatasetFacet(rowCount=one.rows, fileCount=one.number - one.first_number + 1)
+        read.append(Dataset(namespace=source, name=one.table))
+        written.append(OutputDataset(namespace=namespace, name=name, outputFacets={"outputStatistics": counted}))
+    return OperatorLineage(inputs=read, outputs=written)
+
+
+def _mirrored(mirror: Mirror, target: str) -> tuple[str, str]:
+    zone = mirror.landing_zone
+    if zone.store == "onelake":
+        host = PUBLIC_ENDPOINT.removeprefix("https://")
+        return f"abfss://{zone.workspace}@{host}", f"{zone.item}/Tables/{target}"
+    return "file", f"{mirror.resolve(zone.path)}/{target}"

@@ -73,13 +73,13 @@ def landing_zone(mirror: Mirror) -> ZoneAddress:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
     """
     name = mirror.landing_zone.connection
-    return zone_address(mirror, None if name is None else _resolved(name, _found(name, mirror.file)))
+    return zone_address(mirror, None if name is None else resolved(name, _found(name, mirror.file)))
 
 
 async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
     """:func:`landing_zone` for the triggerer, whose event loop must not wait for a look-up."""
     name = mirror.landing_zone.connection
-    return zone_address(mirror, None if name is None else _resolved(name, await _found_in_trigger(name, mirror.file)))
+    return zone_address(mirror, None if name is None else resolved(name, await _found_in_trigger(name, mirror.file)))
 
 
 def missing(name: str, file: Path, code: str = "CONNECTION_MISSING") -> TerminalError:
@@ -113,9 +113,14 @@ def content(found: Any) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 
 
-def _resolved(name: str, found: Any) -> core.Connection:
+def resolved(name: str, found: Any) -> core.Connection:
+    """A connection of Airflow as jobs read it.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``.
+    """
     return core.parsed(name, json.dumps(content(found)))
 
 
 def _url(mirror: Mirror, name: str, found: Any) -> str:
-    return from_connection(_resolved(name, found), mirror.home)
+    return from_connection(resolved(name, found), mirror.home)

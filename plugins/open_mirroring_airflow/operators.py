@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -23,6 +23,7 @@ from open_mirroring_airflow.assets import (
     asset_alias,
     lineage,
     marks,
+    operator_lineage,
     published_since,
     table_assets,
 )
@@ -48,6 +49,9 @@ from open_mirroring_airflow.run_params import (
     letter_arguments,
 )
 from open_mirroring_airflow.triggers import ResetTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 _MARKS = "confirmed_before"
 _LOOK_MINUTES = 0.2
@@ -130,6 +134,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         super().__init__(outlets=[asset_alias(kwargs["mirror"])], **kwargs)
         self.gate_task_id = gate_task_id
         self._whole: dict[str, Any] | None = None
+        self._sent: tuple[Mirror, Sequence[PublishedFiles]] | None = None
 
     def execute(self, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
@@ -147,9 +152,14 @@ class PublishingOperator(OpenMirroringSparkOperator):
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, arguments, context)
         published = self._send(mirror, ledger, before, context)
+        self._sent = mirror, published
         if self._whole is not None:
             super().tell({"rows": {one.table: one.rows for one in published}, **self._whole})
         return report
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What was read and written; Airflow's provider of OpenLineage asks for it by this name."""
+        return None if self._sent is None else operator_lineage(*self._sent)
 
     def tell(self, report: dict[str, Any]) -> None:
         """Not yet: how many rows were published the ledger tells at the end."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from open_mirroring.config.connections import KAFKA_FORM
+from open_mirroring.config.kafka import MECHANISMS, PROTOCOLS
 from open_mirroring.config.onelake import CONNECTION_TYPE
 from open_mirroring.remote.entra import AUTHS
 
 _TEXT = {"type": ["string", "null"]}
-_FIELDS = {
+_ONELAKE = {
     "auth": {
         "label": "Auth",
         "description": "A client secret belongs to service_principal alone.",
@@ -29,6 +32,31 @@ _FIELDS = {
     },
 }
 
+_KAFKA = {
+    "security.protocol": {
+        "label": "Security protocol",
+        "description": "SASL_SSL where there is a login, else PLAINTEXT.",
+        "schema": {"type": ["string", "null"], "enum": [*PROTOCOLS, None]},
+    },
+    "sasl.mechanism": {
+        "label": "SASL mechanism",
+        "description": "PLAIN unless chosen otherwise.",
+        "schema": {"type": ["string", "null"], "enum": [*MECHANISMS, None]},
+    },
+    "ssl.ca.pem": {
+        "label": "Certificate authority",
+        "description": "In PEM form; the machine's own where it is empty.",
+        "schema": _TEXT,
+    },
+}
+_EVENT_HUBS = {
+    "tenant_id": {
+        "label": "Tenant",
+        "description": "Only for an Entra application: then the login is its client ID, and the password its secret.",
+        "schema": _TEXT,
+    }
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata: the entry point ``apache_airflow_provider``."""
@@ -37,15 +65,32 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Open Mirroring",
         "description": "Change data into a Microsoft Fabric open mirrored database, with Spark and a ledger.",
         "connection-types": [
-            {
-                "connection-type": CONNECTION_TYPE,
-                "hook-class-name": "open_mirroring_airflow.hooks.OneLakeHook",
-                "hook-name": "Open Mirroring: OneLake",
-                "ui-field-behaviour": {
-                    "hidden-fields": ["host", "port", "schema", "extra"],
-                    "relabeling": {"login": "Client ID", "password": "Client secret"},
-                },
-                "conn-fields": _FIELDS,
-            }
+            _type(
+                CONNECTION_TYPE,
+                "OneLake",
+                _ONELAKE,
+                hidden=["host", "port", "schema", "extra"],
+                labels={"login": "Client ID", "password": "Client secret"},
+            ),
+            _type(KAFKA_FORM, "Kafka", _KAFKA, hidden=["schema"], labels={"host": "Servers"}),
+            _type(
+                "event_hubs",
+                "Event Hubs",
+                _EVENT_HUBS,
+                hidden=["schema"],
+                labels={"host": "Namespace's host", "login": "Client ID", "password": "Connection string or secret"},
+            ),
         ],
+    }
+
+
+def _type(
+    name: str, service: str, fields: Mapping[str, Any], *, hidden: list[str], labels: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "connection-type": name,
+        "hook-class-name": f"open_mirroring_airflow.hooks.{service.replace(' ', '')}Hook",
+        "hook-name": f"Open Mirroring: {service}",
+        "ui-field-behaviour": {"hidden-fields": hidden, "relabeling": dict(labels)},
+        "conn-fields": dict(fields),
     }

@@ -17,7 +17,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring_airflow.connections import job_connections, landing_zone
 from open_mirroring_airflow.hooks import OneLakeHook
-from open_mirroring_airflow.provider_info import get_provider_info
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.triggers import GateTrigger
 from open_mirroring_airflow.verdict import ReconcileOperator
@@ -86,10 +85,3 @@ def test_the_connection_can_be_tested(server: EmulatorServer, monkeypatch: pytes
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server).replace(SECRET, "wrong-canary"))
     passed, told = OneLakeHook("lake").test_connection()
     assert (passed, "TOKEN_REFUSED" in told, "wrong-canary" in told) == (False, True, False)
-
-
-def test_the_connection_type_has_a_form() -> None:
-    (described,) = get_provider_info()["connection-types"]
-    assert described["connection-type"] == OneLakeHook.conn_type == "open_mirroring_onelake"
-    assert described["hook-class-name"] == f"{OneLakeHook.__module__}.{OneLakeHook.__qualname__}"
-    assert {"auth", "tenant_id"} <= described["conn-fields"].keys()

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
+from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from airflow.sdk import DAG, BaseOperator
+from openlineage.client.event_v2 import Job, Run, RunEvent
+from openlineage.client.serde import Serde
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
@@ -21,6 +25,7 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.assets import table_asset
 from open_mirroring_airflow.operators import PublishingOperator
 from open_mirroring_airflow.verdict import ReconcileOperator
+from tests.dags.conftest import MIRROR
 
 pytestmark = pytest.mark.airflow
 
@@ -172,6 +177,49 @@ def test_only_tables_with_new_files_get_an_event_with_numbers_rows_and_positions
         "last_position": "5:z",
         "batch": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("zone", "mirrored"),
+    [
+        ("{store: local, path: zone}", ("file", "{home}/zone/dbo/orders")),
+        (
+            "{store: onelake, workspace: Sales, item: shop.MirroredDatabase, connection: lake}",
+            ("abfss://Sales@onelake.dfs.fabric.microsoft.com", "shop.MirroredDatabase/Tables/dbo/orders"),
+        ),
+    ],
+)
+def test_openlineage_sees_source_and_mirrored_tables_with_their_rows(
+    zone: str,
+    mirrored: tuple[str, str],
+    write_mirror: Callable[..., Path],
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the provider's own look for it, in the client's own form."""
+    mirror = load_mirror(write_mirror(MIRROR.replace("{store: local, path: zone}", zone)))
+    _confirm(mirror, "dbo.customers", range(1, 3))
+    monkeypatch.setattr(PublishingOperator, "run_job", lambda *_: _confirm(mirror, "dbo.orders", range(1, 4)))
+    operator = PublishingOperator(task_id="publish", mirror="shop", mirror_file=str(mirror.file), job="publish_changes")
+    operator.execute(task_context)
+    found = DefaultExtractor(operator).extract_on_complete(None)
+    assert found is not None
+    event = RunEvent(
+        eventTime="2026-01-05T10:00:00Z",
+        run=Run(str(UUID(int=0))),
+        job=Job("a", "b"),
+        inputs=found.inputs,
+        outputs=found.outputs,
+    )
+    document = json.loads(Serde.to_json(event))
+    assert [(one["namespace"], one["name"]) for one in document["inputs"]] == [
+        ("open-mirroring://shop/source", "dbo.orders")
+    ]
+    [written] = document["outputs"]
+    namespace, name = mirrored
+    assert (written["namespace"], written["name"]) == (namespace, name.format(home=mirror.home))
+    counted = written["outputFacets"]["outputStatistics"]
+    assert (counted["rowCount"], counted["fileCount"]) == (30, 3)
 
 
 def test_nothing_published_is_no_event(mirror: Mirror, publish: Callable[..., list[Any]]) -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
-from open_mirroring.config.explaining import explain
 from open_mirroring.config.models import schema_document
+from open_mirroring.config.problems import explain
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
+from open_mirroring.config.kafka import ClientSettings
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import ClientSettings, KafkaPlace
+from spark_jobs.sources.kafka.place import KafkaPlace
 
 SECRET = "hush-hush"
 HANDSHAKE = "sasl_ssl://b:9093/1: SASL PLAIN mechanism handshake failed: {}: broker's supported mechanisms: "

@@ -1,0 +1,175 @@
+"""Connections to a Kafka broker, or to the Kafka endpoint of Event Hubs: what they may say, as options of its client.
+
+What a connection says goes to the client library through an allow-list, so that no connection can switch a check off.
+
+Public source: librdkafka, *Configuration properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka*: endpoint
+``<namespace>.servicebus.windows.net:9093``, ``SASL_SSL``, ``PLAIN`` with the user ``$ConnectionString``, or
+``OAUTHBEARER`` (C-91).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from open_mirroring.config.connections import Connection, invalid
+
+CONNECTION_TYPES = ("kafka", "event_hubs")
+OPTIONS = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "fetch.max.bytes",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "metadata.max.age.ms",
+        "queued.max.messages.kbytes",
+        "receive.message.max.bytes",
+        "sasl.mechanism",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "socket.keepalive.enable",
+        "socket.timeout.ms",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+    }
+)
+"""What a connection's ``extra`` may hold. Nothing here decides from where, or how strictly, messages are read."""
+
+_SECRETS = ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password", "ssl.key.pem")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENDPOINT = re.compile(r"\s*Endpoint=sb://([A-Za-z0-9.-]+)/?;", re.IGNORECASE)
+_TENANT = re.compile(r"[A-Za-z0-9.-]+")
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Options of the client library, by its own names; the text of this object holds none of them."""
+
+    options: Mapping[str, str] = field(repr=False)
+
+    def redact(self, text: str) -> str:
+        """*text* without any of the secrets, should a broker or the library have quoted one."""
+        for secret in _secret_texts(self.options):
+            text = text.replace(secret, "…")
+        return text
+
+
+def client_settings(connection: Connection) -> ClientSettings:
+    """What a resolved connection of type ``kafka`` or ``event_hubs`` says to the client.
+
+    ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
+    (``PLAIN`` over ``SASL_SSL`` unless ``extra`` says otherwise; for ``OAUTHBEARER`` the client's id and secret).
+    ``event_hubs``: *password* is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password*
+    are an Entra application's client id and secret. Further options of the client stand in ``extra``
+    (:data:`OPTIONS`).
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
+    """
+    if connection.conn_type not in CONNECTION_TYPES:
+        raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")
+    extra = dict(connection.extra)
+    tenant = extra.pop("tenant_id", None)
+    options = _allowed(connection.name, extra)
+    if connection.conn_type == "event_hubs":
+        _event_hubs(connection, tenant, options)
+    elif tenant is not None:
+        raise invalid(connection.name, "tenant_id belongs to the conn_type event_hubs")
+    else:
+        _kafka(connection, options)
+    if options["security.protocol"] not in PROTOCOLS:
+        raise invalid(connection.name, f"its security.protocol is none of {', '.join(PROTOCOLS)}")
+    if options.get("isolation.level", "read_committed") not in ("read_committed", "read_uncommitted"):
+        raise invalid(connection.name, "its isolation.level is neither read_committed nor read_uncommitted")
+    return ClientSettings(options)
+
+
+def _allowed(name: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    extra = {key: value for key, value in extra.items() if value not in (None, "")}  # a form's empty fields
+    if not extra.keys() <= OPTIONS:
+        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(OPTIONS))}")
+    if not all(isinstance(value, str | int) for value in extra.values()):
+        raise invalid(name, "an option in its extra is neither text, number nor true or false")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in extra.items()}
+
+
+def _kafka(connection: Connection, options: dict[str, str]) -> None:
+    if connection.host:
+        options["bootstrap.servers"] = _servers(connection, 9092)
+    if "bootstrap.servers" not in options:
+        raise invalid(connection.name, "it has no host")
+    sasl = connection.login is not None
+    protocol = options.setdefault("security.protocol", "SASL_SSL" if sasl else "PLAINTEXT")
+    if protocol.startswith("SASL") != sasl or (sasl and connection.password is None):
+        raise invalid(connection.name, "login and password go with a security.protocol of SASL, and with no other")
+    if not sasl:
+        return
+    mechanism = options.setdefault("sasl.mechanism", "PLAIN")
+    if mechanism not in MECHANISMS:
+        raise invalid(connection.name, f"its sasl.mechanism is none of {', '.join(MECHANISMS)}")
+    if mechanism == "OAUTHBEARER":
+        if "sasl.oauthbearer.token.endpoint.url" not in options:
+            raise invalid(connection.name, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url in its extra")
+        _oidc(connection, options)
+    else:
+        options |= {"sasl.username": connection.login or "", "sasl.password": connection.password or ""}
+
+
+def _event_hubs(connection: Connection, tenant: object, options: dict[str, str]) -> None:
+    if options.keys() & {"bootstrap.servers", "security.protocol", "sasl.mechanism"}:
+        raise invalid(connection.name, "servers, protocol and mechanism are given with the conn_type event_hubs")
+    options["security.protocol"] = "SASL_SSL"
+    # The endpoint closes idle connections after some minutes; the published recommendation for its Kafka clients.
+    options.setdefault("socket.keepalive.enable", "true")
+    options.setdefault("metadata.max.age.ms", "180000")
+    if tenant is not None:
+        if not isinstance(tenant, str) or not _TENANT.fullmatch(tenant):
+            raise invalid(connection.name, "its tenant_id is no tenant's id or domain")
+        if not (connection.host and connection.login and connection.password):
+            raise invalid(connection.name, "with tenant_id it needs host, login (client id) and password (secret)")
+        options["bootstrap.servers"] = _servers(connection, 9093)
+        host = connection.host.split(":")[0]
+        options.setdefault("sasl.oauthbearer.scope", f"https://{host}/.default")
+        address = f"https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token"
+        options.setdefault("sasl.oauthbearer.token.endpoint.url", address)
+        _oidc(connection, options)
+        return
+    string = connection.password or ""
+    endpoint = _ENDPOINT.match(string)
+    if endpoint is None:
+        raise invalid(connection.name, "its password is no connection string (Endpoint=sb://…;SharedAccessKey…)")
+    options["bootstrap.servers"] = _servers(connection, 9093) if connection.host else f"{endpoint.group(1)}:9093"
+    options |= {"sasl.mechanism": "PLAIN", "sasl.username": "$ConnectionString", "sasl.password": string}
+
+
+def _oidc(connection: Connection, options: dict[str, str]) -> None:
+    options |= {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": connection.login or "",
+        "sasl.oauthbearer.client.secret": connection.password or "",
+    }
+
+
+def _servers(connection: Connection, port: int) -> str:
+    hosts = [host.strip() for host in (connection.host or "").split(",")]
+    return ",".join(host if ":" in host else f"{host}:{connection.port or port}" for host in hosts)
+
+
+def _secret_texts(options: Mapping[str, str]) -> list[str]:
+    found = {options[name] for name in _SECRETS if options.get(name)}
+    # A key is as secret alone as inside its connection string.
+    found |= {match for text in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", text)}
+    return sorted(found, key=len, reverse=True)
