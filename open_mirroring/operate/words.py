@@ -36,11 +36,15 @@ def age(length: timedelta | None) -> str:
     return f"{minutes} min" if minutes else f"{seconds} s"
 
 
+def rest(done: int, of: int, length: timedelta) -> timedelta | None:
+    """How long the rest takes at the pace of what is done; None where nothing tells."""
+    return length / done * (of - done) if 0 < done < of else None
+
+
 def pace(done: int, of: int, seconds: float) -> str:
-    """How long the rest takes at the pace so far: ``, about 12 min left``; empty where nothing tells."""
-    if not 0 < done < of:
-        return ""
-    return f", about {age(timedelta(seconds=seconds / done * (of - done)))} left"
+    """The same in words: ``, about 12 min left``; empty where nothing tells."""
+    left = rest(done, of, timedelta(seconds=seconds))
+    return "" if left is None else f", about {age(left)} left"
 
 
 def amount(count: int, one: str, many: str = "") -> str:

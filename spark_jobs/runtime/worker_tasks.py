@@ -6,15 +6,25 @@ run would pay them. Over Spark Connect (Databricks, Fabric's sessions over Conne
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.cloudpickle import dumps, loads
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from open_mirroring.operate.words import pace
+
+log = logging.getLogger(__name__)
 
 Work = Callable[[str, str], Any]
 """From the text that all tasks share and the task's own text to its outcome."""
@@ -23,6 +33,7 @@ _LARGE = 2**19
 """Half of the size from which Spark hands a function over through a file."""
 _OUTCOME = pa.schema([pa.field("id", pa.int64()), pa.field("outcome", pa.binary())])
 _MORE_THAN_CORES = 2**20
+_TELL_SECONDS = 30.0
 
 
 def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
@@ -58,10 +69,37 @@ def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, task
     context.setJobDescription(description)
     sent = context.broadcast(shared) if len(shared) > _LARGE else None
     try:
-        return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent or shared)).collect()
+        with _progress_told(context, description, len(tasks)):
+            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent or shared)).collect()
     finally:
         if sent is not None:
             sent.destroy()
+
+
+@contextmanager
+def _progress_told(context: SparkContext, description: str, tasks: int) -> Iterator[None]:
+    """Logs every half minute how many of the tasks are done, and how long the rest takes at the pace so far.
+
+    A catch-up or a backfill may read for an hour in one job: without this its log stands still.
+    """
+    tracker, begun, ended = context.statusTracker(), time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TELL_SECONDS):
+            try:
+                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            except Py4JError:
+                return  # Spark is gone: the job says so
+            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+            log.info("%s: %d of %d tasks done%s", description, done, tasks, pace(done, tasks, time.monotonic() - begun))
+
+    telling = threading.Thread(target=tell, name="progress", daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        telling.join()
 
 
 def _worked(work: Work, shared: str | Broadcast[str], task: str) -> Any:

@@ -22,6 +22,7 @@ import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -40,6 +41,8 @@ SUFFIXES = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 RANGE_BYTES = 64 * 2**20
 """Larger files are cut into ranges of this size, each ending with a line."""
 
+_Line = tuple[int, bytes]
+"""The byte at which a line begins, and what it holds."""
 _CHUNK = 1 << 16
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
@@ -62,6 +65,14 @@ _MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
 _VALUE = b'"value":'
 _ESCAPED = re.compile(rb"\\u00[2-7]")
 """A character that needs no escape: a name may be spelled with it, so that counting does not find it."""
+_decode_text = msgspec.json.Decoder(str).decode
+_PLAIN = rb'"[ !#-\[\]-~]*+"'
+_USUAL_HEAD = re.compile(
+    rb'\{"topic": ?"([ !#-\[\]-~]*+)", ?"partition": ?(0|[1-9][0-9]{0,8}+), ?"offset": ?(0|[1-9][0-9]{0,17}+)'
+    rb'(?:, ?"timestamp": ?(?:null|[0-9]++|' + _PLAIN + rb'))?+(?:, ?"key": ?(null|' + _PLAIN + rb"))?+"
+    rb'(?:, ?"headers": ?(?:null|\[\]))?+(?:, ?"encoding": ?"(utf8|base64)")?+, ?"value": ?(?=")'
+)
+"""A wrapper in the usual order up to the text of its value, which is all that follows: no member stands there twice."""
 
 
 def list_files(root: Place, *, was_read: bool = False) -> Listing:
@@ -176,12 +187,10 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
     """
     lines = _unpacked_lines(root / name, name) if is_gzip(name) else _plain_lines(root / name, start, end, name)
     for line in lines:
-        if isinstance(line, RawMessage) and line.body is not None:
-            if not line.body.strip():
-                continue
-            yield line if layout == "bare" else _unwrapped(line, line.body)
-        else:
+        if isinstance(line, Damage):
             yield line
+        elif (text := line[1]) and not text.isspace():
+            yield RawMessage(name, *line) if layout == "bare" else _unwrapped(name, *line)
 
 
 def is_gzip(name: str) -> bool:
@@ -189,20 +198,22 @@ def is_gzip(name: str) -> bool:
     return name.casefold().endswith(".gz")
 
 
-def _plain_lines(path: Place, start: int, end: int, origin: str) -> Iterator[RawMessage | Damage]:
+def _plain_lines(path: Place, start: int, end: int, origin: str) -> Iterator[_Line | Damage]:
     with open_source(path) as file:
         file.seek(start)
         at = start
         while at < end:
-            line = file.readline(end - at)
+            line = next(file, b"")
             if not line:
                 yield Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
                 return
-            yield RawMessage(origin, at, body_of(line, at))
+            if at + len(line) > end:
+                line = line[: end - at]
+            yield at, body_of(line, at)
             at += len(line)
 
 
-def _unpacked_lines(path: Place, origin: str) -> Iterator[RawMessage | Damage]:
+def _unpacked_lines(path: Place, origin: str) -> Iterator[_Line | Damage]:
     with open_source(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         at = 0
         while True:
@@ -214,7 +225,7 @@ def _unpacked_lines(path: Place, origin: str) -> Iterator[RawMessage | Damage]:
                 return
             if not line:
                 return
-            yield RawMessage(origin, at, body_of(line, at))
+            yield at, body_of(line, at)
             at += len(line)
 
 
@@ -230,22 +241,50 @@ def body_of(line: bytes, at: int) -> bytes:
     return body if at else body.removeprefix(BOM_UTF8)
 
 
-def _unwrapped(line: RawMessage, text: bytes) -> RawMessage | Damage:
+def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
     try:
-        if not text.isascii():
-            text.decode()
-        wrapper = _decode_wrapper(text)
-        value = wrapper.value
-        if not _is_ordinary(text, value) and (_ESCAPED.search(text) or any(text.count(name) > 1 for name in _MEMBERS)):
-            _refuse_twice(text)
-        if value is None:
-            body = None
-        elif wrapper.encoding == "base64":
-            body = base64.b64decode(value, validate=True)
-        else:
-            body = value.encode()
+        return _usual(text) or _exactly(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Damage(line.origin, line.place, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", line.body)
+        return Damage(origin, at, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", text)
+
+
+def _usual(text: bytes) -> RawMessage | None:
+    """The message of a wrapper as most are written; None for any other, and for one with a fault."""
+    head = _USUAL_HEAD.match(text)
+    if head is None or not text.endswith(b'"}'):
+        return None
+    topic, partition, offset, key, encoding = head.groups()
+    try:
+        value = _decode_text(text[head.end() : -1])
+        body = base64.b64decode(value, validate=True) if encoding == b"base64" else value.encode()
+    except (msgspec.DecodeError, ValueError):
+        return None
+    told = None if key is None or key == b"null" else _key(key[1:-1].decode())
+    return RawMessage(_origin(topic, partition), int(offset), body, told)
+
+
+@lru_cache(maxsize=1000)
+def _origin(topic: bytes, partition: bytes) -> str:
+    return f"{topic.decode()}/{partition.decode()}"
+
+
+def _exactly(text: bytes) -> RawMessage:
+    """The message of any wrapper.
+
+    Raises:
+        ValueError, RecursionError, msgspec.DecodeError: it wraps none, or nobody says which.
+    """
+    text.decode()
+    wrapper = _decode_wrapper(text)
+    value = wrapper.value
+    if not _is_ordinary(text, value) and (_ESCAPED.search(text) or any(text.count(name) > 1 for name in _MEMBERS)):
+        _refuse_twice(text)
+    if value is None:
+        body = None
+    elif wrapper.encoding == "base64":
+        body = base64.b64decode(value, validate=True)
+    else:
+        body = value.encode()
     return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
 
 
