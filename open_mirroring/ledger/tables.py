@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Dialect,
+    Index,
     Integer,
     MetaData,
     String,
@@ -332,6 +333,8 @@ published_file = Table(
     Column("batch_from", BigInteger, nullable=False),
     Column("batch_to", BigInteger, nullable=False),
     Column("confirmed_at", Moment, nullable=False),
+    # What was published in the last hours is asked for by the page.
+    Index("published_file_confirmed_at", "confirmed_at"),
 )
 
 publication = Table(

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
@@ -54,6 +55,7 @@ class TableLine:
         published_at: when something of it was published last.
         applied: the highest number that counted as applied at the last look.
         letters: how many dead letters of it are open.
+        notes: what may differ at the target though nothing is wrong, and what became of its columns.
     """
 
     id: str
@@ -74,6 +76,7 @@ class TableLine:
     published_at: datetime | None
     letters: int
     losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
     proof: LastProof | None
 
     def lag(self, now: datetime) -> timedelta:
@@ -90,6 +93,7 @@ class MirrorOverview:
         stop: the stop of its reading.
         losses: what any of its tables may lack.
         hours: messages that were logged in each of the last hours, the oldest hour first.
+        hours_out: rows that were published in each of them.
         letters: how many dead letters are open.
         looked_at: when the landing zone was inspected last.
         next_run: when its schedule runs it next.
@@ -106,6 +110,7 @@ class MirrorOverview:
     losses: tuple[Loss, ...]
     letters: int
     hours: tuple[int, ...]
+    hours_out: tuple[int, ...]
     looked_at: datetime | None
     next_run: datetime | None
     tables: tuple[TableLine, ...]
@@ -141,14 +146,15 @@ class MirrorOverview:
 def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
     """Gather the overview of a mirror at a moment, with its zone."""
     report, stops = look(mirror, ledger), open_stops(ledger, mirror.name)
-    recorded = recorded_verdicts(ledger, mirror.name)
+    recorded, notes = recorded_verdicts(ledger, mirror.name), column_notes(ledger, _generations(ledger, mirror.name))
     with ledger.connect() as db:
         row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror.name)).one_or_none()
         committed = 0 if row is None else row.committed
         hours, last_commit = _hours(db, mirror.name, committed, now)
         behind = _behind(db, mirror.name)
+        out = _hours_out(db, mirror.name, now)
         gathered = _Lines(db, mirror, now, report, recorded, stops)
-        lines = gathered.lines()
+        lines = gathered.lines(notes)
     looks = [line.looked_at for line in lines if line.looked_at is not None]
     return MirrorOverview(
         mirror=mirror.name,
@@ -162,6 +168,7 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         losses=report.losses.get(ANY_TABLE, ()),
         letters=report.letters.count,
         hours=hours,
+        hours_out=out,
         looked_at=max(looks, default=None),
         next_run=next_after(mirror.schedule, now),
         tables=lines,
@@ -200,6 +207,40 @@ def _behind(db: Connection, mirror: str) -> int | None:
     return sum(behind) if behind else None
 
 
+def published_since(db: Connection, mirror: str, since: datetime) -> list[tuple[int, int, datetime]]:
+    """What was published since a moment: behind which batch, to which, and when its newest file was confirmed."""
+    c = t.published_file.c
+    query = sa.select(c.batch_from, c.batch_to, sa.func.max(c.confirmed_at)).where(_of_mirror(mirror, since))
+    return [tuple(row) for row in db.execute(query.group_by(c.batch_from, c.batch_to))]
+
+
+def _hours_out(db: Connection, mirror: str, now: datetime) -> tuple[int, ...]:
+    """Rows per hour, summed up by minutes in the database."""
+    c = t.published_file.c
+    minute = sa.func.substr(sa.cast(c.confirmed_at, sa.String), 1, len("2026-01-05 10:00"))
+    newest, rows = sa.func.max(c.confirmed_at), sa.func.sum(c.rows)
+    query = sa.select(newest, rows).where(_of_mirror(mirror, now - timedelta(hours=HOURS)))
+    hours = [0] * HOURS
+    for at, count in db.execute(query.group_by(minute)).tuples():
+        ago = int((now - at) / timedelta(hours=1))
+        if ago < HOURS:
+            hours[HOURS - 1 - max(0, ago)] += int(count)
+    return tuple(hours)
+
+
+def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
+    m, p = t.mirrored_table.c, t.published_file.c
+    mine = sa.select(m.id).where(m.mirror == mirror)
+    # As an expression the table is no way in: by it, a database would read the whole history of each.
+    return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
+
+
+def _generations(ledger: Engine, mirror: str) -> dict[str, int]:
+    m = t.mirrored_table.c
+    with ledger.connect() as db:
+        return dict(db.execute(sa.select(m.id, m.generation).where(m.mirror == mirror)).tuples().all())
+
+
 class _Lines:
     """What a few queries for all tables together say of each."""
 
@@ -220,7 +261,7 @@ class _Lines:
             due = None if due is None else next_after(mirror.schedule, due)
         self._overdue = due is not None and due < now
 
-    def lines(self) -> tuple[TableLine, ...]:
+    def lines(self, of_columns: Mapping[str, Sequence[str]]) -> tuple[TableLine, ...]:
         m = t.mirrored_table.c
         wanted = (m.id, m.source, m.folder, m.generation, m.load_state, m.waiting_rows)
         rows = self._db.execute(sa.select(*wanted).where(m.mirror == self._mirror.name).order_by(m.source)).all()
@@ -251,6 +292,7 @@ class _Lines:
                     published_at=published.get(row.id),
                     letters=self._report.letters.tables.get(row.source, NO_LETTERS).count,
                     losses=self._report.losses.get(row.source, ()),
+                    notes=(*self._report.notes.get(row.source, ()), *of_columns.get(row.id, ())),
                     proof=proofs.get(row.id),
                 )
             )

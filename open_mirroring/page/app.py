@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
@@ -226,6 +227,7 @@ class _Page:
             "visitor": visitor,
             "decides": mirror is not None and visitor is not None and visitor.decides(mirror.name),
             "links": [] if mirror is None else self.around.links(mirror),
+            "fabric_item": "" if mirror is None else fabric_item(mirror),
             "form_token": token,
             "request_id": f"page:{secrets.token_hex(16)}",
             "json_address": str(request.url.include_query_params(format="json").remove_query_params("token")),
@@ -238,6 +240,14 @@ class _Page:
 
 class _NotFound(Exception):
     """There is no such thing, or it is not for this visitor."""
+
+
+def fabric_item(mirror: Mirror) -> str:
+    """Where the mirrored database opens in Fabric; empty where the mirror file has names: the address has GUIDs."""
+    workspace, item = mirror.landing_zone.workspace or "", mirror.landing_zone.item or ""
+    if not (is_guid(workspace) and is_guid(item)):
+        return ""
+    return f"https://app.fabric.microsoft.com/groups/{workspace}/mirroreddatabases/{item}"
 
 
 def build_app(around: Surroundings) -> FastAPI:

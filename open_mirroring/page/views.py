@@ -22,7 +22,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.operate import words
-from open_mirroring.operate.overview import MirrorOverview, TableLine, overview
+from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
@@ -73,6 +73,11 @@ class MirrorEntry(NamedTuple):
     name: str
     overview: MirrorOverview | None
     failed: str
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """What waits at each step; empty without an overview."""
+        return {} if self.overview is None else _pipeline(self.overview)
 
 
 @dataclass(frozen=True)
@@ -183,6 +188,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "loaded": story.loaded,
         "publications": story.publications,
         "load": story.load,
+        "load_left": story.load_left,
         "reset": "" if story.state.reset is None else str(story.state.reset),
         "files": [
             {**plain(file), "confirmed_at": file.confirmed_at, "fate": _fate(file.number, line)} for file in story.files
@@ -252,6 +258,7 @@ def _whole(found: MirrorOverview) -> dict[str, Any]:
         "losses",
         "letters",
         "hours",
+        "hours_out",
         "looked_at",
         "next_run",
         "verdict",
@@ -287,15 +294,18 @@ def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
     query = sa.select(c.number, c.bound_at, c.committed_at, c.manifest).where(c.mirror == mirror)
     with ledger.connect() as db:
         rows = db.execute(query.order_by(c.number.desc()).limit(_BATCHES)).tuples().all()
+        files = published_since(db, mirror, rows[-1][1]) if rows else []
     found = []
     for number, bound, committed, manifest in rows:
         counts = msgspec.json.decode(manifest, type=_Counted).counts
+        published = [at for behind, to, at in files if behind < number <= to]
         found.append(
             {
                 "number": number,
                 "bound_at": bound,
                 "committed_at": committed,
                 "took": committed - bound,
+                "published_at": max(published, default=None),
                 "messages": counts.get("messages", 0),
                 "counts": {name: count for name, count in counts.items() if count and name != "messages"},
             }

@@ -15,6 +15,7 @@ import pytest
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from open_mirroring.config import load_mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
@@ -25,6 +26,7 @@ from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
+from open_mirroring.page.app import fabric_item
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
 from open_mirroring.protocols.resetting import ResetStage
@@ -74,6 +76,51 @@ def test_every_page_says_the_same_in_html_and_json(made: PageMirror, client: Tes
     mirror = client.get("/mirrors/shop?format=json").json()
     assert mirror["pipeline"]["waiting_rows"] == 5 and mirror["mirror"]["verdict"] == "STOP"
     assert sum(mirror["mirror"]["hours"]) == 21 and len(mirror["batches"]) == 4
+
+
+def test_what_was_published_is_told_by_hour_and_by_batch(made: PageMirror, client: TestClient) -> None:
+    """In and out are side by side; a batch of which something waits is not told to be published."""
+    found = client.get("/mirrors/shop?format=json").json()
+    assert sum(found["mirror"]["hours_out"]) == 2 * 2 * len(made.batches)
+    published = {batch["number"]: batch["published_at"] is not None for batch in found["batches"]}
+    assert published == {1: True, 2: True, 3: False}
+    with made.ledger.begin() as db:
+        db.execute(t.published_file.update().values(confirmed_at=made.now - timedelta(hours=5)))
+    hours = overview(made.mirror, made.ledger, made.now).hours_out
+    assert hours[-6] == sum(hours) > 0
+
+
+def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) -> None:
+    """What may differ though nothing is wrong: one who asks about this table must not have to read a run's log."""
+    table_id = made.reader.tables()[ORDERS].id
+    known = {"generation": 1, "column": "<b>city</b>", "since": "0:A:1:1", "batch": 2, "at": made.now}
+    made.insert(t.unverified_column, table_id=table_id, verified=False, **known)
+    page = client.get(table(ORDERS)).text
+    assert "unverified since position 0:A:1:1" in page and "<b>city" not in page
+    assert "unverified" not in client.get(table(CUSTOMERS)).text
+    assert "1 note" in client.get("/mirrors/shop").text
+
+
+def test_a_load_tells_how_long_the_rest_takes(made: PageMirror, client: TestClient) -> None:
+    """Two of four chunks in ten minutes: the other two take twenty."""
+    state = made.reader.tables()[ORDERS]
+    plan = {"done": [0, 1], "chunks": [0, 1, 2, 3]}
+    with made.ledger.begin() as db:
+        mine = t.published_file.c.table_id == state.id
+        file = t.published_file.update().where(mine)
+        db.execute(file.values(kind="load", confirmed_at=made.now))
+        db.execute(file.where(t.published_file.c.number == 1).values(confirmed_at=made.now - timedelta(minutes=10)))
+        pending = {"load_state": "pending", "load_plan": json.dumps(plan)}
+        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == state.id).values(**pending))
+    assert "2 of 4 chunks, about 20 min left" in client.get(table(ORDERS)).text
+
+
+def test_the_mirrored_database_is_a_link_where_its_guids_are_known(made: PageMirror) -> None:
+    zone = f"store: onelake, workspace: {GUID}, item: {GUID}, connection: lake"
+    text = re.sub(r"landing_zone:\n(  .*\n)+", f"landing_zone: {{{zone}}}\n", made.file.read_text())
+    (made.folder / "lake.yaml").write_text(text)
+    address = f"https://app.fabric.microsoft.com/groups/{GUID}/mirroreddatabases/{GUID}"
+    assert (fabric_item(load_mirror(made.folder / "lake.yaml")), fabric_item(made.mirror)) == (address, "")
 
 
 def test_the_verdicts_are_those_that_were_recorded_and_grow_old(made: PageMirror) -> None:
