@@ -9,7 +9,7 @@ RUN command -v java >/dev/null \
     || (apt-get update && apt-get install --yes --no-install-recommends default-jre-headless \
         && rm -rf /var/lib/apt/lists/*)
 WORKDIR /opt/open-mirroring
-RUN mkdir build && chown -R 50000:0 .
+RUN mkdir build certificates && chown -R 50000:0 .
 
 USER 50000:0
 COPY --chown=50000:0 requirements.lock ./
@@ -19,6 +19,12 @@ RUN jars/fetch python \
     && ln -s "$(python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("pyspark").origin))')" spark
 COPY --chown=50000:0 . .
 RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --editable . --editable testing
+
+# What is in this image, for whoever has to answer for it: sbom.json (CycloneDX). Its maker stays outside.
+RUN python -m venv build/sbom \
+    && build/sbom/bin/pip install --no-cache-dir --no-deps --require-hashes --requirement deploy/sbom-requirements.lock \
+    && build/sbom/bin/cyclonedx-py environment "$(command -v python)" --output-reproducible --output-file sbom.json \
+    && rm -rf build/sbom
 
 ENV OPEN_MIRRORING_HOME=/opt/open-mirroring \
     SPARK_HOME=/opt/open-mirroring/spark \

@@ -90,7 +90,7 @@ coverage: setup jars-broker ## the tests of test-fast with the lines they reach;
 	$(RUN) -m pytest -n 2 -m "not long" --cov --cov-report=term --cov-report=html $(ARGS)
 
 .PHONY: test-compose
-test-compose: .env jars jars-broker ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
+test-compose: .env jars jars-broker azurite ## the development stack from nothing, its DAGs through Airflow's REST API, tables equal (15 minutes)
 	@$(PYTHON) -m tests.compose.stack prove $(COMPOSE)
 
 ##@ Measure
@@ -140,16 +140,23 @@ commands: $(VENV)/.installed ## write docs/reference/, the pages of commands and
 docs: build/docs-environment/.installed ## build the site of documents into build/site, strictly
 	build/docs-environment/bin/mkdocs build --strict --quiet
 
+# Tools that no test and no job needs have environments of their own: so a list of packages names none of theirs.
 build/docs-environment/.installed: docs/requirements.txt
+build/sbom-environment/.installed: deploy/sbom-requirements.lock
+build/%-environment/.installed:
 	@.ci/prerequisites "$(PYTHON)" lint
-	@mkdir -p build && $(PYTHON) -m venv build/docs-environment
-	@build/docs-environment/bin/pip install --quiet -r docs/requirements.txt
+	@mkdir -p build && $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet -r $<
 	@touch $@
 
 .PHONY: wheel
 wheel: $(VENV)/.installed uv ## build/dist/*.whl, the product and what it is tested with, built by the locked setuptools
 	@rm -rf build/lib build/bdist.* testing/build # what an earlier build left would be packed, too
 	$(UV) build --quiet --wheel --all-packages --no-build-isolation --python $(RUN) --out-dir build/dist
+
+.PHONY: sbom
+sbom: $(VENV)/.installed build/sbom-environment/.installed ## write build/sbom.json, all packages of the environment with versions and licences (CycloneDX)
+	build/sbom-environment/bin/cyclonedx-py environment $(RUN) --output-reproducible --output-file build/sbom.json
 
 .PHONY: lock
 lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
@@ -212,6 +219,7 @@ uv:
 	@.ci/prerequisites "$(PYTHON)" lint
 	@umask 077 && $(PYTHON) -c 'import base64, secrets; \
 		print("AIRFLOW_FERNET_KEY=" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()); \
+		print("STORAGE_KEY=" + base64.b64encode(secrets.token_bytes(32)).decode()); \
 		[print(name + "=" + secrets.token_hex(24)) for name in \
 		("POSTGRES_PASSWORD", "AIRFLOW_JWT_SECRET", "AIRFLOW_API_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD", \
 		"EMULATOR_CLIENT_SECRET")]' > $@

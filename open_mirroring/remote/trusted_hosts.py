@@ -2,7 +2,8 @@
 
 Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. A loopback
 address may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections:
-the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas.
+the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas; ``http://HOST`` in it stands
+for a service without TLS in a network of one's own.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
     local = _is_loopback(host) and address.scheme in ("http", "https")
     listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
     trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
+    trusted = trusted or (address.scheme == "http" and f"http://{host}" in listed)
     if address.username is not None or address.query or address.fragment or not (local or trusted):
         return None
     at = f"[{host}]" if ":" in host else host

@@ -260,7 +260,7 @@ def test_every_service_is_confined(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in service["security_opt"]
     assert not {"privileged", "network_mode", "pid", "cap_add"} & set(service)
-    assert not [v for v in service["volumes"] if v.startswith(("/", ".", "~"))], "named volumes only"
+    assert not [v for v in service.get("volumes", []) if v.startswith(("/", ".", "~"))], "named volumes only"
     assert {"mem_limit", "cpus", "pids_limit"} <= set(service)
 
 
@@ -304,6 +304,15 @@ def test_no_secret_has_a_default_and_make_env_makes_them_all() -> None:
     assert ".env" in ignored
     # What `make wheel` leaves behind would be packed into the image.
     assert {"build", "testing/build"} <= {*ignored}
+
+
+def test_the_image_lists_what_is_in_it_by_a_tool_that_is_pinned() -> None:
+    """The tool's own environment is gone before the image is done."""
+    step = text_of("Dockerfile").split("sbom.json (CycloneDX)")[1].split("\n\n")[0]
+    assert "--output-file sbom.json" in step and step.rstrip().endswith("&& rm -rf build/sbom")
+    assert "--require-hashes --requirement deploy/sbom-requirements.lock" in step
+    pins = re.split(r"\n(?=\S)", text_of("deploy/sbom-requirements.lock").strip())
+    assert [pin for pin in pins if not re.match(r"[\w.-]+==[\w.]+[^\n]* \\\n +--hash=sha256:", pin)] == []
 
 
 def test_one_dockerfile_takes_any_base_and_ends_without_root() -> None:

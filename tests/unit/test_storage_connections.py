@@ -190,6 +190,22 @@ def test_a_host_can_be_trusted_by_who_installs_the_product(monkeypatch: pytest.M
     assert found.endpoint == "https://s3.example:9000"
 
 
+@pytest.mark.parametrize(
+    ("listed", "is_trusted"), [("http://storage", True), ("storage", False), ("http://other", False)]
+)
+def test_a_host_without_tls_has_to_be_trusted_as_such(
+    listed: str, is_trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-02: a storage in a network of one's own; a name alone stands for https."""
+    monkeypatch.setenv("OPEN_MIRRORING_TRUSTED_HOSTS", f"emulator,{listed}")
+    content = {"conn_type": "wasb", "host": "http://storage:10000/shop", "login": "shop", "password": KEY}
+    if is_trusted:
+        assert login("az://log/shop", **content).endpoint == "http://storage:10000/shop"
+        return
+    with pytest.raises(TerminalError, match="CONNECTION_INVALID"):
+        login("az://log/shop", **content)
+
+
 def test_a_place_shows_no_secret_and_can_be_sent_to_a_worker() -> None:
     """S-04: nor what is below it."""
     place = storage_place(ABFSS, parsed("store", json.dumps({"conn_type": "wasb", "password": KEY}))) / "x.avro"
