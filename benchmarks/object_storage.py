@@ -3,7 +3,8 @@
 ``--files N``: how much a run with ten new Capture files costs beside N that were read before, and beside 100. Without
 it: extraction and publication of the same events with source and change log on local paths, in Azurite, and in Azurite
 that answers later. The server runs on the same cores as the job, and what it uses is counted with the job: figures are
-of both together.
+of both together. With ``--apart`` all runs have one core and the servers another, as a storage account takes none of a
+cluster's: the wall clock then compares the job alone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _NEW, _FEW = 10, 100
 _LOCAL = "local"
 _WINDOW = timedelta(minutes=1)
 _TABLES = 5
+_RUNS_CORE, _SERVERS_CORE = 0, 1
 
 
 class Side(NamedTuple):
@@ -92,13 +94,17 @@ def stored(storage: Storage, connection: str, name: str) -> Side:
     return Side(name, {"path": f"{storage.address}/stream", **at}, {"path": f"{storage.address}/log", **at})
 
 
-def compare_runs(events: int, rounds: int, latency_ms: int) -> None:
+def compare_runs(events: int, rounds: int, latency_ms: int, apart: bool) -> None:
     """The same events on three sides, in turns."""
     folder = source_folder(events, "wrapped", _TABLES)
     size = sum(file.stat().st_size for file in folder.iterdir())
     with ExitStack() as servers:
+        if apart:
+            os.sched_setaffinity(0, {_SERVERS_CORE})
         near = servers.enter_context(running_servers()).new("azure")
         far = servers.enter_context(running_servers(latency_ms)).new("azure")
+        if apart:
+            os.sched_setaffinity(0, {_RUNS_CORE})
         for file in folder.iterdir():
             for storage in (near, far):
                 storage.deliver(f"stream/{file.name}", file.read_bytes())
@@ -213,12 +219,13 @@ def main() -> None:
     parser.add_argument(
         "--server", choices=(*KINDS, _LOCAL), default="azure", help="of --files: Azurite, moto as S3, local paths"
     )
+    parser.add_argument("--apart", action="store_true", help="runs on one core, servers on another")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     if arguments.files:
         compare_listings(arguments.files, arguments.rounds, arguments.server)
     else:
-        compare_runs(arguments.events, arguments.rounds, arguments.latency_ms)
+        compare_runs(arguments.events, arguments.rounds, arguments.latency_ms, arguments.apart)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.section import StoredPlace
+from open_mirroring.config.source import InFolder
 from open_mirroring.config.storage import storage_place
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
@@ -46,21 +47,18 @@ def _from_error(mirror: Mirror, path: SettingPath, error: MirroringError) -> Pro
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
-    for setting, name in (
-        ("connection", mirror.source.connection),
-        ("schema_registry", mirror.source.schema_registry),
-    ):
+    source = mirror.source
+    for setting, name in source.connections.items():
         try:
-            if name is not None:
-                connections.resolve(name)
+            connections.resolve(name)
         except TerminalError as error:
             yield _from_error(mirror, ("source", setting), error)
-    if is_address(mirror.source.path):
-        yield from _storage(mirror, ("source", "path"), mirror.source.path, mirror.source.connection)
+    if not isinstance(source, InFolder):
         return
-    if mirror.source.connection is not None:
+    if is_address(source.path):
+        yield from _storage(mirror, ("source", "path"), source.path, source.connection)
         return
-    path = mirror.resolve(mirror.source.path)
+    path = mirror.resolve(source.path)
     if not _readable(path):
         way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"
         yield _problem(mirror, ("source", "path"), "SOURCE_MISSING", f"{path} is not there or not readable", way_out)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
 from open_mirroring.config.problems import ConfigError, Explanation, Problem, SettingPath, explain, path_text
 from open_mirroring.config.section import StoredPlace
+from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.landing_zone.layout import name_identity
@@ -173,8 +174,8 @@ def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
 
 
 def _places(mirror: Mirror) -> Iterator[_Place]:
-    if mirror.source.path:
-        yield _Place(mirror, ("source", "path"), _source_identity(mirror), shared=True)
+    if isinstance(mirror.source, InFolder):
+        yield _Place(mirror, ("source", "path"), _text_identity(mirror, mirror.source.path), shared=True)
     zone = mirror.landing_zone
     if zone.store == "local":
         yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(zone.path)))
@@ -193,10 +194,8 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
         yield _Place(mirror, ("ledger",), ("url", url.partition("?")[0]))
 
 
-def _source_identity(mirror: Mirror) -> tuple[str, ...]:
-    if not is_address(mirror.source.path):
-        return _identity(mirror.resolve(mirror.source.path))
-    return _address_identity(mirror.source.path)
+def _text_identity(mirror: Mirror, path: str) -> tuple[str, ...]:
+    return _address_identity(path) if is_address(path) else _identity(mirror.resolve(path))
 
 
 def _folder_identity(mirror: Mirror, setting: str | StoredPlace) -> tuple[str, ...]:

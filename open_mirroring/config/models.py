@@ -32,7 +32,14 @@ from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import ConnectionName, DeadLetters, FolderSetting, Positive, Section
-from open_mirroring.config.source import Source, check_complete_position
+from open_mirroring.config.source import (
+    ChangeTables,
+    ChangeTablesInFolder,
+    InTopics,
+    Messages,
+    Source,
+    check_complete_position,
+)
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import (
     Collision,
@@ -251,8 +258,8 @@ class Mirror(Section):
     @field_validator("consistency")
     @classmethod
     def _consistency(cls, consistency: str, info: ValidationInfo) -> str:
-        source = info.data.get("source")
-        if consistency == "transaction" and isinstance(source, Source):
+        source: Source | None = info.data.get("source")
+        if consistency == "transaction" and source is not None:
             check_complete_position(source)
         return consistency
 
@@ -279,7 +286,7 @@ class Mirror(Section):
     @field_validator("entries")
     @classmethod
     def _settings_of_formats(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        source = info.data.get("source")
+        source: Source | None = info.data.get("source")
         errors = [
             InitErrorDetails(
                 type=names.refusal(
@@ -290,7 +297,7 @@ class Mirror(Section):
             )
             for index, entry in enumerate(entries)
             for setting, formats in _FORMATS_OF_SETTINGS.items()
-            if isinstance(source, Source) and source.format not in formats and getattr(entry, setting, None) is not None
+            if source is not None and source.format not in formats and getattr(entry, setting, None) is not None
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
@@ -300,7 +307,8 @@ class Mirror(Section):
     @classmethod
     def _promises(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
-        source, first = info.data.get("source"), dict[str, int]()
+        source: Source | None = info.data.get("source")
+        first = dict[str, int]()
         errors = []
         for index, table in _tables_of(entries):
             if table.topic is None:
@@ -309,7 +317,7 @@ class Mirror(Section):
             if twin != index:
                 what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
                 errors.append((index, what, "promise a topic to one table; of others their messages have to tell"))
-            elif isinstance(source, Source) and source.topics is not None and table.topic not in source.topics:
+            elif isinstance(source, InTopics) and table.topic not in source.topics:
                 what = f"the topic {table.topic!r} is not among `source.topics`"
                 errors.append((index, what, "add it there, or mend its name"))
         if errors:
@@ -325,8 +333,8 @@ class Mirror(Section):
     @field_validator("structures")
     @classmethod
     def _structures(cls, given: tuple[GivenStructure, ...], info: ValidationInfo) -> tuple[GivenStructure, ...]:
-        source = info.data.get("source")
-        if given and isinstance(source, Source) and source.format != "qlik-message":
+        source: Source | None = info.data.get("source")
+        if given and source is not None and not isinstance(source, Messages):
             what = f"{source.format} describes its tables itself"
             raise names.refusal("COMBINATION_INVALID", what, "leave `structures` out")
         entries = info.data.get("entries", ())
@@ -341,12 +349,12 @@ class Mirror(Section):
     @field_validator("entries")
     @classmethod
     def _change_tables(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        source = info.data.get("source")
-        if not isinstance(source, Source) or source.format != "qlik-change-table":
+        source: Source | None = info.data.get("source")
+        if not isinstance(source, ChangeTables):
             return entries
         tables = _tables_of(entries)
         found = change_table_collisions(tables, source.table_suffix)
-        if source.transport == "files":
+        if isinstance(source, ChangeTablesInFolder):
             what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
             found = [
                 Collision((index, "change_table"), "COMBINATION_INVALID", what, way_out)

@@ -101,12 +101,19 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Explanation:
         return Explanation(path, kind, context["what"], context["way_out"])
     name = str(path[-1]) if path else ""
     if kind == "extra_forbidden":
-        known = sorted({setting for model in _models_at(root, location[:-1]) for setting in _fields(model)})
+        here = _models_at(root, location[:-1])
+        beside = _models_at(root, tuple(part for part in location[:-1] if not _is_tag(part)))
+        title = here[0].model_config.get("title") if here else None
+        if title and any(name in _fields(model) for model in beside):
+            return Explanation(path, "COMBINATION_INVALID", f"{title} has no {name}", f"leave `{name}` out")
+        known = sorted({setting for model in here for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
         return Explanation(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
     if kind == "missing":
-        return Explanation(path, "SETTING_MISSING", f"the setting {name!r} is missing", _described(root, location))
+        words = ", ".join(_vocabulary(root, location))
+        way_out = f"set it to one of: {words}" if words else _described(root, location)
+        return Explanation(path, "SETTING_MISSING", f"the setting {name!r} is missing", way_out)
     if kind == "literal_error":
         # The vocabulary is in the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
@@ -179,7 +186,7 @@ def _described(root: type[BaseModel], location: tuple[str | int, ...]) -> str:
 
 def _vocabulary(root: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
     fields = [_fields(model).get(str(location[-1])) for model in _models_at(root, location[:-1])]
-    return [str(word) for field in fields if field is not None for word in _words(field.annotation)]
+    return list(dict.fromkeys(str(word) for field in fields if field is not None for word in _words(field.annotation)))
 
 
 def _words(annotation: object) -> Iterator[object]:

@@ -1,68 +1,39 @@
-"""The part of a mirror file about its source: format, transport, and the choices that each of them leaves open.
+"""The part of a mirror file about its source: a class for each format over each transport, with the settings it has.
 
-Each check belongs to one field and may look at the fields before it, so that one mistake does not hide another. Rule
-ids name the choice that a format leaves open.
+A setting of another one would be ignored in silence, so it is refused. Rule ids name the choice that a format leaves
+open.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
+    Discriminator,
     Field,
     StrictBool,
     StringConstraints,
+    Tag,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
+    model_validator,
 )
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, Positive, Section
+from open_mirroring.config.section import ConnectionName, PlaceText, Positive, Section
 
-COMBINATIONS: Mapping[str, tuple[str, ...]] = {
-    "sqlserver-ces": ("capture", "files", "kafka"),
-    "qlik-change-table": ("files", "jdbc"),
-    "qlik-message": ("files", "kafka"),
-    "debezium-json": ("files",),
-}
-"""Which transport can carry which format."""
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
 """What holds where the mirror file does not choose. No other module says it again."""
-_PATH_TRANSPORTS = ("capture", "files")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_CES, _CHANGE_TABLE, _MESSAGE = "sqlserver-ces", "qlik-change-table", "qlik-message"
-_BELONGS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "layout": (tuple(name for name in COMBINATIONS if name != _CHANGE_TABLE), ("files",)),
-    "topics": ((_CES, _MESSAGE), ("kafka",)),
-    "max_messages_per_run": ((_CES, _MESSAGE), ("kafka",)),
-    "database": ((_CES,), ("capture", "files", "kafka")),
-    "gap_timeout_minutes": ((_CES,), ("capture",)),
-    "partition_key_scheme": ((_CES,), ("capture", "files", "kafka")),
-    "partition_count": ((_CES,), ("capture", "files", "kafka")),
-    "binary": ((_CES, _MESSAGE), ("capture", "files", "kafka")),
-    "load": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
-    "mask_order": ((_CHANGE_TABLE, _MESSAGE), ("files", "kafka", "jdbc")),
-    "sequence_digits": ((_MESSAGE,), ("files", "kafka")),
-    "schema_registry": ((_MESSAGE,), ("files", "kafka")),
-    "header_prefix": ((_CHANGE_TABLE,), ("files", "jdbc")),
-    "table_suffix": ((_CHANGE_TABLE,), ("files", "jdbc")),
-    "sparse_updates": ((_CHANGE_TABLE,), ("files", "jdbc")),
-    "before_images": ((_CHANGE_TABLE,), ("files", "jdbc")),
-    "unframed_avro": ((_MESSAGE,), ("files", "kafka")),
-    "partitions": ((_CHANGE_TABLE,), ("jdbc",)),
-    "overlap_minutes": ((_CHANGE_TABLE,), ("jdbc",)),
-}
-"""To which formats and transports a setting belongs; elsewhere it would be ignored in silence, so it is refused."""
-
-
-def _setting(default: Any, description: str) -> Any:
-    """A setting of some formats and transports; its default is no choice, so it is not refused for the others."""
-    return Field(default=default, validate_default=False, description=description)
+_CONNECTION = Field(
+    description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
+)
+_BINARY = "How binary values are spelled in JSON (C-84, K-35). Default: hex, with or without 0x."
 
 
 def _topic(name: str) -> str:
@@ -72,117 +43,9 @@ def _topic(name: str) -> str:
     return name
 
 
-class Source(Section):
-    """Where the changes come from."""
+class AnySource(Section):
+    """What every source has."""
 
-    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message", "debezium-json"] = Field(
-        description="Format of the changes: SQL Server change event streaming, Qlik change tables, or Qlik (Talend) "
-        "Kafka messages; debezium-json (events of Debezium's SQL Server connector) is an example, not promised."
-    )
-    transport: Literal["capture", "files", "kafka", "jdbc"] = Field(
-        description="How they arrive. sqlserver-ces: capture (Avro files of Event Hubs Capture), files (JSON lines) or "
-        "kafka (also the Kafka endpoint of Event Hubs). qlik-change-table: files (data files with .dfm) or jdbc. "
-        "qlik-message: kafka or files (JSON lines). debezium-json: files (JSON lines)."
-    )
-    path: str = Field(
-        default="",
-        description="Folder or file with the changes; needed for capture and files. A local path, or an address in "
-        "object storage: abfss://…, az://… or s3://….",
-    )
-    layout: Literal["wrapped", "bare"] = _setting(
-        "wrapped",
-        "For JSON lines: wrapped (each line holds topic, partition, offset and the value) or "
-        "bare (each line is one message).",
-    )
-    connection: ConnectionName | None = Field(
-        default=None, description="Name of the connection; needed for kafka, jdbc and a path in object storage."
-    )
-    topics: tuple[Annotated[str, AfterValidator(_topic)], ...] | None = Field(
-        default=None, min_length=1, description="For kafka: the topics to read, by their full names."
-    )
-    max_messages_per_run: Positive = _setting(
-        MAX_MESSAGES_PER_RUN,
-        "For kafka: about so many messages are read by one run, so that a long backlog becomes many "
-        "batches. Default: 10 million.",
-    )
-    database: str | None = Field(
-        default=None,
-        min_length=1,
-        description="For sqlserver-ces: read only events of this database and ignore others (C-12). Default: all.",
-    )
-    gap_timeout_minutes: Positive = _setting(
-        GAP_TIMEOUT_MINUTES,
-        "For capture: minutes for which files behind a hole in the numbers of their partition wait for the "
-        "missing ones; then the mirror stops (C-93).",
-    )
-    partition_key_scheme: Literal["none", "stream-group", "table", "column"] = _setting(
-        "none",
-        "For sqlserver-ces: the @partition_key_scheme of the stream group (C-87). Only with one that keeps "
-        "order inside partitions the stream has a complete position (C-88). Default: none, that is round robin.",
-    )
-    partition_count: Positive | None = Field(
-        default=None,
-        description="For sqlserver-ces: number of partitions that carry changes of the stream group; a transaction is "
-        "whole once all of them have shown a later one (C-34). Default: 1 with the scheme stream-group.",
-    )
-    binary: Literal["hex", "base64"] = _setting(
-        "hex",
-        "For sqlserver-ces, and qlik-message in JSON: how binary values are spelled (C-84, K-35). "
-        "Default: hex, with or without 0x.",
-    )
-    load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = _setting(
-        "1",
-        "For Qlik: name of the task's full load to which the changes belong. Give a new one after a "
-        "reload, for positions of two loads cannot be compared (G-01).",
-    )
-    mask_order: Literal["auto", "msb_text", "le_bytes"] = _setting(
-        "auto",
-        "For Qlik: how change masks are read (T-24). msb_text: hexadecimal text, one number, most "
-        "significant digit first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
-    )
-    sequence_digits: Positive = _setting(
-        SEQUENCE_DIGITS,
-        "For qlik-message: number of digits of `changeSequence`, should the source not write 35 (T-10).",
-    )
-    schema_registry: ConnectionName | None = Field(
-        default=None,
-        description="For qlik-message: name of the connection to the schema registry, for Avro messages that carry "
-        "only a schema's number (K-04).",
-    )
-    unframed_avro: StrictBool = _setting(
-        False,
-        "For qlik-message: whether bytes in no known form are bare Avro records, read by the one known "
-        "schema of their table that fits; the table is known by `topic` or by the message's key (K-60). "
-        "Default: false.",
-    )
-    header_prefix: Annotated[str, StringConstraints(max_length=60)] = _setting(
-        HEADER_PREFIX,
-        "For change tables: what the names of header columns begin with (T-02); an empty text where the "
-        "task writes them without a prefix.",
-    )
-    table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] = _setting(
-        TABLE_SUFFIX, "For change tables: what their names end with (T-01)."
-    )
-    sparse_updates: StrictBool = _setting(
-        False,
-        "For change tables: whether NULL in an update may stand for a column that did not change (T-32). "
-        "Default: false.",
-    )
-    before_images: StrictBool | None = Field(
-        default=None,
-        description="For change tables: whether every update has its before image as a row of its own (T-19). Unset: "
-        "judged from the rows that come together.",
-    )
-    partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
-        default=None,
-        description="For change tables over jdbc, where Change Data Partitioning is on: schema and name of the control "
-        "table that lists closed partitions, such as control.attrep_cdc_partitions (T-34).",
-    )
-    overlap_minutes: Positive = _setting(
-        OVERLAP_MINUTES,
-        "For change tables over jdbc without partitions: how far back each run reads again, for rows that "
-        "were committed late (T-18).",
-    )
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -190,93 +53,310 @@ class Source(Section):
         "metadata file stops its table.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, value: Any) -> Any:
+        """An empty setting is none, so that its default holds."""
+        return {name: one for name, one in value.items() if one is not None} if isinstance(value, Mapping) else value
+
+    @property
+    def connections(self) -> dict[str, str]:
+        """The names of its connections, by the setting that names each."""
+        named = {setting: getattr(self, setting, None) for setting in ("connection", "schema_registry")}
+        return {setting: name for setting, name in named.items() if name is not None}
+
     @property
     def ordered_partitions(self) -> int:
         """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
-        if self.partition_key_scheme == "none" or self.layout == "bare":
-            return 0
-        return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
-
-    def is_kept_by_task(self, connection: str) -> bool:
-        """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
-        return self.format == _CHANGE_TABLE and self.connection == connection
+        return 0
 
     @property
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
-        topics = f"{', '.join(self.topics)} of " if self.topics else ""
-        return self.path or f"{topics}connection {self.connection}"
+        raise NotImplementedError
+
+
+class InFolder(AnySource):
+    """Files below a local path, or in object storage."""
+
+    path: PlaceText = Field(
+        description="The folder or file with the changes: a local path, or an address in object storage (abfss://…, "
+        "az://… or s3://…)."
+    )
+    connection: ConnectionName | None = Field(
+        default=None, description="Name of the connection; needed for a path in object storage."
+    )
+
+    @field_validator("connection")
+    @classmethod
+    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
+        return names.check_connection_of(info.data.get("path", ""), connection)
+
+    @property
+    def place(self) -> str:
+        """As :attr:`AnySource.place`."""
+        return self.path
+
+
+class InLines(InFolder):
+    """JSON lines."""
+
+    transport: Literal["files"] = Field(description="JSON lines.")
+    layout: Literal["wrapped", "bare"] = Field(
+        default="wrapped",
+        description="wrapped (each line holds topic, partition, offset and the value) or bare (each line is one "
+        "message).",
+    )
+
+
+class InCapture(InFolder):
+    """Files of Event Hubs Capture."""
+
+    transport: Literal["capture"] = Field(description="Avro files of Event Hubs Capture.")
+    gap_timeout_minutes: Positive = Field(
+        default=GAP_TIMEOUT_MINUTES,
+        description="Minutes for which files behind a hole in the numbers of their partition wait for the missing "
+        "ones; then the mirror stops (C-93).",
+    )
+
+
+class InTopics(AnySource):
+    """Topics of a Kafka broker, or of the Kafka endpoint of Event Hubs."""
+
+    transport: Literal["kafka"] = Field(description="Topics of Kafka, also at the Kafka endpoint of Event Hubs.")
+    connection: ConnectionName = _CONNECTION
+    topics: tuple[Annotated[str, AfterValidator(_topic)], ...] = Field(
+        min_length=1, description="The topics to read, by their full names: `topics: [name]`."
+    )
+    max_messages_per_run: Positive = Field(
+        default=MAX_MESSAGES_PER_RUN,
+        description="About so many messages are read by one run, so that a long backlog becomes many batches. "
+        "Default: 10 million.",
+    )
+
+    @property
+    def place(self) -> str:
+        """As :attr:`AnySource.place`."""
+        return f"{', '.join(self.topics)} of connection {self.connection}"
+
+
+class ChangeEvents(AnySource):
+    """Change event streaming of SQL Server and Azure SQL."""
+
+    format: Literal["sqlserver-ces"] = Field(description="Change event streaming of SQL Server and Azure SQL.")
+    database: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Read only events of this database and ignore others (C-12). Default: all.",
+    )
+    partition_key_scheme: Literal["none", "stream-group", "table", "column"] = Field(
+        default="none",
+        description="The @partition_key_scheme of the stream group (C-87). Only with one that keeps order inside "
+        "partitions the stream has a complete position (C-88). Default: none, that is round robin.",
+    )
+    partition_count: Positive | None = Field(
+        default=None,
+        description="Number of partitions that carry changes of the stream group; a transaction is whole once all of "
+        "them have shown a later one (C-34). Default: 1 with the scheme stream-group.",
+    )
+    binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
+
+    @property
+    def ordered_partitions(self) -> int:
+        """As :attr:`AnySource.ordered_partitions`; bare lines do not tell the partition that a message came from."""
+        if self.partition_key_scheme == "none" or (isinstance(self, InLines) and self.layout == "bare"):
+            return 0
+        return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
+
+
+class QlikTask(AnySource):
+    """What a task of Qlik's sends, whatever carries it."""
+
+    load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
+        default="1",
+        description="Name of the task's full load to which the changes belong. Give a new one after a reload, for "
+        "positions of two loads cannot be compared (G-01).",
+    )
+    mask_order: Literal["auto", "msb_text", "le_bytes"] = Field(
+        default="auto",
+        description="How change masks are read (T-24). msb_text: hexadecimal text, one number, most significant digit "
+        "first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
+    )
+
+
+class ChangeTables(QlikTask):
+    """Change tables."""
+
+    format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
+    header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
+        default=HEADER_PREFIX,
+        description="What the names of header columns begin with (T-02); an empty text where the task writes them "
+        "without a prefix.",
+    )
+    table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
+        default=TABLE_SUFFIX, description="What the names of change tables end with (T-01)."
+    )
+    sparse_updates: StrictBool = Field(
+        default=False,
+        description="Whether NULL in an update may stand for a column that did not change (T-32). Default: false.",
+    )
+    before_images: StrictBool | None = Field(
+        default=None,
+        description="Whether every update has its before image as a row of its own (T-19). Unset: judged from the rows "
+        "that come together.",
+    )
+
+
+class Messages(QlikTask):
+    """Messages of Qlik Replicate and Talend."""
+
+    format: Literal["qlik-message"] = Field(description="Kafka messages of Qlik and Talend.")
+    binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
+    sequence_digits: Positive = Field(
+        default=SEQUENCE_DIGITS,
+        description="Number of digits of `changeSequence`, should the source not write 35 (T-10).",
+    )
+    schema_registry: ConnectionName | None = Field(
+        default=None,
+        description="Name of the connection to the schema registry, for Avro messages that carry only a schema's "
+        "number (K-04).",
+    )
+    unframed_avro: StrictBool = Field(
+        default=False,
+        description="Whether bytes in no known form are bare Avro records, read by the one known schema of their table "
+        "that fits; the table is known by `topic` or by the message's key (K-60). Default: false.",
+    )
+
+
+class CesInCapture(ChangeEvents, InCapture, title="sqlserver-ces over capture"):
+    """Change events in files of Event Hubs Capture."""
+
+
+class CesInLines(ChangeEvents, InLines, title="sqlserver-ces over files"):
+    """Change events as JSON lines."""
+
+
+class CesInTopics(ChangeEvents, InTopics, title="sqlserver-ces over kafka"):
+    """Change events in topics, or in Event Hubs."""
+
+
+class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over files"):
+    """Change tables as data files with a ``.dfm`` beside each."""
+
+    transport: Literal["files"] = Field(description="Data files, with a .dfm beside each.")
+
+
+class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
+    """Change tables in the database that the task writes them to."""
+
+    transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
+    connection: ConnectionName = _CONNECTION
+    partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+        default=None,
+        description="Where Change Data Partitioning is on: schema and name of the control table that lists closed "
+        "partitions, such as control.attrep_cdc_partitions (T-34).",
+    )
+    overlap_minutes: Positive = Field(
+        default=OVERLAP_MINUTES,
+        description="Without `partitions`: how far back each run reads again, for rows that were committed late "
+        "(T-18).",
+    )
+
+    @property
+    def place(self) -> str:
+        """As :attr:`AnySource.place`."""
+        return f"connection {self.connection}"
+
+
+class MessagesInLines(Messages, InLines, title="qlik-message over files"):
+    """Messages as JSON lines."""
+
+
+class MessagesInTopics(Messages, InTopics, title="qlik-message over kafka"):
+    """Messages in topics."""
+
+
+class DebeziumInLines(InLines, title="debezium-json over files"):
+    """Debezium's change events as JSON lines."""
+
+    format: Literal["debezium-json"] = Field(
+        description="Events of Debezium's SQL Server connector: an example, not promised."
+    )
+
+
+class _Chosen(Section, extra="ignore"):
+    """Format and transport alone, which tell what else a source has."""
+
+    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message", "debezium-json"]
+    transport: Literal["capture", "files", "kafka", "jdbc"]
 
     @field_validator("transport")
     @classmethod
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
-        if chosen is not None and transport not in COMBINATIONS[chosen]:
-            way_out = f"choose one of: {', '.join(COMBINATIONS[chosen])}"
+        if chosen is not None and (chosen, transport) not in SOURCES:
+            way_out = f"choose one of: {', '.join(way for name, way in SOURCES if name == chosen)}"
             raise names.refusal("COMBINATION_INVALID", f"{chosen} does not come over {transport}", way_out)
         return transport
 
-    @field_validator("path")
-    @classmethod
-    def _path(cls, path: str, info: ValidationInfo) -> str:
-        # `transport` is absent here when it was refused; then the mistake is reported already.
-        transport = info.data.get("transport")
-        if path and transport is not None and transport not in _PATH_TRANSPORTS:
-            raise names.refusal("COMBINATION_INVALID", f"the transport {transport} has no path", "leave `path` out")
-        return names.check_place(path) if path or transport in _PATH_TRANSPORTS else path
 
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        transport = info.data.get("transport")
-        if transport in _PATH_TRANSPORTS:
-            return names.check_connection_of(info.data.get("path", ""), connection)
-        if connection is None and transport is not None and transport not in _PATH_TRANSPORTS:
-            way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
-            raise names.refusal("SETTING_MISSING", f"the transport {transport} needs a connection", way_out)
-        return connection
-
-    @field_validator(*_BELONGS, mode="wrap")
-    @classmethod
-    def _belongs(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        chosen, transport, name = info.data.get("format"), info.data.get("transport"), info.field_name or ""
-        if value is None:
-            if name == "topics" and transport == "kafka":
-                raise names.refusal(
-                    "SETTING_MISSING", "the transport kafka needs topics", "list them: `topics: [name]`"
-                )
-            return cls.model_fields[name].default
-        found = check(value)
-        formats, transports = _BELONGS[name]
-        if chosen is not None and transport is not None:
-            if chosen not in formats:
-                raise names.refusal("COMBINATION_INVALID", f"{chosen} has no {name}", f"leave `{name}` out")
-            if transport not in transports:
-                what = f"the transport {transport} has no {name}"
-                raise names.refusal("COMBINATION_INVALID", what, f"leave `{name}` out")
-        return found
+def _known(value: Any) -> Any:
+    if not isinstance(value, AnySource):
+        _Chosen.model_validate(value)
+    return value
 
 
-def check_complete_position(source: Source) -> None:
+def _tag(value: Any) -> str:
+    kind = type(value) if isinstance(value, AnySource) else SOURCES[value["format"], value["transport"]]
+    return f"({kind.__name__})"
+
+
+Source = Annotated[
+    Annotated[CesInCapture, Tag("(CesInCapture)")]
+    | Annotated[CesInLines, Tag("(CesInLines)")]
+    | Annotated[CesInTopics, Tag("(CesInTopics)")]
+    | Annotated[ChangeTablesInFolder, Tag("(ChangeTablesInFolder)")]
+    | Annotated[ChangeTablesInDatabase, Tag("(ChangeTablesInDatabase)")]
+    | Annotated[MessagesInLines, Tag("(MessagesInLines)")]
+    | Annotated[MessagesInTopics, Tag("(MessagesInTopics)")]
+    | Annotated[DebeziumInLines, Tag("(DebeziumInLines)")],
+    Discriminator(_tag),
+    BeforeValidator(_known),
+]
+"""Where the changes come from."""
+
+
+def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
+    (format_,), (transport,) = (get_args(source.model_fields[name].annotation) for name in ("format", "transport"))
+    return format_, transport
+
+
+SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
+    _chosen_by(get_args(member)[0]): get_args(member)[0] for member in get_args(get_args(Source)[0])
+}
+"""Which transport can carry which format, and what the mirror file says of it."""
+
+
+def check_complete_position(source: AnySource) -> None:
     """Refuse a source that never tells that nothing older can come (C-34, C-88).
 
     Raises:
         PydanticCustomError: ``COMBINATION_INVALID`` or ``SETTING_MISSING``, with the setting that would help.
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
-    if source.format == _MESSAGE:
+    if isinstance(source, Messages):
         what = "messages of Qlik tell no end of a transaction that could be waited for (K-26): no complete position"
         raise names.refusal("COMBINATION_INVALID", what, key)
-    if source.format == _CHANGE_TABLE:
+    if isinstance(source, ChangeTables):
         what = "a complete position of change tables is not built yet"
         raise names.refusal("NOT_YET_SUPPORTED", what, key)
-    if source.format != _CES:
-        raise names.refusal("COMBINATION_INVALID", f"{source.format} has no complete position", key)
+    if not isinstance(source, ChangeEvents):
+        raise names.refusal("COMBINATION_INVALID", "this format has no complete position", key)
     if source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position (C-88)"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
         raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
-    if source.layout == "bare":
+    if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not tell the partition that a message came from"
         raise names.refusal("COMBINATION_INVALID", what, f"use the layout wrapped; or {key}")
     if not source.ordered_partitions:

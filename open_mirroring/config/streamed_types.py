@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from open_mirroring.config.source import Source
+from open_mirroring.config.source import AnySource, ChangeEvents
 from open_mirroring.errors import TerminalError
 
 NOT_STREAMED = frozenset(
@@ -35,7 +35,7 @@ def is_streamed(sql_type: str) -> bool:
     return match is None or match[1].lower() not in NOT_STREAMED
 
 
-def refuse_unstreamed(source: Source, columns: Iterable[tuple[str, str | None]], where: str) -> None:
+def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event would carry: the first change of a row would make them NULL.
 
     Args:
@@ -47,7 +47,7 @@ def refuse_unstreamed(source: Source, columns: Iterable[tuple[str, str | None]],
         TerminalError: ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
-    if found and source.format == "sqlserver-ces":
+    if found and isinstance(source, ChangeEvents):
         raise TerminalError(
             "COLUMN_NOT_STREAMED",
             f"change event streaming leaves out columns of these types, so that loaded values would become NULL with "

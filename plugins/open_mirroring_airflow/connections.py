@@ -25,7 +25,7 @@ from open_mirroring.reconciliation.inspection import zone_address
 
 def named_connections(mirror: Mirror) -> list[str]:
     """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
-    names = {mirror.source.connection, mirror.source.schema_registry, mirror.landing_zone.connection}
+    names = {*mirror.source.connections.values(), mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
     sources = [source for entry in mirror.entries for source in (entry.initial_load, entry.prove)]
     places = [mirror.change_log, mirror.landing_zone.tables, *sources]

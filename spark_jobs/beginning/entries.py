@@ -147,7 +147,7 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: F
     elif first.connection is not None and told.catalog and not format_of(mirror).has_loads:
         load = {"format": "jdbc", "connection": first.connection}
     if is_address(load.get("path", "")):
-        load["connection"] = mirror.source.connection
+        load |= mirror.source.connections
     elif "path" in load:
         load["path"] = _below_home(mirror, Path(load["path"]))
     if load:

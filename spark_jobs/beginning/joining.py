@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName
+from open_mirroring.config.source import ChangeEvents
 from open_mirroring.config.tables import TablePattern, table_collisions
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.target_limits import MOST_TABLES
@@ -29,7 +30,9 @@ def fitting(mirror: Mirror, name: str) -> SourceName | None:
     Where one database alone is read, a name with two periods is mostly that of a table in another one.
     """
     schema, _, table = name.rpartition(".")
-    if not (schema and table) or ("." in schema and mirror.source.database is not None):
+    source = mirror.source
+    one_database = isinstance(source, ChangeEvents) and source.database is not None
+    if not (schema and table) or ("." in schema and one_database):
         return None
     parts = SourceName(schema, table)
     return None if mirror.pattern_of(parts) is None or mirror.ignores(parts) else parts

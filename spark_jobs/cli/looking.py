@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
+from open_mirroring.config.source import QlikTask
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger.decisions import OpenStop, open_stops
@@ -82,7 +83,7 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
     """How the source sends changes of keys, and what is worth a look at the source; a Qlik task leaves both open."""
-    if not mirror.source.format.startswith("qlik-"):
+    if not isinstance(mirror.source, QlikTask):
         return "", []
     from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
 

@@ -19,15 +19,26 @@ mistake in one.
 
 def settings_book() -> str:
     """The page as Markdown: a section for the file, and one for each kind of object in it."""
-    schema = json_schema()
+    schema = _named_by_title(json_schema())
     sections = [_section("The mirror file", schema)]
-    sections += [_section(name, one) for name, one in schema.get("$defs", {}).items() if "properties" in one]
+    objects = [one for one in schema["$defs"].values() if "properties" in one]
+    sections += [_section(one["title"], one) for one in sorted(objects, key=lambda one: str(one["title"]))]
     return "\n".join([_HEAD, *sections])
+
+
+def _named_by_title(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with the title of an object wherever one refers to it."""
+    text = json.dumps(schema)
+    for name, one in schema["$defs"].items():
+        text = text.replace(f'"#/$defs/{name}"', json.dumps(one.get("title", name)))
+    named: dict[str, Any] = json.loads(text)
+    return named
 
 
 def _section(name: str, schema: Mapping[str, Any]) -> str:
     required = schema.get("required", ())
-    rows = [_row(key, one, key in required) for key, one in schema["properties"].items()]
+    settings = sorted(schema["properties"].items(), key=lambda setting: setting[0] not in required)
+    rows = [_row(key, one, key in required) for key, one in settings]
     lines = [f"## {name}", "", "| Setting | Value | Default | Says |", "|---|---|---|---|", *rows, ""]
     return "\n".join(lines)
 
@@ -44,8 +55,8 @@ def _values(schema: Mapping[str, Any]) -> Iterator[str]:
         for one in schema.get(several, ()):
             yield from _values(one)
     if "$ref" in schema:
-        target = str(schema["$ref"]).rpartition("/")[2]
-        yield f"[{target}](#{target.lower()})"
+        title = str(schema["$ref"])
+        yield f"[{title}](#{title.lower().replace(' ', '-')})"
     elif "enum" in schema or "const" in schema:
         values = schema.get("enum", [schema.get("const")])
         # Separators and the empty text are seen in quotes only.

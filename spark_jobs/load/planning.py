@@ -22,6 +22,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
+from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
@@ -65,7 +66,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
         # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
-        is_below = table.loads_through_log or mirror.source.is_kept_by_task(load.connection)
+        is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
     else:
@@ -73,6 +74,11 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
     return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
+
+
+def _is_kept_by_task(mirror: Mirror, connection: str) -> bool:
+    """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
+    return isinstance(mirror.source, ChangeTables) and mirror.source.connection == connection
 
 
 def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:

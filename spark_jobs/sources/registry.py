@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
@@ -21,26 +21,6 @@ from spark_jobs.sources.transports.message_files import CaptureFiles, LineFiles
 
 if TYPE_CHECKING:
     from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
-
-FORMATS: Mapping[str, Callable[[Mirror], Format]] = {
-    "sqlserver-ces": CesFormat.of,
-    "qlik-change-table": ChangeTableFormat.of,
-    "qlik-message": QlikMessageFormat.of,
-    "debezium-json": DebeziumFormat.of,
-}
-"""How what a mirror file calls a format is decoded."""
-
-TRANSPORTS: Mapping[tuple[str, str], Callable[[Mirror], Transport]] = {
-    ("sqlserver-ces", "capture"): CaptureFiles.of,
-    ("sqlserver-ces", "files"): LineFiles.of,
-    ("sqlserver-ces", "kafka"): KafkaTopics.of,
-    ("qlik-change-table", "files"): ChangeFiles.of,
-    ("qlik-change-table", "jdbc"): ChangeTables.of,
-    ("qlik-message", "files"): LineFiles.of,
-    ("qlik-message", "kafka"): KafkaTopics.of,
-    ("debezium-json", "files"): LineFiles.of,
-}
-"""What carries a format, by the names of both in a mirror file."""
 
 
 class MirrorSource(NamedTuple):
@@ -66,7 +46,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
     tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
-    registry = mirror.source.schema_registry
+    registry = mirror.source.connections.get("schema_registry")
     schemas = None if registry is None else _schemas(registry)
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
 
@@ -89,9 +69,27 @@ def transport_of(mirror: Mirror) -> Transport:
     Raises:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
     """
-    return TRANSPORTS[mirror.source.format, mirror.source.transport](mirror)
+    match mirror.source:
+        case described.InCapture() as source:
+            return CaptureFiles.of(mirror, source)
+        case described.InLines() as source:
+            return LineFiles.of(mirror, source)
+        case described.InTopics() as source:
+            return KafkaTopics.of(source)
+        case described.ChangeTablesInFolder() as source:
+            return ChangeFiles.of(mirror, source)
+        case described.ChangeTablesInDatabase() as source:
+            return ChangeTables.of(mirror, source)
 
 
 def format_of(mirror: Mirror) -> Format:
     """How the changes of a mirror are decoded."""
-    return FORMATS[mirror.source.format](mirror)
+    match mirror.source:
+        case described.ChangeEvents() as source:
+            return CesFormat.of(mirror, source)
+        case described.ChangeTables() as source:
+            return ChangeTableFormat.of(source)
+        case described.Messages() as source:
+            return QlikMessageFormat.of(mirror, source)
+        case described.DebeziumInLines():
+            return DebeziumFormat()

@@ -6,10 +6,11 @@ warnings stop nothing: the table may come later, and a key may never change.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.source import AnySource, ChangeTables, InTopics
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.source import Survey
 from spark_jobs.sources.registry import transport_of
@@ -17,9 +18,10 @@ from spark_jobs.sources.registry import transport_of
 NEVER_SEEN, KEY_CHANGES_UNTOLD = "NEVER_SEEN", "KEY_CHANGES_UNTOLD"
 
 
-def unread_topics(topics: Collection[str] | None, named: Mapping[str, str]) -> dict[str, str]:
+def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]:
     """Of the tables that have a topic of their own, those whose topic is not read."""
-    missing = {} if topics is None else {table: topic for table, topic in named.items() if topic not in topics}
+    topics = source.topics if isinstance(source, InTopics) else named.values()
+    missing = {table: topic for table, topic in named.items() if topic not in topics}
     return {table: f"its topic {topic!r} is none of `source.topics`" for table, topic in missing.items()}
 
 
@@ -33,14 +35,15 @@ def warnings(mirror: Mirror) -> list[Problem]:
     except MirroringError:
         survey = Survey()  # what is wrong with the source itself is said by others
     named = {".".join(table.source_name): table.topic for table in mirror.tables if table.topic is not None}
-    unseen = {**survey.unseen, **unread_topics(mirror.source.topics, named)}
+    unseen = {**survey.unseen, **unread_topics(mirror.source, named)}
     found: list[Problem] = []
+    paired = isinstance(mirror.source, ChangeTables) and mirror.source.before_images
     for place, table in mirror.placed_tables:
         name = ".".join(table.source_name)
         if name in unseen:
             way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
             found.append(_warning(mirror, (*place, "source"), NEVER_SEEN, unseen[name], way_out))
-        if name in survey.without_mask and table.key and not (table.keys_never_change or mirror.source.before_images):
+        if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it (T-60)"
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"

@@ -98,7 +98,7 @@ def test_the_mirror_file_is_valid_and_mirrors_every_table_of_the_shop(
         }
         assert [table.initial_load is not None for table in mirror.tables] == [source_format.with_export] * 4
         assert (mirror.source.connection == BROKER_CONNECTION) == source_format.with_broker
-        assert mirror.source.topics == ((TOPIC,) if source_format.with_broker else None)
+        assert getattr(mirror.source, "topics", None) == ((TOPIC,) if source_format.with_broker else None)
         assert mirror.resolve(mirror.landing_zone.path) == place.landing_zone
         assert mirror.resolve(mirror.change_log) == place.change_log
 

@@ -518,7 +518,7 @@ def deliver_lines(first: Pipeline) -> Callable[[Pipeline, int, Sequence[Source]]
 
     def deliver(pipeline: Pipeline, at: int, sources: Sequence[Source]) -> None:
         events = [sent for s in sources if at < len(s.steps) for sent in s.steps[at]]
-        layout = pipeline.mirror.source.layout or "wrapped"
+        layout = getattr(pipeline.mirror.source, "layout", "wrapped")
         if events:
             pipeline.deliver(f"{at:02d}-all.jsonl", lines(events, offsets, layout))
         for s in sources:

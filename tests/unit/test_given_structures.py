@@ -26,7 +26,7 @@ def mirror(folder: Path, *structures: dict[str, Any], tables: Any = None, **sour
     (folder / "source").mkdir(exist_ok=True)
     document = {
         "mirror": "test",
-        "source": {**SOURCE, **source},
+        "source": {name: one for name, one in {**SOURCE, **source}.items() if one is not None},
         "landing_zone": {"store": "local", "path": "zone"},
         "ledger": "sqlite:///ledger.db",
         "change_log": "log",
@@ -127,7 +127,7 @@ def test_check_tells_what_cannot_be_read_k61(
         ([{"table": "dbo.orders", "columns": COLUMNS}], None, {"format": "sqlserver-ces"}, "structures"),
         ([], [{"source": f"x.{n}", "target": f"x/{n}", "key": ["id"], "topic": "t"} for n in "ab"], {}, "tables[0]"),
         ([], [{"source": "dbo.a", "target": "dbo/a", "key": ["id"], "topic": "t"}],
-         {"transport": "kafka", "connection": "c", "topics": ["u"], "path": ""}, "source.topics"),
+         {"transport": "kafka", "connection": "c", "topics": ["u"], "path": None}, "source.topics"),
         ([], None, {"format": "qlik-change-table", "unframed_avro": True}, "unframed_avro"),
     ],
 )  # fmt: skip

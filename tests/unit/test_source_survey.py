@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from open_mirroring.config.names import SourceName
+from open_mirroring.config.source import MessagesInLines, MessagesInTopics
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable, closed_partitions
 from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_database, survey_files
@@ -44,8 +45,10 @@ def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_s
 
 
 def test_a_table_whose_own_topic_is_not_read_is_never_seen_k15() -> None:
-    assert unread_topics(["a", "b"], {"shop.items": "a", "shop.orders": "c"}).keys() == {"shop.orders"}
-    assert unread_topics(None, {"shop.items": "a"}) == {}, "files hold whatever topics they hold"
+    topics = MessagesInTopics(format="qlik-message", transport="kafka", connection="c", topics=("a", "b"))
+    assert unread_topics(topics, {"shop.items": "a", "shop.orders": "c"}).keys() == {"shop.orders"}
+    lines = MessagesInLines(format="qlik-message", transport="files", path="source")
+    assert unread_topics(lines, {"shop.items": "a"}) == {}, "files hold whatever topics they hold"
 
 
 def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tells_t60(

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.config import Mirror
+from open_mirroring.config.source import ChangeEvents
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
@@ -48,9 +49,8 @@ class CesFormat(Format):
     partitions: int = 0
 
     @classmethod
-    def of(cls, mirror: Mirror) -> CesFormat:
+    def of(cls, mirror: Mirror, source: ChangeEvents) -> CesFormat:
         """The format as a mirror file chooses it."""
-        source = mirror.source
         settings = CesSettings(database=source.database, binary=source.binary)
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 

@@ -12,7 +12,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
@@ -77,11 +76,6 @@ class Format(ABC):
     has_loads: ClassVar[bool] = False
     renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, mirror: Mirror) -> Format:
-        """The format as a mirror file chooses it; here one that leaves nothing to choose."""
-        return cls()
 
     @property
     def load(self) -> str:

@@ -23,8 +23,8 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
+from open_mirroring.config.source import InTopics
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
@@ -47,14 +47,13 @@ class KafkaTopics(MessageTransport):
     place: KafkaPlace
 
     @classmethod
-    def of(cls, mirror: Mirror) -> KafkaTopics:
+    def of(cls, source: InTopics) -> KafkaTopics:
         """The topics that a mirror file names.
 
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
         """
-        source = mirror.source
-        place = place_of(resolve(source.connection or ""), source.topics or ())
+        place = place_of(resolve(source.connection), source.topics)
         return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import GAP_TIMEOUT_MINUTES
+from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
@@ -203,13 +203,13 @@ class LineFiles(MessageFiles):
     suffixes: ClassVar[tuple[str, ...]] = json_lines.SUFFIXES
 
     @classmethod
-    def of(cls, mirror: Mirror) -> LineFiles:
+    def of(cls, mirror: Mirror, source: InLines) -> LineFiles:
         """The files that a mirror file names.
 
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
-        return cls(place_of(mirror, mirror.source.path, mirror.source.connection), mirror.source.layout)
+        return cls(place_of(mirror, source.path, source.connection), source.layout)
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""
@@ -270,10 +270,9 @@ class CaptureFiles(MessageFiles):
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
 
     @classmethod
-    def of(cls, mirror: Mirror) -> CaptureFiles:
+    def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
         """As :meth:`LineFiles.of`."""
-        place = place_of(mirror, mirror.source.path, mirror.source.connection)
-        return cls(place, mirror.source.gap_timeout_minutes)
+        return cls(place_of(mirror, source.path, source.connection), source.gap_timeout_minutes)
 
     @property
     def settles_after(self) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX
+from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
@@ -91,13 +91,12 @@ class ChangeFiles(MessageTransport):
     files: Mapping[str, BoundFile] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mirror: Mirror) -> ChangeFiles:
+    def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
         """The folder that a mirror file names.
 
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
-        source = mirror.source
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         path = place_of(mirror, source.path, source.connection)
         return cls(path, source.table_suffix, source.header_prefix, mirrored, source.fragment_timeout_hours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from open_mirroring.config import Mirror
+from open_mirroring.config.source import ChangeTables
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
@@ -27,9 +27,8 @@ class ChangeTableFormat(Format):
     settings: ChangeTableSettings = DEFAULT_SETTINGS
 
     @classmethod
-    def of(cls, mirror: Mirror) -> ChangeTableFormat:
+    def of(cls, source: ChangeTables) -> ChangeTableFormat:
         """The format as a mirror file chooses it."""
-        source = mirror.source
         return cls(
             ChangeTableSettings(
                 source.load,

@@ -21,7 +21,7 @@ from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName, split_source_name
-from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX
+from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
@@ -86,11 +86,10 @@ class ChangeTables(Transport):
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     @classmethod
-    def of(cls, mirror: Mirror) -> ChangeTables:
+    def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:
         """The change tables that a mirror file names."""
-        source = mirror.source
         return cls(
-            source.connection or "",
+            source.connection,
             {".".join(table.source_name): _named(table, source.table_suffix) for table in mirror.tables},
             source.table_suffix,
             source.header_prefix,

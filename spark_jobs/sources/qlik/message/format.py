@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
+from open_mirroring.config.source import Messages
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
@@ -53,9 +54,8 @@ class QlikMessageFormat(Format):
     joins_pieces: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, mirror: Mirror) -> QlikMessageFormat:
+    def of(cls, mirror: Mirror, source: Messages) -> QlikMessageFormat:
         """The format as a mirror file chooses it."""
-        source = mirror.source
         return cls(
             QlikMessageSettings(
                 source.load,
