@@ -56,8 +56,15 @@ class AnySource(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_empty(cls, value: Any) -> Any:
-        """An empty setting is none, so that its default holds."""
-        return {name: one for name, one in value.items() if one is not None} if isinstance(value, Mapping) else value
+        """An empty setting is none, so that its default holds; and an empty path, where there is none to name."""
+        if not isinstance(value, Mapping):
+            return value
+        pathless = "path" not in cls.model_fields
+        return {
+            name: one
+            for name, one in value.items()
+            if one is not None and not (pathless and (name, one) == ("path", ""))
+        }
 
     @property
     def connections(self) -> dict[str, str]:
