@@ -275,6 +275,10 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         return f"connection {self.connection}"
 
 
+class MessagesInCapture(Messages, InCapture, title="qlik-message over capture"):
+    """Messages that went to an event hub, in files of its Capture; these hold no message keys."""
+
+
 class MessagesInLines(Messages, InLines, title="qlik-message over files"):
     """Messages as JSON lines."""
 
@@ -324,6 +328,7 @@ Source = Annotated[
     | Annotated[CesInTopics, Tag("(CesInTopics)")]
     | Annotated[ChangeTablesInFolder, Tag("(ChangeTablesInFolder)")]
     | Annotated[ChangeTablesInDatabase, Tag("(ChangeTablesInDatabase)")]
+    | Annotated[MessagesInCapture, Tag("(MessagesInCapture)")]
     | Annotated[MessagesInLines, Tag("(MessagesInLines)")]
     | Annotated[MessagesInTopics, Tag("(MessagesInTopics)")]
     | Annotated[DebeziumInLines, Tag("(DebeziumInLines)")],

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import duckdb
 
 from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.origins import PARTITION
 from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
 
@@ -32,7 +33,7 @@ class JudgedLoads(NamedTuple):
     other: str | None
 
 
-_ROWS = """SELECT origin, place, key, row, cols FROM {files}
+_ROWS = f"""SELECT {PARTITION} AS origin, place, key, row, cols FROM {{files}}
            WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
 
 
@@ -87,7 +88,7 @@ class RepeatedLoad(NamedTuple):
     example: str
 
 
-_LOADED = """SELECT DISTINCT origin, place, key, row, cols, {is_fresh} AS is_fresh FROM {files}
+_LOADED = f"""SELECT DISTINCT {PARTITION} AS origin, place, key, row, cols, {{is_fresh}} AS is_fresh FROM {{files}}
              WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major) AND key IS NOT NULL"""
 
 

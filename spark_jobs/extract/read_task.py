@@ -20,6 +20,7 @@ from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, b
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
@@ -29,7 +30,6 @@ from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock
 from spark_jobs.sources.qlik.change_table.rows import TableDamage
-from spark_jobs.sources.transports.capture_gaps import partition_of
 
 _MESSAGES_AT_ONCE = 20_000
 _BYTES_AT_ONCE = 64 * 2**20
@@ -283,7 +283,7 @@ class RowSummary:
         seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
-        seen = self._reloads.setdefault(table, {}).setdefault(origin, [None, None])
+        seen = self._reloads.setdefault(table, {}).setdefault(partition_of(origin), [None, None])
         last_loaded, first_change = seen
         if is_load:
             seen[0] = place if last_loaded is None else max(last_loaded, place)

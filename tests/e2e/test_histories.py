@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -113,6 +114,22 @@ def test_qlik_messages(encoding, ticks, tmp_path: Path, spark) -> None:
     pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message"})
     for tick, part in enumerate(slices(messages, ticks)):
         pipeline.deliver(f"{Random(tick).random()}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+    assert_mirrored(pipeline, made)
+
+
+@pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 2)])
+def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, spark) -> None:
+    """K-01 to K-43, C-93: a task that writes to an event hub, in the containers of its Capture."""
+    made = history(seed=80 + ticks)
+    options = QlikMessageOptions(encoding=encoding, table_names=encoding == "json", replays=0.2, seed=ticks)
+    messages = render_qlik(made, options, Delivery(partitions=3, scheme="key", duplicates=0.05, seed=ticks))
+    source = {"format": "qlik-message", "transport": "capture", "layout": None}
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    files = list(capture_files(messages, window=timedelta(seconds=10)))
+    for tick in range(ticks):
+        for name, content in files[len(files) * tick // ticks : len(files) * (tick + 1) // ticks]:
+            pipeline.deliver(name, content)
         pipeline.tick()
     assert_mirrored(pipeline, made)
 

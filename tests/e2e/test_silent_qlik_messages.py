@@ -5,9 +5,11 @@ Driven by the command line, with the emulator as the target, and compared with t
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +25,8 @@ from spark_jobs.extract.fragment_joining import FragmentJoining
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
+from workload_generator.delivery import Message
+from workload_generator.transports import WINDOW, capture_files
 
 A, B = "A" * 32, "B" * 32
 LANDED = {"name": "Ada", "price": Decimal("1.50"), "note": "x"}
@@ -284,6 +288,52 @@ def test_a_reload_in_another_partition_of_a_broker_is_noticed_by_its_end_k18_k67
     kafka.publish(topic, [(1, None, load(A, 20))])
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     assert pipeline.reader.tables()["dbo.a"].stop_code == "RELOAD_SEEN"
+
+
+class Windows(Lines):
+    """The same in files of an Event Hubs Capture: each delivery is a window, and a partition is numbered on in it."""
+
+    def __init__(self, folder: Path, spark: Any, **settings: Any) -> None:
+        super().__init__(folder, spark, source={"transport": "capture", "layout": None}, **settings)
+        self._windows = itertools.count()
+
+    def send(self, *messages: bytes | tuple[int, bytes | None] | tuple[int, bytes | None, str]) -> None:
+        at = datetime(2026, 11, 24, tzinfo=UTC) + 2 * WINDOW * next(self._windows)
+        sent = []
+        for message in messages:
+            partition, body = message[:2] if isinstance(message, tuple) else (0, message)
+            offset = self._next.get(partition, 0)
+            self._next[partition] = offset + 1
+            sent.append(Message(partition, offset, body or b"", None, at.isoformat()))
+        for name, content in capture_files(sent, hub="t"):
+            self.pipeline.deliver(name, content)
+
+
+def test_a_reload_in_a_later_file_of_a_capture_is_noticed_k18_k67_c93(tmp_path: Path, spark: Any) -> None:
+    """A partition is many files: a row of a load behind a change, in a file of its own, came after the change."""
+    windows = Windows(tmp_path, spark)
+    windows.send(MD_A, MD_B, load(A, 1), load(A, 2), load(A, 4), load(B, 1))
+    windows.send(
+        of(A, 2, "new", "UPDATE", number=5, changeMask="02"), of(B, 1, "new", "UPDATE", number=6, changeMask="02")
+    )
+    windows.send(load(A, 2))
+    assert windows.tick() == Exit.DONE, "the very row once more is a repetition"
+    assert (windows.rows("a"), windows.rows("b")) == (landed(1, (2, "new"), 4), landed((1, "new")))
+    windows.send(load(A, 3))
+    assert windows.tick() == Exit.TABLES_STOPPED
+    assert windows.stop("a")[0] == "RELOAD_SEEN" and windows.stop("b")[0] is None
+    windows.send(load(B, 1, "other"))
+    assert windows.tick() == Exit.TABLES_STOPPED
+    assert windows.stop("b")[0] == "RELOAD_SEEN"
+
+
+def test_the_event_hub_of_a_capture_names_the_table_of_its_messages_k15_k60(tmp_path: Path, spark: Any) -> None:
+    tables = [{**TABLES[0], "topic": "t"}]
+    windows = Windows(tmp_path, spark, tables=tables)
+    windows.send(md(schema_id=A, table="a"), dt("INSERT", row(1), schema_id=None))
+    windows.send(md(schema_id=B, table="b"))
+    assert windows.tick() == Exit.DONE_WITH_LOSSES
+    assert windows.codes() == [("WRONG_TOPIC", None)] and windows.rows("a") == landed(1)
 
 
 def test_tombstones_foreign_tables_and_other_formats_do_no_harm_unseen_k63_k64_k65(tmp_path: Path, spark: Any) -> None:

@@ -15,7 +15,6 @@ Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *E
 from __future__ import annotations
 
 import io
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +25,7 @@ from typing import IO, Any, Literal, NamedTuple
 import fastavro
 
 from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.transports.capture import SUFFIXES, UNREADABLE
 from spark_jobs.sources.transports.source_files import (
     Listing,
@@ -38,7 +38,6 @@ from spark_jobs.sources.transports.source_files import (
     sorted_out,
 )
 
-_CAPTURED = re.compile(r"(.+)/[0-9]{4}(?:/[0-9]{2}){5}\.avro")
 _SYNC_BYTES = 16
 _SINCE = timedelta(days=1)
 """So long before the newest window that was bound a listing begins."""
@@ -98,12 +97,6 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
             numbers = {} if isinstance(root, Path) else _numbers_of(root, [file for file in its if file.name in new])
             found += _holes_of(partition, _runs(root, its, new, numbers), new)
     return found
-
-
-def partition_of(origin: str) -> str:
-    """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
-    match = _CAPTURED.fullmatch(origin)
-    return match[1] if match else origin
 
 
 def has_numbers(root: Place, file: SourceFile) -> bool:

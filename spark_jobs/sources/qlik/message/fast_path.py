@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import KnownColumns, RowFields, Taken, rows_table
@@ -27,7 +28,7 @@ from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
 from spark_jobs.sources.qlik.message.headers import Headers, read_headers
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings, topic_of
+from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000

@@ -15,6 +15,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import Messages
 from open_mirroring.errors import TerminalError
+from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
@@ -24,7 +25,6 @@ from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessag
 from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
-from spark_jobs.sources.qlik.message.reading import topic_of
 from spark_jobs.sources.qlik.message.structures import (
     Column,
     Structure,

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
+from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import (
     Damage,
@@ -414,12 +415,6 @@ def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> Lo
 
 
 @lru_cache(maxsize=1024)
-def topic_of(origin: str) -> str:
-    """The topic of ``topic/partition``; empty where the origin is a file, which tells none."""
-    topic, _, partition = origin.rpartition("/")
-    return topic if partition.isdecimal() else ""
-
-
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
     """Those structures that read a bare Avro record, each once."""
     return list({one.announced.document: one for one in known if _reads(one, datum)}.values())

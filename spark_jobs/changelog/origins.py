@@ -1,0 +1,30 @@
+"""Where a message came from: a file, the partition of a topic, or a file of Event Hubs Capture.
+
+A Capture writes one partition as many files, and numbers their messages without a gap. So what compares places compares
+those of one partition, whatever file holds them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_WINDOW = "/[0-9][0-9][0-9][0-9]" + 5 * "/[0-9][0-9]" + "[.]avro"
+_CAPTURED = re.compile(f"(.+){_WINDOW}")
+
+PARTITION = f"regexp_replace(origin, '{_WINDOW}$', '')"
+"""As :func:`partition_of`, of the column ``origin`` in SQL."""
+
+
+def partition_of(origin: str) -> str:
+    """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
+    match = _CAPTURED.fullmatch(origin)
+    return match[1] if match else origin
+
+
+def topic_of(origin: str) -> str:
+    """The topic of ``topic/partition``, or the event hub of a captured file; empty where a file's name tells none."""
+    partition = partition_of(origin)
+    topic, _, number = partition.rpartition("/")
+    if not number.isdecimal():
+        return ""
+    return topic if partition == origin else topic.rpartition("/")[2]
