@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 LETTERS_SHOWN = 1_000
 """Of a task, and of a batch."""
@@ -187,18 +187,54 @@ class ListSeen(NamedTuple):
         return min(places.first for places in self.seen.values())
 
 
+class LoggedFile(TypedDict):
+    """A log file as the ledger's document has it.
+
+    Attributes:
+        path: relative to the log.
+        rows: how many it holds, of every kind.
+        size: in bytes.
+        etag: in object storage alone.
+        tables: per table and stream incarnation how many changes, and their lowest and highest position.
+    """
+
+    path: str
+    rows: int
+    size: int
+    etag: NotRequired[str]
+    tables: Mapping[str, Mapping[str, tuple[int, str, str]]]
+
+
+class OpenedFragment(TypedDict):
+    """A message that waits for others after a batch: where it belongs, and the log files that hold its pieces."""
+
+    identity: str
+    epoch: str
+    pos: str
+    files: Sequence[str]
+
+
+class KeylessReject(TypedDict):
+    """A dead letter that tells its table and no key; *at* are its coordinates."""
+
+    code: str
+    reason: str
+    at: str
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
 
     Attributes:
-        files: per log file its path relative to the log, rows, bytes, and per table and epoch ``[rows, lowest, highest
-            position]``.
+        files: the log files.
         counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
         columns: per table the column lists seen, each as a :class:`ListSeen`.
         lists_of_reading: the lists are those of the tables when they were read, not when the rows changed.
-        fragments: open ones after this batch, and the identities that this batch closed.
-        rejects: per table (None: unknown) a count, and the first reject without a key if there is one.
+        opened: messages that wait after this batch.
+        closed: identities of messages that wait no more.
+        homeless_rejects: how many dead letters tell no table.
+        keyless_rejects: per table the first dead letter without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
         told: per such partition and stream incarnation the highest ``major`` that the batch shows.
@@ -214,13 +250,13 @@ class Manifest:
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
     """
 
-    files: Sequence[Mapping[str, Any]]
+    files: Sequence[LoggedFile]
     counts: Mapping[str, int]
     columns: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
-    opened: Sequence[Mapping[str, Any]] = ()
+    opened: Sequence[OpenedFragment] = ()
     closed: Sequence[str] = ()
     homeless_rejects: int = 0
-    keyless_rejects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    keyless_rejects: Mapping[str, KeylessReject] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
     reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
     given_back: Mapping[str, str] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from open_mirroring.changes.manifest import PlacesSeen, merged
+from open_mirroring.changes.manifest import ListSeen, LoggedFile, PlacesSeen, merged
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import ObjectPath, Place
 from spark_jobs.changelog.change_log import file_path
@@ -48,6 +49,27 @@ _FILE_OPTIONS: dict[str, Any] = {
 }
 
 
+class WaitingPieces(NamedTuple):
+    """Where what waits under one identity stands: its place in the order, and the log files with pieces of it.
+
+    Several messages that wait for one thing, such as the description of a structure, have no place in common: theirs is
+    empty.
+    """
+
+    epoch: str
+    pos: str
+    files: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a writer wrote: its files, per table the column lists in them, and what waits in them by its identity."""
+
+    files: Sequence[LoggedFile] = ()
+    columns: Mapping[str, Sequence[ListSeen]] = field(default_factory=dict)
+    fragments: Mapping[str, WaitingPieces] = field(default_factory=dict)
+
+
 class LogWriter:
     """Collects the rows of one task and writes them as log files; a file gets its name only when it is complete."""
 
@@ -58,9 +80,9 @@ class LogWriter:
         self._rows: list[LogRow] = []
         self._tables: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
-        self._files: list[dict[str, Any]] = []
+        self._files: list[LoggedFile] = []
         self._columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
-        self._fragments: dict[str, tuple[str, str, list[str]]] = {}
+        self._fragments: dict[str, WaitingPieces] = {}
 
     def add(self, rows: Iterable[LogRow]) -> None:
         """Take rows; a file is written whenever enough rows are collected."""
@@ -74,12 +96,12 @@ class LogWriter:
         self._tables.append(table)
         self._took(table.num_rows, table.nbytes)
 
-    def finish(self) -> dict[str, Any]:
-        """Write what is left; the task's part of the manifest: ``files``, ``columns`` and ``fragments``."""
+    def finish(self) -> Written:
+        """Write what is left; all that was written."""
         if self._held_rows:
             self._flush()
-        columns = {table: [[c, seen] for c, seen in lists.items()] for table, lists in self._columns.items()}
-        return {"files": self._files, "columns": columns, "fragments": self._fragments}
+        columns = {table: [ListSeen(*one) for one in lists.items()] for table, lists in self._columns.items()}
+        return Written(self._files, columns, self._fragments)
 
     def _took(self, rows: int, size: int) -> None:
         self._held_rows += rows
@@ -92,11 +114,17 @@ class LogWriter:
         self._rows, self._tables, self._held_rows, self._held_bytes = [], [], 0, 0
         # Two digits per task are plenty of files (20 million rows); the task number keeps names apart.
         relative = file_path(self._batch, self._attempt, self._task * 100 + len(self._files), self._try)
-        written = write_durably(self._root / relative, table, self._batch)
+        size, etag = write_durably(self._root / relative, table, self._batch)
         changes = table.select(_CHANGE_COLUMNS).filter(pc.equal(table["kind"], CHANGE))
         self._note_columns(changes)
         self._note_fragments(table.select(_PIECE_COLUMNS).filter(pc.equal(table["kind"], FRAGMENT)), relative)
-        self._files.append({"path": relative, "rows": table.num_rows, "tables": position_bounds(changes), **written})
+        file: LoggedFile = {
+            "path": relative,
+            "rows": table.num_rows,
+            "size": size,
+            "tables": position_bounds(changes),
+        }
+        self._files.append(file if etag is None else {**file, "etag": etag})
 
     def _note_columns(self, changes: pa.Table) -> None:
         rows = changes.filter(pc.is_in(changes["op"], pa.array([INSERT, UPDATE])))
@@ -111,11 +139,10 @@ class LogWriter:
 
     def _note_fragments(self, rows: pa.Table, file: str) -> None:
         for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():
-            place, identity = (line["epoch"], line["pos"]), line["fragment_of"]
-            *known, files = self._fragments.get(identity, (*place, []))
-            # Several messages may wait for one thing, such as the description of a structure: they have no one place.
+            place, identity = (line["epoch"] or "", line["pos"] or ""), line["fragment_of"]
+            *known, files = self._fragments.get(identity, WaitingPieces(*place, ()))
             place = place if tuple(known) == place else ("", "")
-            self._fragments[identity] = (*place, files if file in files else [*files, file])
+            self._fragments[identity] = WaitingPieces(*place, files if file in files else [*files, file])
 
 
 def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:
@@ -164,30 +191,30 @@ def _with_batch(held: pa.Table, batch: int) -> pa.Table:
     return held.add_column(0, LOG_SCHEMA.field("batch"), pa.repeat(pa.scalar(batch, pa.int64()), held.num_rows))
 
 
-def position_bounds(changes: pa.Table) -> dict[str, dict[str, list[Any]]]:
-    """Per table and epoch ``[rows, lowest position, highest position]``."""
-    bounds: dict[str, dict[str, list[Any]]] = {}
+def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, str]]]:
+    """Per table and epoch how many rows, and their lowest and highest position."""
+    bounds: dict[str, dict[str, tuple[int, str, str]]] = {}
     grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
     for line in grouped.to_pylist():
-        bounds.setdefault(line["tbl"], {})[line["epoch"]] = [line["pos_count"], line["pos_min"], line["pos_max"]]
+        bounds.setdefault(line["tbl"], {})[line["epoch"]] = (line["pos_count"], line["pos_min"], line["pos_max"])
     return bounds
 
 
-def write_durably(path: Place, held: pa.Table, batch: int) -> dict[str, Any]:
-    """Write rows as a log file under a name used once; its ``size`` in bytes, and in object storage its ``etag``.
+def write_durably(path: Place, held: pa.Table, batch: int) -> tuple[int, str | None]:
+    """Write rows as a log file under a name used once; its size in bytes, and in object storage its ETag.
 
     A file is pushed to disk. An object is created once, in one step, when it is complete (S-09).
     """
     if not isinstance(path, Path):
         memory = io.BytesIO()
         _write(memory, held, batch)
-        return {"size": memory.tell(), "etag": _created(path, memory.getvalue())}
+        return memory.tell(), _created(path, memory.getvalue())
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as sink:
         _write(sink, held, batch)
         sink.flush()
         os.fsync(sink.fileno())
-    return {"size": path.stat().st_size}
+    return path.stat().st_size, None
 
 
 def _write(sink: IO[bytes], held: pa.Table, batch: int) -> None:

@@ -8,7 +8,7 @@ holds twice with two contents is found as a conflict, and a chunk that is read t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.task import MeasuredRows, Rows
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
@@ -52,7 +53,7 @@ class BaseChunk(NamedTuple):
     """The result of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
 
     origin: str
-    part: dict[str, Any]
+    part: Part
     error: MirroringError | None = None
 
 
@@ -74,9 +75,9 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
             writer.add(base_rows(table, target, read))
             read += table.num_rows
     except MirroringError as error:
-        return BaseChunk(target.origin, {}, error)
+        return BaseChunk(target.origin, Part(), error)
     shortest = {target.source: measured.shortest}
-    return BaseChunk(target.origin, {**writer.finish(), "counts": {"loaded": read}, "shortest": shortest})
+    return BaseChunk(target.origin, Part(writer.finish(), counts={"loaded": read}, shortest=shortest))
 
 
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import (
-    LETTERS_SHOWN,
-    SENT_BY,
-    ListSeen,
-    PlacesSeen,
-    SeenLetter,
-    bounded_letters,
-    merged,
-)
+from open_mirroring.changes.manifest import SENT_BY, SeenLetter
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import (
-    AnnouncedSchema,
     BoundRange,
     ExtractLedger,
-    LetterPlace,
     Manifest,
     Scope,
     SettledLetter,
@@ -42,7 +31,8 @@ from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.new_senders import new_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
-from spark_jobs.extract.read_task import LogTarget, ReadTask, read, worse_reject
+from spark_jobs.extract.part import Part, merge
+from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.job import run_job
@@ -64,7 +54,7 @@ _Watched = frozenset[tuple[str, int]]
 class RowsOfRanges(Protocol):
     """Reads ranges of one kind into log files."""
 
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
         """The parts of the batch's manifest."""
         ...
 
@@ -114,9 +104,9 @@ class BatchWriting:
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
         parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
-        if new := {name for part in parts for name in part.get("foreign", ()) if self.may_join(name)}:
+        if new := {name for part in parts for name in part.foreign if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
-        senders = new_senders(kept, (sender for part in parts for sender in part.get("senders", ())))
+        senders = new_senders(kept, (sender for part in parts for sender in part.senders))
         fresh = [*announced, *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         stops = {**senders.stops, **manifest.stops}
@@ -165,7 +155,7 @@ class BatchWriting:
 
     def _read_ranges(
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
-    ) -> tuple[list[dict[str, Any]], list[SourceSchema], int]:
+    ) -> tuple[list[Part], list[SourceSchema], int]:
         """The parts of reading, the structures announced in them, and the first task number that is not used."""
         keeps_empty = self.transport.empty_range_is_damage
         full = [bound for bound in scope.ranges if keeps_empty or bound.end > bound.start]
@@ -174,16 +164,14 @@ class BatchWriting:
         announced = self._new_schemas(parts, known)
         if announced:
             # A structure may stand behind its messages, in another task: those that missed it are read once more.
-            again = [index for index, part in enumerate(parts) if part["fragments"]]
+            again = [index for index, part in enumerate(parts) if part.written.fragments]
             schemas = [*known, *announced]
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
         return parts, announced, 2 * max(len(tasks), len(full))
 
-    def _replay(
-        self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]
-    ) -> tuple[list[dict[str, Any]], int]:
+    def _replay(self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]) -> tuple[list[Part], int]:
         """The parts of decoding dead letters again, and the first task number that is not used."""
         files = self.ledger.files_of_batches({letter.batch for letter in scope.letters})
         chunks = [scope.letters[at : at + _LETTERS_AT_ONCE] for at in range(0, len(scope.letters), _LETTERS_AT_ONCE)]
@@ -198,17 +186,17 @@ class BatchWriting:
         return run_job(self.spark, f"replay dead letters into batch {batch}", replay, tasks), len(tasks)
 
     def _settling(
-        self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[dict[str, Any]]
+        self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[Part]
     ) -> Manifest:
         """The manifest with the dead letters that the batch settles, and the tables that have no hidden key now."""
         if scope.purpose in ("new", "overdue"):
             settled_files = list(self._read_whole(manifest, scope))
             return replace(manifest, settled=settled_files) if settled_files else manifest
         if scope.purpose == "replay":
-            replayed = {LetterPlace(*at) for part in parts for at in part.get("replayed", ())}
+            replayed = {at for part in parts for at in part.replayed}
             settled = [letter for letter in open_before if letter.at in replayed]
         else:
-            met = {tuple(at) for part in parts for at in part.get("met", ())}
+            met = {at for part in parts for at in part.met}
             covered = {x.at for x in covered_by(scope.ranges, open_before, self.transport.counts_as_bound)}
             settled = [x for x in open_before if x.at in covered or (x.at.origin, x.at.place) in met]
         outcome: Literal["replayed", "reread"] = "replayed" if scope.purpose == "replay" else "reread"
@@ -240,7 +228,7 @@ class BatchWriting:
         watched: _Watched,
         *,
         first_task: int,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Part]:
         """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
         log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
         if isinstance(self.transport, ChangeTables):
@@ -270,15 +258,15 @@ class BatchWriting:
                 way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
 
-    def _new_schemas(self, parts: Sequence[dict[str, Any]], known: Sequence[SourceSchema]) -> list[SourceSchema]:
+    def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:
         return sorted(self._announced(parts) - set(known))
 
-    def _announced(self, parts: Sequence[dict[str, Any]]) -> set[SourceSchema]:
+    def _announced(self, parts: Sequence[Part]) -> set[SourceSchema]:
         """Structures announced by messages, and those waited for that the schema registry knows."""
-        structures = {SourceSchema(*schema) for part in parts for schema in part["schemas"]}
+        structures = {schema for part in parts for schema in part.schemas}
         if self.registry is None:
             return structures
-        waiting = {identity for part in parts for identity in part["fragments"]}
+        waiting = {identity for part in parts for identity in part.written.fragments}
         waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
         return structures | set(self.registry.schemas(waiting))
 
@@ -297,57 +285,6 @@ class BatchWriting:
                 tasks.append(tuple(current))
                 current, size = [], 0
         return [*tasks, tuple(current)] if current else tasks
-
-
-def merge(parts: Sequence[dict[str, Any]], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
-    counts: Counter[str] = Counter()
-    columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
-    keyless: dict[str, Mapping[str, Any]] = {}
-    reloads: dict[str, dict[str, list[int | None]]] = {}
-    majors: dict[str, dict[str, str]] = {}
-    foreign: Counter[str] = Counter()
-    shortest: dict[str, dict[str, int]] = {}
-    for part in parts:
-        for table, found in part.get("shortest", {}).items():
-            of_table = shortest.setdefault(table, {})
-            of_table |= {name: min(length, of_table.get(name, length)) for name, length in found.items()}
-        counts.update(part["counts"])
-        foreign.update(part.get("foreign", {}))
-        for table, lists in part["columns"].items():
-            for cols, seen in lists:
-                known = columns.setdefault(table, {}).setdefault(cols, {})
-                for epoch, places in seen.items():
-                    known[epoch] = merged(known.get(epoch, PlacesSeen(*places)), PlacesSeen(*places))
-        for table, reject in part["keyless_rejects"].items():
-            keyless[table] = worse_reject(keyless.get(table), reject)
-        for table, origins in part["reloads"].items():
-            for origin, (last, first_change) in origins.items():
-                seen = reloads.setdefault(table, {}).setdefault(origin, [None, None])
-                seen[0] = max((n for n in (seen[0], last) if n is not None), default=None)
-                seen[1] = min((n for n in (seen[1], first_change) if n is not None), default=None)
-        for name, epochs in part["told"].items():
-            shown = majors.setdefault(name, {})
-            for epoch, major in epochs.items():
-                shown[epoch] = max(major, shown.get(epoch, ""))
-    return Manifest(
-        files=[file for part in parts for file in part["files"]],
-        counts=dict(counts),
-        columns={table: [ListSeen(*entry) for entry in sorted(lists.items())] for table, lists in columns.items()},
-        opened=[fragment for part in parts for fragment in part.get("opened", ())],
-        closed=[identity for part in parts for identity in part.get("closed", ())],
-        homeless_rejects=sum(part["homeless_rejects"] for part in parts),
-        keyless_rejects=keyless,
-        schemas=[AnnouncedSchema(*schema) for schema in announced],
-        reloads=reloads,
-        given_back={name: reason for part in parts for name, reason in part.get("given_back", {}).items()},
-        stops={table: stop for part in parts for table, stop in part.get("stops", {}).items()},
-        partitions=partitions,
-        told=majors,
-        foreign=dict(foreign),
-        shortest={table: found for table, found in shortest.items() if found},
-        letters=bounded_letters((SeenLetter(*x) for part in parts for x in part.get("letters", ())), LETTERS_SHOWN),
-    )
 
 
 def _account(counts: Mapping[str, int], batch: int) -> None:

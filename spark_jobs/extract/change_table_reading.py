@@ -10,7 +10,6 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable
@@ -42,8 +42,8 @@ class SliceTask:
     tables: Mapping[str, MirroredTable]
     target: LogTarget
 
-    def log(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> dict[str, Any]:
-        """Decode and log what *read* yields; returns what :meth:`Decoding.finish` does."""
+    def log(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> Part:
+        """Decode and log what *read* yields; what was written and seen."""
         # Spark may try a task again: every try has names of its own.
         decoding = Decoding(self.format, self.tables, (), replace(self.target, attempt=uuid4().hex))
         add = cut_blocks(self.bound.origin, self.structure, self.format.settings.prefix, decoding.take_block)
@@ -68,7 +68,7 @@ def read_batch(
     format: ChangeTableFormat,
     tables: Mapping[str, MirroredTable],
     target: LogTarget,
-) -> list[dict[str, Any]]:
+) -> list[Part]:
     """Read, decode and log the ranges of a batch: one part of its manifest for each, in no particular order.
 
     Each range is one task: all of them in one Spark job by COPY, else one job for each table. Nothing is kept of a job
@@ -93,7 +93,7 @@ def read_batch(
         by_table.setdefault(one.source, []).append((one, replace(target, task=target.task + at)))
     connection = resolve(place.connection)
     copies: list[CopyTask] = []
-    parts: list[dict[str, Any]] = []
+    parts: list[Part] = []
     for source, wanted in by_table.items():
         table = place.open(spark, source)
         structure = table.structure()
@@ -108,7 +108,7 @@ def read_batch(
     return parts + run_job(spark, f"extract batch {target.batch}", partial(_copy, connection), copies)
 
 
-def _copy(connection: Connection, task: CopyTask) -> dict[str, Any]:
+def _copy(connection: Connection, task: CopyTask) -> Part:
     columns = len(task.slice.structure.columns)
     return task.slice.log(lambda add: copy_out(connection, task.query, columns, add, task.name))
 
@@ -129,8 +129,8 @@ def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]
     return work
 
 
-def _part(answer: bytes) -> dict[str, Any]:
-    part = pickle.loads(answer)
+def _part(answer: bytes) -> Part:
+    part: Part | MirroringError = pickle.loads(answer)
     if isinstance(part, MirroringError):
         raise part
-    return dict(part)
+    return part

@@ -11,7 +11,6 @@ import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -29,7 +28,7 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.correcting import keys_to_correct, position_above
 from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
-from spark_jobs.extract.logged_loads import NOTHING
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
 from spark_jobs.proof.sides import kept, source_side
@@ -51,10 +50,10 @@ class LoggedCorrections:
     ledger: Engine
     spark: SparkSession
 
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
         """The parts of the batch's manifest; a correction that cannot be read is given back."""
         root = log_place(self.mirror)
-        parts = []
+        parts = list[Part]()
         for at, bound in enumerate(ranges):
             wanted = CorrectionRange.of(bound.name)
             if wanted is None:
@@ -63,17 +62,17 @@ class LoggedCorrections:
                 parts.append(self._read(wanted, LogTarget(root, batch, attempt, at)))
             except MirroringError as error:
                 log.error("%s: %s", bound.name, error)
-                parts.append({**NOTHING, "given_back": {bound.name: str(error)}})
+                parts.append(Part(given_back={bound.name: str(error)}))
         return parts
 
-    def _read(self, wanted: CorrectionRange, target: LogTarget) -> dict[str, Any]:
+    def _read(self, wanted: CorrectionRange, target: LogTarget) -> Part:
         reader = LedgerReader(self.ledger, self.mirror.name)
         state = reader.tables().get(wanted.source)
         table = next((t for t in self.mirror.tables if t.source == wanted.source), None)
         recorded = ProofLedger(self.ledger).find(wanted.proof)
         if state is None or table is None or recorded is None or state.row.generation != wanted.generation:
             log.info("%s: the table was reset or dropped since it was bound", wanted.name)
-            return NOTHING
+            return Part()
         keys = keys_to_correct(recorded.proof, bool(table.key))
         # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
@@ -86,9 +85,8 @@ class LoggedCorrections:
         # No row comes to the driver: one worker writes the few there are.
         lines = frame.repartition(1).mapInArrow(write, "part binary").collect()
         frame.unpersist()
-        written = [pickle.loads(bytes(line["part"])) for line in lines]
-        part = written[0] if written else write.part({})
-        return {**NOTHING, **part}
+        written: list[Part] = [pickle.loads(bytes(line["part"])) for line in lines]
+        return written[0] if written else write.part({})
 
 
 @dataclass(frozen=True)
@@ -134,12 +132,12 @@ class _Write:
         rows = {line["key"]: line["row"] for batch in batches for line in batch.to_pylist()}
         yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(self.part(rows))}], _PART)
 
-    def part(self, rows: dict[str, str]) -> dict[str, Any]:
+    def part(self, rows: dict[str, str]) -> Part:
         """Write, and say what was written."""
         cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(self.types.items())]).decode()
         writer = self.target.writer()
         writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))
-        return {**writer.finish(), "counts": {"corrected": len(self.keys)}}
+        return Part(writer.finish(), counts={"corrected": len(self.keys)})
 
     def _line(self, at: int, key: str, row: str | None, cols: str) -> LogRow:
         epoch, position = self.places[row is None]

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 from pyspark.sql import SparkSession
 
+from open_mirroring.changes.manifest import OpenedFragment
 from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.decoded import LoggedHalf, MirroredTable, SourceSchema
@@ -39,7 +41,7 @@ class _Split(NamedTuple):
 
     epoch: str
     pos: str
-    files: list[str]
+    files: Sequence[str]
 
     def with_others(self, other: _Split | None) -> _Split:
         """These pieces together with others of the same identity."""
@@ -70,11 +72,11 @@ class FragmentJoining:
         batch: int,
         attempt: str,
         first_task: int,
-        parts: Sequence[dict[str, Any]],
+        parts: Sequence[Part],
         schemas: Sequence[SourceSchema],
         *,
         announced: bool,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Part]:
         """The parts of the manifest that joining adds to those of reading.
 
         Args:
@@ -88,8 +90,8 @@ class FragmentJoining:
         known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
         fresh: dict[str, _Split] = {}
         for part in parts:
-            for identity, (epoch, pos, files) in part["fragments"].items():
-                fresh[identity] = _Split(epoch or "", pos or "", files).with_others(fresh.get(identity))
+            for identity, found in part.written.fragments.items():
+                fresh[identity] = _Split(*found).with_others(fresh.get(identity))
         overdue = {identity for identity, fragment in known.items() if is_overdue(fragment, self.timeout)}
         tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
         for identity in tried:
@@ -118,21 +120,20 @@ class FragmentJoining:
             for index, chunk in enumerate(chunks)
         ]
         joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
-        waiting = {i for part in joined for i, outcome in part["outcomes"].items() if outcome == "waiting"}
+        waiting = {identity for part in joined for identity in part.waiting}
         unsettled = {identity: fresh[identity] for identity in waiting} if finds_repeated else {}
         files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
         repeated = self._logged(unsettled, files)
         expired = (waiting - repeated.keys()) & overdue
         target = LogTarget(self.root, batch, attempt, first_task + len(tasks))
-        rest = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
-        rest["opened"] = [
-            {"identity": i, "epoch": fresh[i].epoch, "pos": fresh[i].pos, "files": sorted(set(fresh[i].files))}
-            for i in sorted(waiting - repeated.keys() - expired)
+        settled = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
+        left = waiting - repeated.keys() - expired
+        opened = [
+            OpenedFragment(identity=i, epoch=fresh[i].epoch, pos=fresh[i].pos, files=sorted(set(fresh[i].files)))
+            for i in sorted(left)
         ]
-        rest["closed"] = sorted(
-            known.keys() & (fresh.keys() | logged_now.keys()) - (waiting - repeated.keys() - expired)
-        )
-        return [*joined, rest]
+        closed = sorted(known.keys() & (fresh.keys() | logged_now.keys()) - left)
+        return [*joined, replace(settled, opened=opened, closed=closed)]
 
     def _files_before(self, waiting: Mapping[str, _Split], batch: int) -> set[str]:
         """Files of earlier batches that may hold the change to which a waiting piece belongs."""
@@ -142,10 +143,10 @@ class FragmentJoining:
             for file in self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)
         }
 
-    def _files_now(self, waiting: Mapping[str, _Split], parts: Sequence[dict[str, Any]]) -> set[str]:
+    def _files_now(self, waiting: Mapping[str, _Split], parts: Sequence[Part]) -> set[str]:
         """The same of the batch that is being written."""
         found = set()
-        for file in (file for part in parts for file in part["files"]):
+        for file in (file for part in parts for file in part.written.files):
             bounds = [
                 (epoch, low, high) for epochs in file["tables"].values() for epoch, (_, low, high) in epochs.items()
             ]
@@ -184,7 +185,7 @@ class FragmentJoining:
         *,
         repeated: Mapping[str, Collection[LoggedHalf]],
         expired: set[str],
-    ) -> dict[str, Any]:
+    ) -> Part:
         """Log what came too late to be joined, and dead letters for what never became complete; count both."""
         chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
@@ -206,4 +207,4 @@ class FragmentJoining:
             notes.take(rows)
             writer.add(rows)
             counts["expired"] += len(pieces[identity])
-        return {**writer.finish(), "counts": dict(counts), **notes.to_dict()}
+        return Part(writer.finish(), notes.finish(), counts=dict(counts))

@@ -29,6 +29,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.extract.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load.work import is_mendable
@@ -37,12 +38,6 @@ from spark_jobs.sources.exports.files import Export
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 
 log = logging.getLogger(__name__)
-
-NOTHING: dict[str, Any] = {
-    **{"files": [], "columns": {}, "fragments": {}, "counts": {}, "schemas": [], "homeless_rejects": 0},
-    **{"keyless_rejects": {}, "reloads": {}, "told": {}},
-}
-"""An empty part of a manifest."""
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
@@ -75,14 +70,14 @@ class LoggedLoads:
     reader: LedgerReader
     spark: SparkSession
 
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[dict[str, Any]]:
+    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
         """The parts of the batch's manifest.
 
         A chunk that cannot be read delays no other chunk and no batch: a later batch binds it again, or its table stops
         where nobody can mend the cause. A chunk of an earlier generation is not read.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
-        tasks, read, parts, sources = [], list[BaseChunk](), list[dict[str, Any]](), dict[str, str]()
+        tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()
         by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
         exports: dict[str, Export] = {}
         for at, bound in enumerate(ranges):
@@ -117,7 +112,7 @@ class LoggedLoads:
             ranges = [part for _, part in parts]
             answers = source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
         except MirroringError as error:
-            return [BaseChunk(target.origin, {}, error) for target in targets]
+            return [BaseChunk(target.origin, Part(), error) for target in targets]
         return [pickle.loads(answer) for answer in answers]
 
 
@@ -131,7 +126,7 @@ def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBat
     return work
 
 
-def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | dict[str, Any]:
+def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | Part:
     """The chunk that a bound range is; or, where there is nothing to read, its part of the manifest."""
     bound = LoadChunk.of(name)
     if bound is None:
@@ -139,11 +134,11 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
     state, table = tables.get(bound.source), declared.get(bound.source)
     if state is None or state.load_plan is None or state.row.generation != bound.generation:
         log.info("%s: the table was reset or dropped since it was bound", name)
-        return NOTHING
+        return Part()
     plan = LoadPlan.from_document(state.load_plan)
     if table is None or table.initial_load is None or settings_of(table) != plan.settings:
         reason = "the settings of its initial load are not those with which the load began"
-        return {**NOTHING, "given_back": {name: reason}}
+        return Part(given_back={name: reason})
     return _Chunk(name, bound.number, state, plan, table.initial_load)
 
 
@@ -154,12 +149,12 @@ def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
     return BaseTarget(*of_table, chunk.plan.columns, schema, chunk.name, target)
 
 
-def _part(read: BaseChunk, source: str) -> dict[str, Any]:
+def _part(read: BaseChunk, source: str) -> Part:
     if read.error is None:
-        return {**NOTHING, **read.part}
+        return read.part
     log.error("%s: %s", read.origin, read.error)
     stops: dict[str, tuple[str, str]] = {}
     if isinstance(read.error, TerminalError) and not is_mendable(read.error):
         where = f" ({read.error.where})" if read.error.where else ""
         stops[source] = (read.error.code, f"{read.error.what}{where}")
-    return {**NOTHING, "given_back": {read.origin: str(read.error)}, "stops": stops}
+    return Part(given_back={read.origin: str(read.error)}, stops=stops)

@@ -1,7 +1,4 @@
-"""What a worker does for extraction: reads bound ranges, decodes them and writes log files; joins split messages.
-
-Both tasks return plain dictionaries, which are parts of the batch's manifest: only paths and counts go to the driver.
-"""
+"""What a worker does for extraction: reads bound ranges, decodes them and writes log files; joins split messages."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.dead_letters import HEALED_BY_COPY
-from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, KeylessReject, SeenLetter, bounded_letters
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import paths_of
@@ -24,6 +20,7 @@ from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.extract.part import LoadPlaces, Part, RowNotes, worse_reject
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
@@ -171,15 +168,21 @@ class Decoding:
             if self._fast is not None:
                 self._fast.learn(fresh)
 
-    def finish(self) -> dict[str, Any]:
-        """The task's part of the manifest: files, counts by disposition, structures, fragments and rejects seen."""
-        seen = {"counts": dict(self._counts), "schemas": sorted(self._schemas), "met": sorted(self._met)}
-        seen |= {"foreign": dict(self._foreign), "senders": sorted(self._senders)}
-        return {**self._writer.finish(), **seen, **self._notes.to_dict()}
+    def finish(self) -> Part:
+        """Write what is left; what the task wrote and saw."""
+        return Part(
+            self._writer.finish(),
+            self._notes.finish(),
+            counts=dict(self._counts),
+            schemas=sorted(self._schemas),
+            foreign=dict(self._foreign),
+            senders=sorted(self._senders),
+            met=frozenset(self._met),
+        )
 
 
-def read(source: MessageTransport, task: ReadTask) -> dict[str, Any]:
-    """Decode every message of the ranges; as :meth:`Decoding.finish`.
+def read(source: MessageTransport, task: ReadTask) -> Part:
+    """Decode every message of the ranges.
 
     The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
     """
@@ -191,19 +194,18 @@ def read(source: MessageTransport, task: ReadTask) -> dict[str, Any]:
     return decoding.finish()
 
 
-def join_pieces(task: JoinTask) -> dict[str, Any]:
-    """Join the pieces that are complete: ``outcomes`` names what became of each identity."""
+def join_pieces(task: JoinTask) -> Part:
+    """Join the pieces that are complete."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
-    outcomes: dict[str, str] = {}
+    waiting = set[str]()
     senders = set[Sender]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
         if isinstance(outcome, Waiting):
-            outcomes[identity] = "waiting"
+            waiting.add(identity)
             continue
-        outcomes[identity] = "ended"
         if isinstance(outcome, Refused):
             rows, refused = [outcome.row], len(pieces[identity])
         else:
@@ -214,8 +216,14 @@ def join_pieces(task: JoinTask) -> dict[str, Any]:
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
-    counted = {"outcomes": outcomes, "counts": dict(counts), "foreign": dict(foreign), "senders": sorted(senders)}
-    return {**writer.finish(), **counted, **notes.to_dict()}
+    return Part(
+        writer.finish(),
+        notes.finish(),
+        counts=dict(counts),
+        foreign=dict(foreign),
+        senders=sorted(senders),
+        waiting=frozenset(waiting),
+    )
 
 
 def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
@@ -245,8 +253,8 @@ class RowSummary:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._without_table = 0
-        self._keyless: dict[str, Mapping[str, Any]] = {}
-        self._reloads: dict[str, dict[str, list[int | None]]] = {}
+        self._keyless: dict[str, KeylessReject] = {}
+        self._reloads: dict[str, dict[str, LoadPlaces]] = {}
         self._highest_majors: dict[str, dict[str, str]] = {}
         self._letters: list[SeenLetter] = []
 
@@ -264,7 +272,8 @@ class RowSummary:
             if row.tbl is None:
                 self._without_table += 1
             elif row.key is None and self._has_key.get(row.tbl, False):
-                reject = {"code": row.code, "reason": row.reason, "at": f"{row.origin}:{row.place}"}
+                at = f"{row.origin}:{row.place}"
+                reject = KeylessReject(code=row.code or "", reason=row.reason or "", at=at)
                 self._keyless[row.tbl] = worse_reject(self._keyless.get(row.tbl), reject)
 
     def _see_letter(self, row: LogRow) -> None:
@@ -283,12 +292,9 @@ class RowSummary:
         seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
-        seen = self._reloads.setdefault(table, {}).setdefault(partition_of(origin), [None, None])
-        last_loaded, first_change = seen
-        if is_load:
-            seen[0] = place if last_loaded is None else max(last_loaded, place)
-        else:
-            seen[1] = place if first_change is None else min(first_change, place)
+        seen, partition = self._reloads.setdefault(table, {}), partition_of(origin)
+        found = LoadPlaces(last_loaded=place) if is_load else LoadPlaces(first_change=place)
+        seen[partition] = found.with_others(seen.get(partition, LoadPlaces()))
 
     def take_table(self, rows: pa.Table) -> None:
         """Look at changes of one origin that are about to be written as a table."""
@@ -303,19 +309,6 @@ class RowSummary:
             for line in part.group_by(["tbl", "origin"]).aggregate([("place", bound)]).to_pylist():
                 self._see_place(line["tbl"], line["origin"], line[f"place_{bound}"], is_load=is_load)
 
-    def to_dict(self) -> dict[str, Any]:
-        """This part's share of the manifest."""
-        return {
-            "homeless_rejects": self._without_table,
-            "keyless_rejects": self._keyless,
-            "reloads": self._reloads,
-            "told": self._highest_majors,
-            "letters": self._letters,
-        }
-
-
-def worse_reject(known: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of two dead letters that hide a key of one table the one that no copy of the message settles; else the first."""
-    if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
-        return other
-    return known
+    def finish(self) -> RowNotes:
+        """What was seen."""
+        return RowNotes(self._without_table, self._keyless, self._reloads, self._highest_majors, self._letters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import REJECTED
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import Decoding, ReadTask
 from spark_jobs.sources.contract.decoded import Decoder
 
@@ -26,19 +27,16 @@ class ReplayTask:
     read: ReadTask
 
 
-def replay(task: ReplayTask) -> dict[str, Any]:
-    """Decode the letters' messages into the log; letters that still cannot be decoded write nothing and stay open.
-
-    As :meth:`Decoding.finish`, and ``replayed``: the letters that were decoded.
-    """
+def replay(task: ReplayTask) -> Part:
+    """Decode the letters' messages into the log; letters that still cannot be decoded write nothing and stay open."""
     decoder = task.read.format.decoder(task.read.tables, task.read.schemas)
     messages = _messages(task, decoder)
     sound = decodable(decoder, [message for message, _ in messages])
     decoding = Decoding(task.read.format, task.read.tables, task.read.schemas, task.read.target)
     decoding.take(sound)
     read = {(message.origin, message.place) for message in sound}
-    replayed = [list(at) for message, places in messages if (message.origin, message.place) in read for at in places]
-    return {**decoding.finish(), "replayed": replayed}
+    replayed = [at for message, places in messages if (message.origin, message.place) in read for at in places]
+    return replace(decoding.finish(), replayed=replayed)
 
 
 def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:

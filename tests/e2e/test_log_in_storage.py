@@ -117,7 +117,7 @@ def written(storage: Storage, batch: int, attempt: str) -> Manifest:
     """A log file of a batch, as a worker writes it."""
     writer = LogWriter(storage.place("log"), batch, attempt, 0)
     writer.add([LogRow("change", "t/0", 1, "dbo.a", 0, "e", "1:1:1", "I", "k", "[]", True, "{}")])
-    return Manifest(files=writer.finish()["files"], counts={})
+    return Manifest(files=writer.finish().files, counts={})
 
 
 def test_a_commit_on_an_old_state_is_refused(storage: Storage) -> None:

@@ -46,7 +46,7 @@ def test_ranges_of_buckets_are_read_completely_and_once(
         for number, rows in enumerate(files):
             writer = LogWriter(Path(folder), 1, "attempt", number)
             writer.add(rows)
-            paths += [f"{folder}/{file['path']}" for file in writer.finish()["files"]]
+            paths += [f"{folder}/{file['path']}" for file in writer.finish().files]
         found: dict[str, list[str]] = {}
         for low, high in bucket_ranges(pieces, 1):
             for source, changes in read_changes(paths, Wanted(sorted(sources), low, high)).items():

@@ -389,7 +389,7 @@ def commit_log(made: HandMadeMirror, batch: int, rows: list[LogRow]) -> None:
     root = made.mirror.resolve(made.mirror.change_log)
     writer = LogWriter(root, batch, f"{batch:032x}", 0)
     writer.add(rows)
-    manifest = Manifest(files=writer.finish()["files"], counts={})
+    manifest = Manifest(files=writer.finish().files, counts={})
     log = ChangeLog(root, "shop")
     log.open(batch, manifest, manifest.to_json())
     log.commit(batch, manifest)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.ces.format import CesFormat
@@ -39,12 +39,12 @@ def _source(folder: Path) -> int:
     return (folder / "in.jsonl").stat().st_size
 
 
-def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
+def _read(folder: Path, end: int, attempt: str) -> tuple[Part, Counter[LogRow]]:
     bound = (BoundRange("in.jsonl", 0, end),)
     task = ReadTask(bound, CesFormat(), TABLES, (), LogTarget(folder / attempt, 1, attempt, 0))
     part = read(LineFiles(folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
-    for file in part["files"]:
+    for file in part.written.files:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
         rows.update(LogRow(**line) for line in table.to_pylist())
     return part, rows
@@ -67,17 +67,15 @@ def test_blocks_and_single_messages_give_the_same_rows_and_counts(
     monkeypatch.setattr(FastCes, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
     found, found_rows = _read(tmp_path, end, "blocks")
     assert found_rows == wanted_rows
-    assert Counter(found["counts"]) == Counter(wanted["counts"])
-    assert found["columns"] == wanted["columns"]
-    assert {i: pieces[:2] for i, pieces in found["fragments"].items()} == {
-        i: pieces[:2] for i, pieces in wanted["fragments"].items()
+    assert Counter(found.counts) == Counter(wanted.counts)
+    assert found.written.columns == wanted.written.columns
+    assert {i: pieces[:2] for i, pieces in found.written.fragments.items()} == {
+        i: pieces[:2] for i, pieces in wanted.written.fragments.items()
     }
-    assert (found["homeless_rejects"], found["keyless_rejects"]) == (
-        wanted["homeless_rejects"],
-        wanted["keyless_rejects"],
-    )
+    assert found.notes.homeless_rejects == wanted.notes.homeless_rejects
+    assert found.notes.keyless_rejects == wanted.notes.keyless_rejects
     assert len(taken) > 1 and sum(len(one.taken) for one in taken) > 30
-    assert found["counts"]["ignored"] and found["counts"]["rejected"] and found["counts"]["fragments"]
+    assert found.counts["ignored"] and found.counts["rejected"] and found.counts["fragments"]
 
 
 def test_blocks_begin_behind_a_byte_order_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,5 +85,5 @@ def test_blocks_begin_behind_a_byte_order_mark(tmp_path: Path, monkeypatch: pyte
     wanted = _read(tmp_path, path.stat().st_size, "single")
     monkeypatch.setattr(message_files, "_WORTH_BYTES", 0)
     found = _read(tmp_path, path.stat().st_size, "blocks")
-    assert (found[1], found[0]["counts"]) == (wanted[1], wanted[0]["counts"])
+    assert (found[1], found[0].counts) == (wanted[1], wanted[0].counts)
     assert min(row.place for row in found[1]) == 0, "the first line is a change"

@@ -18,5 +18,5 @@ def test_pieces_of_one_event_have_its_place_and_messages_that_wait_together_have
     writer.add([piece("event", 1, "5:1:1"), piece("event", 2, "5:1:1")])
     writer.add([piece("schema", 3, "5:1:1"), piece("schema", 4, "6:1:1"), piece("schema", 5, None)])
     found = writer.finish()
-    (file,) = (file["path"] for file in found["files"])
-    assert found["fragments"] == {"event": ("1", "5:1:1", [file]), "schema": ("", "", [file])}
+    (file,) = (file["path"] for file in found.files)
+    assert found.fragments == {"event": ("1", "5:1:1", [file]), "schema": ("", "", [file])}

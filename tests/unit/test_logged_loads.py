@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from open_mirroring.ledger.reading import LOADED, next_changes
 from spark_jobs.extract.base_rows import BASE_POSITION
 from spark_jobs.extract.logged_loads import LoggedLoads, chunks_to_log
+from spark_jobs.extract.part import Part
 from tests.hand_made_mirror import GUID, HandMadeMirror
 
 ORDERS = "dbo.orders"
@@ -39,7 +39,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return made
 
 
-def read(made: HandMadeMirror, *names: str) -> list[dict[str, Any]]:
+def read(made: HandMadeMirror, *names: str) -> list[Part]:
     # Nothing of what is asked for here reaches a worker.
     loads = LoggedLoads(made.mirror, made.reader, None)  # type: ignore[arg-type]
     return loads.read(1, "attempt", [BoundRange(name, 0, 1) for name in names])
@@ -63,16 +63,16 @@ def test_a_bound_chunk_of_a_table_that_was_reset_or_dropped_is_passed_over(made:
     """I12, D13: a batch that was bound before holds up nobody, and brings no row of the old life."""
     made.set_table(ORDERS, generation=2)
     stale = [LoadChunk(ORDERS, 1, 0).name, LoadChunk("dbo.dropped", 1, 0).name]
-    assert [(part["files"], part.get("given_back")) for part in read(made, *stale)] == [([], None)] * 2
+    assert [(part.written.files, part.given_back) for part in read(made, *stale)] == [((), {})] * 2
     made.set_table(ORDERS, load_plan=None)
-    assert [part["files"] for part in read(made, LoadChunk(ORDERS, 2, 0).name)] == [[]]
+    assert [part.written.files for part in read(made, LoadChunk(ORDERS, 2, 0).name)] == [()]
 
 
 def test_a_bound_chunk_is_given_back_while_the_mirror_file_says_something_else(made: HandMadeMirror) -> None:
     """G-08: bound and never read, its rows would be lost without a word."""
     name = LoadChunk(ORDERS, 1, 0).name
     (part,) = read(made, name)
-    assert list(part["given_back"]) == [name] and part["files"] == [] and not part.get("stops")
+    assert list(part.given_back) == [name] and not part.written.files and not part.stops
 
 
 def test_chunks_of_loads_stay_out_of_what_is_read_again(made: HandMadeMirror) -> None:

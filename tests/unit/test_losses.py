@@ -202,15 +202,15 @@ def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22
     notes = RowSummary({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
     row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_MALFORMED", reason="x" * 999)
     notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
-    told = notes.to_dict()
-    letters = [SeenLetter(*entry) for entry in told["letters"]]
+    told = notes.finish()
+    letters = told.letters
     assert [(x.place, x.source, x.key) for x in letters] == [
         (1, "dbo.orders", None),
         (2, "dbo.orders", '["1"]'),
         (3, "dbo.x", None),
     ]
     assert len(letters[0].reason) == 300
-    assert (told["homeless_rejects"], told["keyless_rejects"]) == (0, {})
+    assert (told.homeless_rejects, told.keyless_rejects) == (0, {})
 
 
 def test_a_log_that_cannot_be_read_leaves_the_letters_uncounted_g_23(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +13,7 @@ import pytest
 from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.extract import read_task
+from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.decoded import Damage
@@ -40,12 +40,12 @@ def _source(folder: Path) -> int:
     return (folder / "in.jsonl").stat().st_size
 
 
-def _read(folder: Path, end: int, attempt: str) -> tuple[dict[str, Any], Counter[LogRow]]:
+def _read(folder: Path, end: int, attempt: str) -> tuple[Part, Counter[LogRow]]:
     target = LogTarget(folder / attempt, 1, attempt, 0)
     task = ReadTask((BoundRange("in.jsonl", 0, end),), QlikMessageFormat(), {ORDERS.source: ORDERS}, (), target)
     part = read(LineFiles(folder, "bare"), task)
     rows: Counter[LogRow] = Counter()
-    for file in part["files"]:
+    for file in part.written.files:
         table = pq.ParquetFile(folder / attempt / file["path"]).read(columns=list(LogRow._fields))
         rows.update(LogRow(**line) for line in table.to_pylist())
     return part, rows
@@ -64,10 +64,12 @@ def test_messages_in_blocks_give_the_same_rows_counts_and_loads_k05_k18(
     monkeypatch.setattr(FastQlikMessages, "take", lambda self, block: taken.append(take(self, block)) or taken[-1])
     found, found_rows = _read(tmp_path, end, "blocks")
     assert found_rows == wanted_rows
-    assert Counter(found["counts"]) == Counter(wanted["counts"])
-    for name in ("columns", "schemas", "reloads", "fragments", "homeless_rejects", "keyless_rejects"):
-        assert found[name] == wanted[name], name
-    assert found["reloads"]["dbo.orders"]["in.jsonl"][0] is not None
+    assert Counter(found.counts) == Counter(wanted.counts)
+    for name in ("reloads", "homeless_rejects", "keyless_rejects"):
+        assert getattr(found.notes, name) == getattr(wanted.notes, name), name
+    assert found.written.columns == wanted.written.columns and found.schemas == wanted.schemas
+    assert found.written.fragments == wanted.written.fragments
+    assert found.notes.reloads["dbo.orders"]["in.jsonl"].last_loaded is not None
     assert sum(len(one.taken) for one in taken) > 60 and sum(one.announces for one in taken) >= 2
 
 

@@ -495,8 +495,8 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
         assert (place.blocks(bound) is None) == (number == 0)
         decoding.take_range(place, bound)
         part = decoding.finish()
-        rows = pa.concat_tables([pq.read_table(tmp_path / file["path"]) for file in part["files"]]).to_pylist()
-        logged.append((part["counts"], sorted(map(repr, rows))))
+        rows = pa.concat_tables([pq.read_table(tmp_path / file["path"]) for file in part.written.files]).to_pylist()
+        logged.append((part.counts, sorted(map(repr, rows))))
     assert logged[0] == logged[1]
     assert (logged[0][0]["rejected"], "DFM_COUNT_DIFFERS" in str(logged[0][1])) == (2, True)
 

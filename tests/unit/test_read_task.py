@@ -11,7 +11,7 @@ from open_mirroring.changes.manifest import BoundRange, Manifest
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract import read_task
-from spark_jobs.extract.batch_writing import merge
+from spark_jobs.extract.part import Part, RowNotes, merge
 from spark_jobs.extract.read_task import LogTarget, RowSummary
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
@@ -32,16 +32,16 @@ def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition
     notes = RowSummary(TABLES, QlikMessageFormat())
     notes.take([row(CHANGE, 3, LOADED), row(CHANGE, 9, CHANGED), row(CHANGE, 7, LOADED, origin="t/1")])
     notes.take([row(CHANGE, 5, LOADED), row(CHANGE, 8, CHANGED), row(CHANGE, 1, CHANGED, "dbo.log")])
-    assert notes.to_dict()["reloads"] == {
-        "dbo.a": {"t/0": [5, 8], "t/1": [7, None]},
-        "dbo.log": {"t/0": [None, 1]},
+    assert notes.finish().reloads == {
+        "dbo.a": {"t/0": (5, 8), "t/1": (7, None)},
+        "dbo.log": {"t/0": (None, 1)},
     }
 
 
 def test_a_source_without_loads_of_its_own_tells_none() -> None:
     notes = RowSummary(TABLES, CesFormat())
     notes.take([row(CHANGE, 3, LOADED)])
-    assert notes.to_dict()["reloads"] == {}
+    assert notes.finish().reloads == {}
 
 
 def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
@@ -52,9 +52,9 @@ def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
     notes.take(
         [row(REJECTED, 3, CHANGED, **at), row(REJECTED, 4, CHANGED, **at), row(REJECTED, 5, CHANGED, key='["1"]')]
     )
-    told = notes.to_dict()
-    assert told["homeless_rejects"] == 1
-    assert told["keyless_rejects"] == {"dbo.a": {**at, "at": "t/0:3"}}
+    told = notes.finish()
+    assert told.homeless_rejects == 1
+    assert told.keyless_rejects == {"dbo.a": {**at, "at": "t/0:3"}}
 
 
 def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() -> None:
@@ -70,14 +70,14 @@ def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() 
     for origin in ("t/0", "t/1"):
         taken.take_table(table.filter(pc.equal(table["origin"], origin)))
     assert (
-        taken.to_dict()["told"]
-        == exact.to_dict()["told"]
+        taken.finish().told
+        == exact.finish().told
         == {
             "t/0": {"e": "00000009", "f": "00000005"},
             "t/1": {"e": "00000004"},
         }
     )
-    assert RowSummary(TABLES, CesFormat()).to_dict()["told"] == {}
+    assert RowSummary(TABLES, CesFormat()).finish().told == {}
 
 
 def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,18 +95,14 @@ def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkey
         decoding = read_task.Decoding(CesFormat(), tables, (), target, coordinates)
         decoding.take_range(place, bound)
         results.append(decoding.finish())
-    assert [one["counts"]["changes"] for one in results] == [2, 2]
-    assert [one["met"] for one in results] == [[("a.jsonl", len(bodies[0]) + 1)], []]
+    assert [one.counts["changes"] for one in results] == [2, 2]
+    assert [one.met for one in results] == [{("a.jsonl", len(bodies[0]) + 1)}, set()]
 
 
 def test_the_parts_of_a_batch_keep_everything_in_one_manifest() -> None:
     """I1, C-34, G-08: what was shown, what is given back and what stops a table is lost by no merge."""
-    nothing = {
-        **{"files": [], "columns": {}, "counts": {}, "homeless_rejects": 0, "keyless_rejects": {}, "reloads": {}},
-        **{"told": {}},
-    }
-    one = {**nothing, "told": {"t/0": {"e": "05"}}, "given_back": {"a": "gone"}, "counts": {"loaded": 2}}
-    two = {**nothing, "told": {"t/0": {"e": "03", "f": "01"}}, "stops": {"dbo.a": ("VALUE_INVALID", "x")}}
+    one = Part(notes=RowNotes(told={"t/0": {"e": "05"}}), given_back={"a": "gone"}, counts={"loaded": 2})
+    two = Part(notes=RowNotes(told={"t/0": {"e": "03", "f": "01"}}), stops={"dbo.a": ("VALUE_INVALID", "x")})
     merged = Manifest.from_json(merge([one, two], (), 2).to_json())
     assert merged.told == {"t/0": {"e": "05", "f": "01"}} and merged.partitions == 2
     assert (merged.given_back, merged.stops) == ({"a": "gone"}, {"dbo.a": ["VALUE_INVALID", "x"]})
