@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "docs" / "rules"
 TESTS = ROOT / "tests"
-EXAMPLES = TESTS / "unit" / "test_rules.py"
+EXAMPLES = TESTS / "unit" / "house" / "test_rules.py"
 """Names ids that are of no rule."""
 CITING = (
     *("README.md", "CHANGELOG.md", "docs", "mirrors", "dags", "plugins", "open_mirroring", "spark_jobs"),

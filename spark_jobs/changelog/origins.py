@@ -7,6 +7,7 @@ those of one partition, whatever file holds them.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _WINDOW = "/[0-9][0-9][0-9][0-9]" + 5 * "/[0-9][0-9]" + "[.]avro"
 _CAPTURED = re.compile(f"(.+){_WINDOW}")
@@ -21,6 +22,7 @@ def partition_of(origin: str) -> str:
     return match[1] if match else origin
 
 
+@lru_cache(maxsize=1024)  # every message asks, and a run reads few partitions
 def topic_of(origin: str) -> str:
     """The topic of ``topic/partition``, or the event hub of a captured file; empty where a file's name tells none."""
     partition = partition_of(origin)

@@ -8,7 +8,7 @@ import pytest
 
 from open_mirroring.config import load_mirror
 from open_mirroring_airflow.connections import job_connections
-from tests.unit.test_storage_connections import MIRROR
+from tests.unit.open_mirroring.storage.test_storage_connections import MIRROR
 
 
 def test_every_connection_of_a_mirror_goes_to_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ from tests.property.test_qlik_change_tables import folded as fold
 from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.qlik_change_tables_sql import postgresql_statements
 from workload_generator.tables import SHOP_TABLES
@@ -106,12 +106,12 @@ def read(spark: Any, at: ChangeTables, ranges: list[BoundRange], folder: Path, k
     tables = {source: MirroredTable(source, (key,)) for source in at.tables}
     parts = read_batch(spark, at, ranges, READING, tables, LogTarget(folder, 1, "a", 5))
     assert len(parts) == len(ranges)
-    counted = [part["counts"] for part in parts]
+    counted = [part.counts for part in parts]
     for counts in counted:
         assert counts.get("messages", 0) == sum(
             counts.get(kind, 0) for kind in ("changes", "fragments", "metadata", "ignored", "rejected")
         )
-    files = [str(folder / file["path"]) for part in parts for file in part["files"]]
+    files = [str(folder / file["path"]) for part in parts for file in part.written.files]
     if not files:
         return []
     lines = ds.dataset(files, format="parquet", schema=LOG_SCHEMA).to_table(columns=list(LogRow._fields)).to_pylist()
@@ -280,7 +280,7 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     (found,) = find_ranges(spark, at, {}).ranges
     tables = {"shop.items": MirroredTable("shop.items", ("id",), ColumnChoice(("id", "last")))}
     (part,) = read_batch(spark, at, [found], READING, tables, LogTarget(tmp_path, 1, "a", 0))
-    (line,) = pq.read_table(tmp_path / part["files"][0]["path"]).to_pylist()
+    (line,) = pq.read_table(tmp_path / part.written.files[0]["path"]).to_pylist()
     assert json.loads(line["row"]) == {"id": "1", "last": "7"}
     assert [index for _, _, index in json.loads(line["cols"])] == [0, 3]
 
@@ -464,7 +464,7 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
         found = find_ranges(spark, at, bound).ranges
         bound |= bound_of(*found)
         parts = read_batch(spark, at, found, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
-        files = [str(tmp_path / file["path"]) for part in parts for file in part["files"]]
+        files = [str(tmp_path / file["path"]) for part in parts for file in part.written.files]
         for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
             rows.append(LogRow(**line))
     assert find_ranges(spark, at, bound).ranges == []

@@ -9,7 +9,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
@@ -414,7 +413,6 @@ def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> Lo
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
 
 
-@lru_cache(maxsize=1024)
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
     """Those structures that read a bare Avro record, each once."""
     return list({one.announced.document: one for one in known if _reads(one, datum)}.values())

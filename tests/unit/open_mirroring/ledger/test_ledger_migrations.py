@@ -1,0 +1,170 @@
+"""Opening a ledger: what the migrations make is what the tables say, once, whoever comes first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger import open_ledger, opening
+from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
+from open_mirroring.ledger.tables import metadata
+
+ROOT = Path(__file__).resolve().parents[4]
+OPENERS = 4
+
+
+def differences(ledger: sa.Engine) -> list[Any]:
+    """What would have to be migrated to make the ledger what the tables say."""
+    with ledger.connect() as db:
+        context = MigrationContext.configure(db, opts={"compare_type": True, "compare_server_default": True})
+        found: list[Any] = compare_metadata(context, metadata)
+    return found
+
+
+def bare_database(url: str, *statements: str) -> None:
+    """A database that somebody else filled."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        assert parsed.database is not None
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(url)
+    with engine.begin() as db:
+        for statement in statements:
+            db.execute(sa.text(statement))
+    engine.dispose()
+
+
+def test_the_migrations_make_what_the_tables_say(ledger_url: str) -> None:
+    assert differences(open_ledger(ledger_url)) == []
+
+
+def test_a_difference_would_be_found(ledger_url: str) -> None:
+    """Otherwise the test above would say nothing."""
+    ledger = open_ledger(ledger_url)
+    with ledger.begin() as db:
+        db.execute(sa.text("ALTER TABLE mirrored_table DROP COLUMN marker_etag"))
+        db.execute(sa.text("DROP TABLE verdict"))
+    assert {(kind, getattr(subject, "name", subject)) for kind, subject, *_ in differences(ledger)} == {
+        ("add_table", "verdict"),
+        ("add_column", None),
+    }
+
+
+def test_opening_again_changes_nothing(ledger_url: str) -> None:
+    first = open_ledger(ledger_url)
+    ids = PublishLedger(first, "m").declare([TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)])
+    second = open_ledger(ledger_url)
+    assert PublishLedger(second, "m").declare([TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)]) == ids
+    assert differences(second) == []
+
+
+def test_threads_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -> None:
+    start = Barrier(OPENERS)
+
+    def opened(_: int) -> list[Any]:
+        start.wait()
+        return differences(open_ledger(ledger_url))
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        assert list(pool.map(opened, range(OPENERS))) == [[]] * OPENERS
+
+
+def test_threads_that_open_different_new_ledgers_at_once_all_succeed(tmp_path: Path) -> None:
+    start = Barrier(OPENERS)
+
+    def opened(number: int) -> list[Any]:
+        start.wait()
+        return differences(open_ledger(f"sqlite:///{tmp_path / str(number)}.db"))
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        assert list(pool.map(opened, range(OPENERS))) == [[]] * OPENERS
+
+
+def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -> None:
+    """They wait for a line of input, so that they open it together."""
+    program = (
+        "import sys; from open_mirroring.ledger import open_ledger; "
+        "print('ready', flush=True); sys.stdin.readline(); open_ledger(sys.argv[1])"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", program, ledger_url]
+    openers = [subprocess.Popen(command, cwd=ROOT, text=True, **pipes) for _ in range(2)]
+    try:
+        for opener in openers:
+            assert opener.stdout is not None
+            assert opener.stdout.readline() == "ready\n"
+        for opener in openers:
+            assert opener.stdin is not None
+            opener.stdin.write("\n")
+            opener.stdin.flush()
+        for opener in openers:
+            _, errors = opener.communicate(timeout=120)
+            assert opener.returncode == 0, errors
+    finally:
+        for opener in openers:
+            opener.kill()
+            opener.wait()
+    assert differences(open_ledger(ledger_url)) == []
+
+
+def test_connections_that_are_the_first_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite answers *locked* at once, whatever its timeout, to all but one that switch to a write-ahead log."""
+
+    def connect(url: str, together: Barrier) -> str:
+        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        opening.make_sqlite_transactional(engine)
+        together.wait()
+        with engine.connect() as connection:
+            return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        for number in range(100):
+            url, together = f"sqlite:///{tmp_path / str(number)}.db", Barrier(OPENERS)
+            modes = [pool.submit(connect, url, together) for _ in range(OPENERS)]
+            assert [mode.result() for mode in modes] == ["wal"] * OPENERS
+
+
+def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(ledger_url: str) -> None:
+    ledger = open_ledger(ledger_url)
+    with ledger.begin() as db:
+        db.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(TerminalError, match="9999") as refused:
+        open_ledger(ledger_url)
+    assert refused.value.code == "LEDGER_NEWER"
+    with ledger.connect() as db:
+        assert db.scalar(sa.text("SELECT version_num FROM alembic_version")) == "9999"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(["CREATE TABLE mirror (x INTEGER)"], id="a table of our name"),
+        pytest.param(["CREATE TABLE audit (x INTEGER)"], id="another table of our name"),
+        pytest.param(
+            [
+                "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
+                "INSERT INTO alembic_version VALUES ('5f2621c13b39')",
+                "CREATE TABLE dag (dag_id VARCHAR(250))",
+            ],
+            id="another product that migrates by Alembic",
+        ),
+    ],
+)
+def test_a_database_of_something_else_is_refused_and_left_alone(ledger_url: str, statements: list[str]) -> None:
+    bare_database(ledger_url, *statements)
+    engine = sa.create_engine(ledger_url)
+    before = sa.inspect(engine).get_table_names()
+    with pytest.raises(TerminalError) as refused:
+        open_ledger(ledger_url)
+    assert refused.value.code == "LEDGER_FOREIGN"
+    assert sa.inspect(engine).get_table_names() == before

@@ -1,0 +1,520 @@
+"""Change tables as files: which files count, what is in them, and how they can be wrong (T-40 to T-44)."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import gzip
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.changes.column_choice import ALL_COLUMNS
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.schema import arrow_type
+from open_mirroring.ledger.extract_ledger import BoundRange
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.extract.read_task import Decoding, LogTarget
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable
+from spark_jobs.sources.contract.source import Found
+from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
+from spark_jobs.sources.qlik import data_files
+from spark_jobs.sources.qlik.change_table import files
+from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles, find_files, read_file
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.data_files import QuoteProof
+from tests.qlik_change_rows import TABLE, decoder, sequence
+from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+
+FOLDER = f"{TABLE}__ct"
+COLUMNS = (("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1), ("id", "INT4", 10))
+COLUMNS += (("name", "STRING", 100), ("price", "NUMERIC", 0), ("note", "CLOB", 0))
+HEADER = ",".join(name for name, *_ in COLUMNS)
+LINE = f'{sequence(1)},I,1,"a ""b"", c\nd",1.50,'
+
+
+def dfm(
+    name: str = "1.csv",
+    records: int = 1,
+    columns: Sequence[tuple[str, str, int]] = COLUMNS,
+    extension: str = "",
+    options: Mapping[str, str] | None = None,
+    **data: Any,
+) -> bytes:
+    described = [
+        {"ordinal": at, "name": n, "type": t, "length": size, "precision": 10 if t == "NUMERIC" else 0, "scale": 2}
+        for at, (n, t, size) in enumerate(columns, 1)
+    ]
+    delimited = {"fieldDelimiter": ",", "recordDelimiter": "\n", "nullValue": "", "quoteChar": '"', "escapeChar": '"'}
+    schema, table = TABLE.split(".")
+    document = {
+        "dfmVersion": "1.1",
+        "fileInfo": {"name": name, "extension": extension, "content": "changes", "recordCount": records},
+        "formatInfo": {"format": "delimited", "options": {**delimited, **(options or {})}},
+        "dataInfo": {
+            **{"sourceSchema": schema, "sourceTable": table, "targetSchema": schema, "targetTable": f"{table}__ct"},
+            **{"tableVersion": 1, "columns": described},
+            **data,
+        },
+    }
+    return json.dumps(document).encode()
+
+
+def put(root: Path, content: bytes, description: bytes | None, name: str = "1.csv", folder: str = FOLDER) -> str:
+    path = root / folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    if description is not None:
+        (path.parent / f"{name.partition('.')[0]}.dfm").write_bytes(description)
+    return f"{folder}/{name}"
+
+
+def rows_of(root: Path, name: str) -> list[ChangeRow | TableDamage | Damage]:
+    size = (root / name).stat().st_size
+    return list(read_file(root, BoundRange(name, 0, size)))
+
+
+def values_of(root: Path, content: bytes, description: bytes, name: str = "1.csv") -> list[tuple[str | None, ...]]:
+    found = rows_of(root, put(root, content, description, name))
+    assert all(isinstance(one, ChangeRow) for one in found), found
+    return [one.values for one in found if isinstance(one, ChangeRow)]
+
+
+def damage_of(root: Path, content: bytes, description: bytes, name: str = "1.csv") -> tuple[int, TableDamage]:
+    *good, last = rows_of(root, put(root, content, description, name))
+    assert isinstance(last, TableDamage) and all(isinstance(one, ChangeRow) for one in good)
+    return len(good), last
+
+
+def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: Path) -> None:
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, None)
+    assert find_files(tmp_path, {}) == Found([], [name])
+    half = dfm()[:-20]
+    put(tmp_path, content, half)
+    assert find_files(tmp_path, {}) == Found([], [name])
+    put(tmp_path, content, dfm())
+    bound = BoundRange(name, 0, len(content))
+    assert find_files(tmp_path, {}) == Found([bound], [])
+    assert find_files(tmp_path, {name: len(content)}) == Found([], [])
+
+
+def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    name = put(tmp_path, GOOD, None)
+    empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    nothing = put(tmp_path, b"", None, "3.csv")
+    assert find_files(tmp_path, {}) == Found([], [name, empty, f"{FOLDER}/2.dfm", nothing])
+    for path in tmp_path.rglob("*.*"):
+        os.utime(path, (0, 0))
+    overdue = [BoundRange(name, 0, 0), BoundRange(empty, 0, 0)]
+    assert sorted(find_files(tmp_path, {}).ranges) == overdue
+    assert find_files(tmp_path, {}, timeout_hours=1_000_000).ranges == []
+    for bound in overdue:
+        (damage,) = read_file(tmp_path, bound)
+        assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_INCOMPLETE")
+    told = {one.name: one.end for one in overdue}
+    assert find_files(tmp_path, told).ranges == [], "it is told once"
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, told).ranges == [BoundRange(name, 0, len(GOOD))]
+
+
+def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
+    """T-40, T-42: partitions lie in sub-folders; a full load is no change. G-62: nor is what is unfinished."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    part = put(tmp_path, content, dfm(), folder=f"{FOLDER}/20170313T123000_20170313T170000")
+    put(tmp_path, content, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
+    put(tmp_path, content, dfm(), ".1.csv")
+    put(tmp_path, content, dfm(), folder=f"_temporary/{FOLDER}")
+    put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    (tmp_path / FOLDER / "3.dfm").write_bytes(dfm("3.csv"))
+    put(tmp_path, content, None, "4.csv.tmp")
+    ranges, waiting, *_ = find_files(tmp_path, {})
+    assert [one.name for one in ranges] == [part]
+    # G-62: what somebody is still writing, or hides, is told of; where nobody finishes it, the table is.
+    unfinished = [f"{FOLDER}/.1.csv", f"{FOLDER}/4.csv.tmp"]
+    assert waiting == sorted([*unfinished, f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm", f"{FOLDER}/3.dfm"])
+    # The source may be the folder of one change table.
+    assert [one.name for one in find_files(tmp_path / FOLDER, {})[0]] == [part.partition("/")[2]]
+    for name in unfinished:
+        os.utime(tmp_path / name, (0, 0))
+    forgotten = [one for one in find_files(tmp_path, {}).ranges if one.name in unfinished]
+    assert [one.name for one in forgotten] == unfinished
+    for one in forgotten:
+        (damage,) = read_file(tmp_path, one)
+        assert isinstance(damage, TableDamage) and damage.damage.code == "FILE_UNKNOWN"
+    (tmp_path / unfinished[0]).rename(tmp_path / FOLDER / "1.csv")
+    assert f"{FOLDER}/1.csv" in [one.name for one in find_files(tmp_path, {}).ranges]
+
+
+def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
+    """T-01: one folder for each table; the table is what stands before the suffix, unless its metadata file says it."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    described = dfm(sourceSchema="", sourceTable="", targetSchema="", targetTable="")
+    name = put(tmp_path, content, described, folder=f"{TABLE}_changes")
+    put(tmp_path, content, described)
+    assert [one.name for one in find_files(tmp_path, {}, "_changes")[0]] == [name]
+    (row,) = read_file(tmp_path, BoundRange(name, 0, len(content)), "_changes")
+    assert isinstance(row, ChangeRow)
+    assert row.structure.table == TABLE
+
+
+def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
+    """Some targets change the case of what they write; passed over, the table would stay empty without a word."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, None, "1.CSV", folder=f"{TABLE}__CT")
+    (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
+    assert find_files(tmp_path, {}) == Found([BoundRange(name, 0, len(content))], [])
+    (found,) = rows_of(tmp_path, name)
+    assert isinstance(found, ChangeRow) and found.structure.table == TABLE
+
+
+@pytest.mark.parametrize(
+    ("folder", "data", "table", "words"),
+    [
+        # The folder is that of a mirrored table, and the metadata file speaks of one that is not.
+        (FOLDER, {"sourceTable": "orders"}, TABLE, "'shop.orders', which is not mirrored"),
+        (FOLDER, {"sourceSchema": "dbo", "targetSchema": "", "targetTable": ""}, TABLE, "'dbo.items'"),
+        # The metadata file of another mirrored table, which names no target.
+        ("shop.other__ct", {"targetSchema": "", "targetTable": ""}, TABLE, "names no target"),
+        # No schema anywhere: it may be the mirrored one, or its namesake.
+        ("items__ct", {"sourceSchema": "", "targetSchema": "", "targetTable": "items__ct"}, TABLE, "the schema of"),
+        ("ITEMS__ct", {"sourceSchema": "", "sourceTable": "", "targetTable": ""}, TABLE, "the schema of"),
+    ],
+)
+def test_t41_a_file_that_may_be_of_a_mirrored_table_is_never_passed_over(
+    tmp_path: Path, folder: str, data: dict[str, str], table: str, words: str
+) -> None:
+    """T-62, T-41: ignored as foreign it would be a silent gap."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    name = put(tmp_path, content, dfm(**data), folder=folder)
+    bound = BoundRange(name, 0, len(content))
+    (damage,) = read_file(tmp_path, bound, mirrored=[TABLE, "shop.other"])
+    assert isinstance(damage, TableDamage)
+    assert (damage.damage.code, damage.table) == ("DFM_CONTRADICTS", table) and words in damage.damage.reason
+
+
+def test_a_file_of_a_table_that_is_surely_not_mirrored_may_be_damaged(tmp_path: Path) -> None:
+    """G-06: who reads a damaged metadata file does not know whose it is."""
+    content = f"{HEADER}\n{LINE}\n".encode()
+    for description, is_sure in ((dfm(records=7, sourceTable="x", targetTable="x__ct"), True), (b"{}", False)):
+        name = put(tmp_path, content, description, folder="shop.x__ct")
+        damage = list(read_file(tmp_path, BoundRange(name, 0, len(content)), mirrored=[TABLE]))[-1]
+        assert isinstance(damage, TableDamage) and (damage.table, damage.is_sure) == ("shop.x", is_sure)
+
+
+def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
+    """Some writers of Parquet leave the annotation out: spelled in hexadecimal, another text would be published."""
+    (tmp_path / FOLDER).mkdir()
+    columns = (*COLUMNS[:2], ("HEADER__CHANGE_MASK", "STRING", 9), ("id", "INT4", 0), ("name", "STRING", 9))
+    for name, code in (("é".encode(), None), (b"\xff", "FILE_DAMAGED")):
+        arrays = [pa.array([sequence(1)]), pa.array(["I"]), pa.array([b"\x00\x01"]), pa.array([1]), pa.array([name])]
+        table = pa.table(arrays, names=[column for column, *_ in columns])
+        pq.write_table(table, tmp_path / FOLDER / "1.parquet")
+        (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
+        (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
+        if code is None:
+            assert isinstance(found, ChangeRow) and found.structure.binary_mask
+            assert found.values == (sequence(1), "I", "0x0001", "1", "é")
+        else:
+            assert isinstance(found, TableDamage) and found.damage.code == code
+
+
+def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
+    name = put(tmp_path, b"x" * 10, dfm())
+    assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]
+    with pytest.raises(TerminalError, match="SOURCE_SHRUNK"):
+        find_files(tmp_path, {name: 11})
+    (last,) = read_file(tmp_path, BoundRange(name, 0, 11))
+    assert isinstance(last, TableDamage) and last.damage.code == "FILE_DAMAGED"
+    (tmp_path / name).unlink()
+    with pytest.raises(TerminalError, match="SOURCE_FILE_MISSING"):
+        list(read_file(tmp_path, BoundRange(name, 0, 10)))
+
+
+@pytest.mark.parametrize("last_end", ["", "\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_t43_csv_keeps_null_and_empty_text_apart(tmp_path: Path, packed: bool, last_end: str) -> None:
+    """T-43: NULL is an empty field without quotes; quotes inside are doubled; a line end may stand in a text."""
+    text = f'{HEADER}\n{LINE}\n{sequence(2)},U,2,"",,"ü"{last_end}'.encode()
+    content = gzip.compress(text) if packed else text
+    name = "1.csv.gz" if packed else "1.csv"
+    assert values_of(tmp_path, content, dfm("1.csv", 2, extension="gz" * packed), name) == [
+        (sequence(1), "I", "1", 'a "b", c\nd', "1.50", None),
+        (sequence(2), "U", "2", "", None, "ü"),
+    ]
+
+
+def test_csv_is_read_as_its_metadata_file_says(tmp_path: Path) -> None:
+    """T-41: delimiter, quote, escape, NULL; with and without a header line; the line ends of Windows."""
+    options = {"fieldDelimiter": "|", "nullValue": "NULL", "escapeChar": "\\", "recordDelimiter": "\r\n"}
+    text = f'{sequence(1)}|I|1|"a \\"b|\\\\"|NULL|"NULL"\r\n'
+    wanted = (sequence(1), "I", "1", 'a "b|\\', None, "NULL")
+    assert values_of(tmp_path, text.encode(), dfm(options=options)) == [wanted]
+    bare = f"{sequence(1)},I,1,a'b,,\n"
+    no_quotes = dfm(options={"quoteChar": "", "escapeChar": ""})
+    given, damage = damage_of(tmp_path, bare.encode(), no_quotes)
+    assert (given, damage.damage.code) == (0, "NULL_AMBIGUOUS"), "without quotes an empty text is written alike"
+    given, damage = damage_of(tmp_path, bare.encode(), dfm())
+    assert (given, damage.damage.code) == (0, "NULL_AMBIGUOUS"), "nor are there quotes if they are only announced"
+    assert values_of(tmp_path, f"{sequence(1)},I,1,,,\n".encode(), dfm()) == [(sequence(1), "I", "1", None, None, None)]
+    own_null = dfm(options={"quoteChar": "", "escapeChar": "", "nullValue": "~"})
+    assert values_of(tmp_path, bare.replace("b,,", "b,~,").encode(), own_null) == [
+        (sequence(1), "I", "1", "a'b", None, "")
+    ]
+    assert values_of(tmp_path, f"{HEADER}\n".encode(), dfm(records=0)) == []
+    for content in (f"{HEADER}\n{LINE}\n", f"{LINE}\n"):
+        given, damage = damage_of(tmp_path, content.encode(), dfm(records=0))
+        assert (given, damage.damage.code) == (1, "DFM_COUNT_DIFFERS"), "no row is passed over, whatever is announced"
+
+
+def test_json_lines_keep_the_digits_of_numbers(tmp_path: Path) -> None:
+    record = {name: None for name, *_ in COLUMNS} | {"header__change_seq": sequence(1), "header__change_oper": "I"}
+    line = json.dumps(record | {"id": 1, "note": ""})[:-1].replace('"price": null', '"price": 12345678.10')
+    assert values_of(tmp_path, f"{line}}}\n".encode(), dfm("1.json"), "1.json") == [
+        (sequence(1), "I", "1", None, "12345678.10", "")
+    ]
+
+
+def test_parquet_values_become_their_exact_texts(tmp_path: Path) -> None:
+    """T-43: nothing is rounded on the way to text; T-24: a mask in bytes is told from one in text."""
+    typed: dict[str, tuple[str, pa.DataType, Any, str]] = {
+        "header__change_mask": ("BYTES", pa.binary(), b"\x00\x01", "0x0001"),
+        "id": ("INT8", pa.int64(), -(2**63), str(-(2**63))),
+        "price": ("NUMERIC", pa.decimal128(18, 15), Decimal("0.000000000000001"), "0.000000000000001"),
+        "f": ("REAL8", pa.float64(), 0.1 + 0.2, "0.30000000000000004"),
+        "r": ("REAL4", pa.float32(), 0.1, "0.1"),
+        "b": ("BOOLEAN", pa.bool_(), True, "1"),
+        "d": ("DATE", pa.date32(), date(1, 1, 1), "0001-01-01"),
+        "at": (
+            "DATETIME",
+            pa.timestamp("us"),
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+            "9999-12-31 23:59:59.999999",
+        ),
+        "ns": ("DATETIME", pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_700, "2023-11-14 22:13:20.1234567"),
+        "t": ("TIME", pa.time64("us"), time(1, 2, 3, 4), "01:02:03.000004"),
+        "raw": ("BLOB", pa.large_binary(), b"\xff", "0xff"),
+        "text": ("WSTRING", pa.dictionary(pa.int32(), pa.string()), "ü", "ü"),
+    }
+    schema = pa.schema(
+        [("header__change_seq", pa.string()), ("header__change_oper", pa.string())]
+        + [(name, kind) for name, (_, kind, _, _) in typed.items()]
+    )
+    arrays = [pa.array([sequence(1)]), pa.array(["I"])]
+    arrays += [pa.array([value], kind) for _, kind, value, _ in typed.values()]
+    (tmp_path / FOLDER).mkdir()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), tmp_path / FOLDER / "1.parquet")
+    columns = [*COLUMNS[:2], *((name, kind, 0) for name, (kind, *_) in typed.items())]
+    (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
+    (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
+    assert isinstance(found, ChangeRow) and found.structure.binary_mask
+    assert found.values == (sequence(1), "I", *(text for *_, text in typed.values()))
+
+
+GOOD = f"{HEADER}\n{LINE}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "description", "rows", "code", "told"),
+    [
+        (GOOD, b"{}", 0, "DFM_INVALID", "fileInfo"),
+        (GOOD, dfm(columns=[*COLUMNS, COLUMNS[2]]), 0, "DFM_INVALID", "twice"),
+        (GOOD, dfm("other.csv"), 0, "DFM_CONTRADICTS", "'other.csv'"),
+        (GOOD, dfm(targetTable="elsewhere__ct"), 0, "DFM_CONTRADICTS", "elsewhere__ct"),
+        (GOOD, dfm(columns=[*COLUMNS[:5], ("later", "INT4", 0)]), 0, "DFM_CONTRADICTS", "later"),
+        (GOOD, dfm(records=2), 1, "DFM_COUNT_DIFFERS", "announces 2 rows, the file has 1"),
+        (GOOD + GOOD[len(HEADER) + 1 :], dfm(), 2, "DFM_COUNT_DIFFERS", "announces 1 rows, the file has 2"),
+        (GOOD, dfm().replace(b'"recordCount"', b'"errorCount": 1, "recordCount"'), 1, "DFM_ERRORS", "1 records"),
+        (GOOD.replace(b"1.50", b'1"50'), dfm(), 0, "FILE_DAMAGED", "quote at byte"),
+        (GOOD + b'x,I,2,"cut', dfm(records=2), 0, "FILE_DAMAGED", "not closed"),
+        (GOOD + b"x,I\n", dfm(records=2), 0, "FILE_DAMAGED", "columns"),
+        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FILE_DAMAGED", "utf-8"),
+        (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
+        (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
+        (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
+    ],
+)
+def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
+    tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, told: str
+) -> None:
+    """T-41, T-42: never half read in silence: code, reason, coordinates, bytes; another table's file is read."""
+    read, last = damage_of(tmp_path, content, description)
+    assert read == rows and last.table == TABLE
+    assert (last.damage.code, last.damage.origin, last.damage.place) == (code, f"{FOLDER}/1.csv", rows)
+    assert told in last.damage.reason
+    assert last.damage.raw == content
+    letter = decoder().decode([last]).rows[0]
+    assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1.csv.gz", gzip.compress(GOOD, mtime=0)[:-9]),
+        ("1.csv.gz", b"no gzip at all"),
+        ("1.csv", b""),
+        ("1.parquet", b"PAR1 nothing PAR1"),
+        ("1.json", b'{"id": 1'),
+        ("1.json", b"[1]"),
+        ("1.json", b'{"id": 1, "id": 2}'),
+    ],
+)
+def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
+    _, last = damage_of(tmp_path, content, dfm(name), name)
+    assert last.damage.code in ("FILE_DAMAGED", "DFM_COUNT_DIFFERS", "FILE_INCOMPLETE")
+    assert last.damage.origin == f"{FOLDER}/{name}"
+
+
+def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dead letter for bytes that may come next time."""
+    name = put(tmp_path, GOOD, dfm())
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(QuoteProof, "read", fails)
+    with pytest.raises(TransientError, match=r"SOURCE_UNREADABLE.*Input/output error"):
+        rows_of(tmp_path, name)
+
+
+def test_json_records_with_other_columns_are_refused(tmp_path: Path) -> None:
+    """A column that is missing would be a silent NULL."""
+    for record in ({}, {name: None for name, *_ in COLUMNS} | {"more": 1}, {name: None for name, *_ in COLUMNS[1:]}):
+        _, last = damage_of(tmp_path, json.dumps(record).encode(), dfm("1.json"), "1.json")
+        assert last.damage.code == "DFM_CONTRADICTS"
+
+
+def test_a_type_that_nobody_knows_is_named_when_it_is_wanted(tmp_path: Path) -> None:
+    """T-43: the log keeps its own name, which publishing refuses."""
+    content = GOOD.replace(HEADER.encode() + b"\n", b"")
+    columns = [*COLUMNS[:5], ("note", "GEOMETRY", 0)]
+    (found,) = rows_of(tmp_path, put(tmp_path, content, dfm(columns=columns)))
+    (change,) = decoder().decode([found]).rows
+    assert json.loads(change.cols or "")[-1] == ["note", "GEOMETRY", 3]
+
+
+def test_memory_stays_flat_because_files_are_read_in_blocks(tmp_path: Path) -> None:
+    """A file far larger than a block comes in many batches, its quotes proven across their borders."""
+    line = f'{sequence(1)},I,1,"' + "x" * 5000 + '""",1.50,\n'
+    content = (HEADER + "\n" + line * 2500).encode()
+    found = values_of(tmp_path, content, dfm(records=2500))
+    assert len(found) == 2500 and {values[3] for values in found} == {"x" * 5000 + '"'}
+
+
+def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> None:
+    """T-02: three header columns; T-42: `content` says data; a metadata file that was copied is found out."""
+    root = shared_data / "samples" / "qlik-file-target"
+    # It stores neither masks nor before images: nothing tells a change of the key (T-60).
+    table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",), keys_never_change=True)
+    ranges, waiting, *_ = find_files(root, {})
+    assert len(ranges) == 2 and not waiting
+    first, second = (list(read_file(root, one)) for one in ranges)
+    decoded = QlikChangeTableDecoder({"EDW.SAMPLE": table}).decode(first)
+    assert [(row.op, row.key) for row in decoded.rows] == [("I", '["4"]'), ("U", '["2"]')]
+    image = json.loads(decoded.rows[0].row or "")
+    assert image["SAMPLE_NAME"] == "Sample 4 🔥🔥🔥🔥" and image["EDW_INSERTED_DTM"] == "2021-12-01 11:20:30.4444444"
+    (damage,) = second
+    assert isinstance(damage, TableDamage) and damage.damage.code == "DFM_CONTRADICTS"
+    assert "20211201-112233444.csv" in damage.damage.reason
+
+
+def full_load(root: Path) -> list[dict[str, Any]]:
+    """The typed rows of a full load, by the types that its metadata files tell."""
+    export = Export(root, "qlik-full-load")
+    rows: list[dict[str, Any]] = []
+    for file in export_files(export):
+        columns = export_columns(export, file, ALL_COLUMNS, {})
+        schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
+        for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
+            rows += table.to_pylist()
+    return [{**row, "updated_at": row["updated_at"].replace(tzinfo=None)} for row in rows]
+
+
+@pytest.mark.parametrize("size", [16_436, 997])
+def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: int) -> None:
+    """T-30, T-23: full load, then all changes of all files, decoded at once or cut anywhere."""
+    root = shared_data / "qlik-change-tables" / "files"
+    offices = QlikChangeTableDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
+    ranges, waiting, *_ = find_files(root, {})
+    assert len(ranges) == 9 and not waiting
+    rows: list[LogRow] = []
+    messages = [message for one in ranges for message in read_file(root, one)]
+    assert len(messages) == 16_436
+    for at in range(0, len(messages), size):
+        rows += offices.decode(messages[at : at + size]).rows
+    assert {row.kind for row in rows} <= {"change", "fragment"}
+    changes = [row for row in rows if row.kind == "change"]
+    assert len(changes) == 1460 + 6673 + 1630
+    loaded = {
+        json.dumps([row["office_id"]], ensure_ascii=False): row for row in full_load(root / "dbo.district_offices")
+    }
+    assert len(loaded) == 1388
+    for row in changes:
+        loaded.pop(row.key or "", None)
+    wanted = expected(shared_data / "district_offices" / "final.parquet")
+    assert_equal_cell_by_cell({**loaded, **folded(changes)}, wanted)
+
+
+def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: Path) -> None:
+    """It may hold changes; a file outside the folders of change tables does not."""
+    for name in (f"{FOLDER}/1.txt", "elsewhere/readme.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(GOOD)
+    ranges, waiting, *_ = find_files(tmp_path, {})
+    assert (ranges, waiting) == ([BoundRange(f"{FOLDER}/1.txt", 0, len(GOOD))], [])
+    (damage,) = read_file(tmp_path, ranges[0], mirrored=[TABLE])
+    assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
+    assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"
+
+
+def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-11, T-42: blocks divide no pair; rows before the damage count, and the damage stops the table as ever."""
+    monkeypatch.setattr(data_files, "_BLOCK", 700)
+    lines = [f'{sequence(at)},I,{at},"n{at}",1.50,' for at in range(1, 30)]
+    lines += [f'{sequence(at)},{op},{at - 40},"{op}",1.50,' for at in range(41, 60) for op in "BU"]
+    lines[20] = f'{sequence(21)},I,,"no key",1.50,'
+    name = put(tmp_path, "\n".join([HEADER, *lines, ""]).encode(), dfm(records=99))
+    bound = BoundRange(name, 0, (tmp_path / name).stat().st_size)
+    logged = []
+    for number, worth in enumerate((bound.end + 1, 0)):
+        monkeypatch.setattr(files, "_WORTH_BYTES", worth)
+        target = LogTarget(tmp_path, 1, f"attempt{number}", 0)
+        decoding = Decoding(ChangeTableFormat(), {TABLE: MirroredTable(TABLE, ("id",))}, (), target)
+        place = ChangeFiles(tmp_path, tables=(TABLE,))
+        assert (place.blocks(bound) is None) == (number == 0)
+        decoding.take_range(place, bound)
+        part = decoding.finish()
+        rows = pa.concat_tables([pq.read_table(tmp_path / file["path"]) for file in part.written.files]).to_pylist()
+        logged.append((part.counts, sorted(map(repr, rows))))
+    assert logged[0] == logged[1]
+    assert (logged[0][0]["rejected"], "DFM_COUNT_DIFFERS" in str(logged[0][1])) == (2, True)
+
+
+def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Path) -> None:
+    """A folder of the right suffix beside it says that the other one is somebody's copy; a full load is none."""
+    put(tmp_path, GOOD, dfm(), folder=f"{FOLDER}_old")
+    put(tmp_path, GOOD, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
+    refused = find_files(tmp_path, {}, mirrored=(TABLE,)).refused
+    assert [(table, error.code) for table, error in refused.items()] == [(TABLE, "SUFFIX_DIFFERS")]
+    assert find_files(tmp_path, {}, mirrored=("dbo.other",)).refused == {}
+    put(tmp_path, GOOD, dfm())
+    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
+
+
+def test_half_a_surrogate_pair_damages_its_file_alone_t41(tmp_path: Path) -> None:
+    """It ended every run of all tables."""
+    line = dict(zip(HEADER.split(","), next(csv.reader([LINE])), strict=True))
+    content = json.dumps({**line, "name": "\ud83d"}).encode() + b"\n"
+    _, damage = damage_of(tmp_path, content, dfm("1.json"), "1.json")
+    assert damage.damage.code == "FILE_DAMAGED"

@@ -1,0 +1,84 @@
+"""What `check` says of a Qlik source before anything is read: tables never seen, key changes that nothing tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from open_mirroring.config.names import SourceName
+from open_mirroring.config.source import MessagesInLines, MessagesInTopics
+from spark_jobs.cli.command_line import main
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable, closed_partitions
+from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_database, survey_files
+from spark_jobs.sources.source_survey import unread_topics
+from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
+
+HEADERS = ("header__change_seq", "header__change_oper")
+MASKED = (*HEADERS, "HEADER__CHANGE_MASK")
+
+
+def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
+    found = [FoundTable(("shop.items",), HEADERS), FoundTable(("shop.Orders",), MASKED), FoundTable(("x.y",), ())]
+    survey = survey_files(found, ["shop.items", "shop.orders", "shop.carts"], "__ct", "header__")
+    assert survey.unseen.keys() == {"shop.orders", "shop.carts"}
+    assert "there is 'shop.Orders'" in survey.unseen["shop.orders"] and "there is" not in survey.unseen["shop.carts"]
+    assert survey.without_mask == ["shop.items"]
+    assert survey_files([FoundTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [])
+
+
+def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_seen_t34() -> None:
+    named = {f"shop.{name}": NamedChangeTable("shop", f"{name}__ct") for name in ("items", "orders", "carts", "odd")}
+    place = ChangeTables("db", named, control=SourceName("shop", "attrep_cdc_partitions"))
+    tables = {source: place.change_table(source) for source in named}
+    columns = {("shop", "items__ct"): MASKED, ("shop", "orders__ct"): HEADERS, ("shop", "odd__ct"): MASKED}
+    listed = [("shop", "items", "p"), ("other", "orders__ct", "p"), ("SHOP", "odd__ct", "p")]
+    survey = survey_database(tables, columns, closed_partitions(place, listed)[0], "header__")
+    assert {table: what.split()[0:4] for table, what in survey.unseen.items()} == {
+        "shop.orders": ["the", "control", "table", "lists"],
+        "shop.odd": ["the", "control", "table", "lists"],
+        "shop.carts": ["the", "login", "sees", "no"],
+    }
+    assert survey.without_mask == ["shop.orders"]
+    assert survey_database(tables, columns, None, "header__").unseen.keys() == {"shop.carts"}
+
+
+def test_a_table_whose_own_topic_is_not_read_is_never_seen_k15() -> None:
+    topics = MessagesInTopics(format="qlik-message", transport="kafka", connection="c", topics=("a", "b"))
+    assert unread_topics(topics, {"shop.items": "a", "shop.orders": "c"}).keys() == {"shop.orders"}
+    lines = MessagesInLines(format="qlik-message", transport="files", path="source")
+    assert unread_topics(lines, {"shop.items": "a"}) == {}, "files hold whatever topics they hold"
+
+
+def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tells_t60(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Warnings stop nothing; what the mirror file promises silences them."""
+    source = {"format": "qlik-change-table", "transport": "files", "path": "source"}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("items", "orders")]
+    document = {
+        "mirror": "test",
+        "source": source,
+        "landing_zone": {"store": "local", "path": "zone"},
+        "ledger": "sqlite:///ledger.db",
+        "change_log": "log",
+        "tables": tables,
+    }
+    put(tmp_path / "source", b"x", dfm(columns=COLUMNS))
+    file = tmp_path / "mirrors" / "test.yaml"
+    file.parent.mkdir()
+    for told, expected in (
+        ({}, ["KEY_CHANGES_UNTOLD: tables[0].key", "NEVER_SEEN: tables[1].source"]),
+        ({"before_images": True}, ["NEVER_SEEN: tables[1].source"]),
+    ):
+        file.write_text(yaml.safe_dump({**document, "source": {**source, **told}}))
+        assert main(["check", str(file)]) == 0
+        printed = capsys.readouterr().out
+        warned = [line for line in printed.splitlines() if line.startswith("warning: ")]
+        assert len(warned) == len(expected) and all(w in line for w, line in zip(expected, warned, strict=True)), warned
+        assert ("key changes   told by" in printed and "T-19" in printed) or not told
+    tables[0]["keys_never_change"] = True
+    file.write_text(yaml.safe_dump(document))
+    assert main(["check", str(file)]) == 0
+    assert "KEY_CHANGES_UNTOLD" not in capsys.readouterr().out

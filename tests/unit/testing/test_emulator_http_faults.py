@@ -1,0 +1,221 @@
+"""Faults on demand, and what is left after them."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fabric_emulator.web import EmulatorServer, Fault
+from fabric_emulator.web.faults import Faults
+from tests.unit.testing.emulator_client import Client
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with EmulatorServer(tmp_path / "zone", tmp_path / "tables") as server:
+        client = Client(server)
+        client.upload("t/_a", b"a")
+        yield client
+
+
+def _hang_up(client: Client, source: str = "t/_a", target: str = "t/b") -> None:
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+        client.rename(source, target, If_None_Match="*")
+
+
+@pytest.mark.parametrize(("kind", "done"), [("unavailable_before", False), ("unavailable_after", True)])
+def test_a_503_says_nothing_about_the_effect(client: Client, kind: str, done: bool) -> None:
+    """O-08: the outcome of a rename answered with 5xx is unknown."""
+    client.server.faults.add(Fault(kind, "rename"))  # type: ignore[arg-type]
+    busy = client.rename("t/_a", "t/b", If_None_Match="*")
+    assert (busy.status, busy.code) == (503, "ServerBusy")
+    assert (client.head("t/b").status == 200) is done
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == (404 if done else 201)
+
+
+@pytest.mark.parametrize(("kind", "done"), [("dropped_before", False), ("dropped_after", True)])
+def test_a_lost_connection_says_nothing_about_the_effect(client: Client, kind: str, done: bool) -> None:
+    """O-08: likewise when it timed out."""
+    client.server.faults.add(Fault(kind, "rename"))  # type: ignore[arg-type]
+    _hang_up(client)
+    assert (client.head("t/b").status == 200) is done
+
+
+def test_what_came_into_being_is_counted_however_late_or_often_it_is_asked_for(client: Client) -> None:
+    """O-05: a name that is made twice was overwritten, or came back after the service had taken it away."""
+    client.server.faults.add(Fault("delayed", "rename"))
+    _hang_up(client)
+    client.server.faults.release()
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 404
+    made = {path.name: times for path, times in client.server.store.made.items()}
+    assert made == {"_a": 1, "b": 1}
+    client.upload("t/_a", b"again")
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 409
+    assert client.rename("t/_a", "t/b").status == 201
+    made = {path.name: times for path, times in client.server.store.made.items()}
+    assert made == {"_a": 2, "b": 2}
+
+
+def test_a_lost_request_may_have_its_effect_later(client: Client) -> None:
+    """O-08: and then it is harmless if its source is not what it was."""
+    client.server.faults.add(Fault("delayed", "rename", times=2))
+    _hang_up(client)
+    _hang_up(client)
+    assert client.head("t/b").status == 404
+    assert client.server.faults.release() == [201, 404]
+    assert client.head("t/b").status == 200
+    assert client.server.faults.release() == []
+
+
+def test_a_request_may_arrive_twice(client: Client) -> None:
+    """The second one finds what the first one left; the client sees the first answer."""
+    client.server.faults.add(Fault("duplicated", "rename"))
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 201
+    etag = client.head("t/b").etag
+    client.server.faults.add(Fault("duplicated", "create"))
+    assert client.create("t/b").etag != etag
+    assert client.head("t/b").etag != client.create("t/c").etag
+
+
+def test_a_copy_of_a_request_may_arrive_late(client: Client) -> None:
+    """O-04, O-08: a late create brings a consumed source to life again, as another object."""
+    for kind in ("duplicated", "delayed"):
+        client.server.faults.add(Fault(kind, "create", "*/t/_b"))  # type: ignore[arg-type]
+    sealed = client.upload("t/_b", b"b")
+    assert client.rename("t/_b", "t/b", x_ms_source_if_match=sealed).status == 201
+    assert (client.server.faults.release(), client.head("t/_b").status) == ([201], 200)
+    again = client.rename("t/_b", "t/b", x_ms_source_if_match=sealed)
+    assert (again.code, client.read("t/b").body) == ("SourceConditionNotMet", b"b")
+
+
+def test_throttling_says_when_to_come_again(client: Client) -> None:
+    """R-04: 429 with ``Retry-After``, nothing done."""
+    client.server.faults.add(Fault("throttled", "rename", seconds=7))
+    answer = client.rename("t/_a", "t/b")
+    assert (answer.status, answer.headers["Retry-After"], client.head("t/b").status) == (429, "7", 404)
+    client.server.faults.add(Fault("throttled", "status", seconds=1))
+    answer = client.fabric("POST", f"{client.server.database_id}/getMirroringStatus")
+    assert (answer.status, answer.json()["errorCode"], answer.json()["isRetriable"]) == (429, "RequestBlocked", True)
+
+
+def test_a_condition_may_be_taken_no_notice_of(client: Client) -> None:
+    """O-03: then it stands in ``x-ms-rejected-headers``, and the target is overwritten (O-04)."""
+    client.upload("t/b", b"b")
+    client.server.faults.add(Fault("rejected_headers", "rename", headers=("if-none-match", "x-ms-source-if-match")))
+    answer = client.rename("t/_a", "t/b", If_None_Match="*", x_ms_source_if_match='"0x0"')
+    assert (answer.status, answer.headers["x-ms-rejected-headers"]) == (201, "if-none-match,x-ms-source-if-match")
+    assert client.read("t/b").body == b"a"
+
+
+def test_a_login_may_lack_a_right(client: Client) -> None:
+    """R-08: to ask for the status is another right than to write, and each is refused with its service's own code."""
+    for verb in ("status", "rename"):
+        client.server.faults.add(Fault("forbidden", verb))
+    asked = client.fabric("POST", f"{client.server.database_id}/getMirroringStatus")
+    assert (asked.status, asked.json()["errorCode"]) == (403, "InsufficientPrivileges")
+    renamed = client.rename("t/_a", "t/b", If_None_Match="*")
+    assert (renamed.status, renamed.code) == (403, "AuthorizationPermissionMismatch")
+    assert client.rename("t/_a", "t/b", If_None_Match="*").status == 201
+
+
+def test_a_token_may_end_in_the_middle(client: Client) -> None:
+    """O-02: the same token is good again at the next call."""
+    client.server.faults.add(Fault("token_expired", "append"))
+    assert client.create("t/c").status == 201
+    expired = client.append("t/c", b"c")
+    assert (expired.status, "WWW-Authenticate" in expired.headers) == (401, True)
+    assert client.append("t/c", b"c").status == 202
+
+
+def test_a_listing_may_be_stale_or_repeat_itself(client: Client) -> None:
+    """A stale one is the last one given for this folder, the first one empty."""
+    faults = client.server.faults
+    faults.add(Fault("stale_listing", "list"))
+    assert client.names("t") == []
+    assert client.names("t") == ["t/_a"]
+    client.rename("t/_a", "t/b")
+    faults.add(Fault("stale_listing", "list", times=2))
+    assert client.names("t") == ["t/_a"]
+    assert client.names("t") == ["t/_a"]
+    assert client.names("t") == ["t/b"]
+    faults.add(Fault("repeated_listing", "list"))
+    assert client.names("t") == ["t/b", "t/b"]
+
+
+def test_slow_calls_wait_side_by_side(client: Client) -> None:
+    """Latency is per call: calls in flight together take as long as one."""
+    client.server.faults.add(Fault("slow", "properties", seconds=0.2, times=None))
+    client.server.faults.latency = 0.1
+    calls = [threading.Thread(target=client.head, args=("t/_a",)) for _ in range(30)]
+    began = time.monotonic()
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join()
+    assert 0.3 <= time.monotonic() - began < 0.5 * 30 * 0.3
+
+
+def test_faults_choose_by_verb_path_and_count(client: Client) -> None:
+    client.server.faults.add(Fault("unavailable_before", "create", "*/t/b*", times=2, skip=1))
+    paths = ["t/c", "t/b1", "t/b2", "u/b3", "t/b4", "t/b5"]
+    assert [client.create(path).status for path in paths] == [201, 201, 503, 201, 503, 201]
+    assert client.server.faults.struck() == {"unavailable_before": 2}
+
+
+def test_probabilities_are_seeded() -> None:
+    def struck(seed: int) -> list[bool]:
+        faults = Faults(seed)
+        faults.add(Fault("slow", probability=0.5, times=None))
+        return [bool(faults.strike("read", "/x")) for _ in range(40)]
+
+    assert struck(1) == struck(1) != struck(2)
+    assert 5 < sum(struck(1)) < 35
+
+
+def test_a_fault_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="no fault 'explode'"):
+        Fault("explode")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="of 'renam'"):
+        Fault("slow", "renam")
+
+
+def test_calls_are_counted_per_verb(client: Client) -> None:
+    client.server.faults.reset_calls()
+    client.rename("t/_a", "t/b")
+    client.names()
+    client.fabric("POST", f"{client.server.database_id}/getMirroringStatus")
+    client.fabric("GET")
+    assert client.server.faults.calls() == {"rename": 1, "list": 1, "status": 1, "database": 1}
+
+
+def test_the_emulator_can_be_told_over_http(client: Client) -> None:
+    def tell(method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        answer = client.send(method, f"/_emulator/{path}", body=body, audience=None)
+        return answer.status, answer.body
+
+    assert tell("GET", "health") == (200, b"")
+    assert tell("POST", "poll") == (200, b'{"applied": []}')
+    assert tell("POST", "faults", b'{"kind": "unavailable_before", "verb": "read", "times": null}')[0] == 200
+    assert client.read("t/_a").status == 503
+    assert b'"verb": "read"' in tell("GET", "faults")[1]
+    assert b'"unavailable_before": 1' in tell("GET", "calls")[1]
+    assert tell("DELETE", "faults")[0] == 200
+    assert client.read("t/_a").status == 200
+    assert tell("POST", "faults", b'{"kind": "explode"}')[0] == 400
+    assert tell("DELETE", "calls")[0] == 200
+    assert client.server.faults.calls() == {}
+    assert tell("POST", "pause")[0] == 200
+    assert b'"status": "Paused"' in tell("GET", "status")[1]
+    before = client.server.now()
+    assert tell("POST", "clock", b'{"seconds": 4000}')[0] == 200
+    assert client.server.now() >= before + 4000
+    assert client.read("t/_a").status == 401
+    assert tell("POST", "clock", b'{"seconds": "x"}')[0] == 400
+    assert tell("POST", "latency", b'{"seconds": 0}')[0] == 200
+    assert tell("POST", "release") == (200, b'{"released": []}')
+    assert tell("POST", "nothing")[0] == 404
