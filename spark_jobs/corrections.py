@@ -19,7 +19,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader

@@ -30,7 +30,7 @@ from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_sto
 from open_mirroring.landing_zone.schema import landing_columns
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, read_marker
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
 from open_mirroring.protocols.table_stops import DROP

@@ -25,7 +25,8 @@ from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
-from open_mirroring.ledger.decisions import RENAME_POSSIBLE, Reason
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import RENAME_POSSIBLE
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from spark_jobs.publish.repair_number import Repaired, repair_number
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_repair_arguments

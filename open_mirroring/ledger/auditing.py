@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from open_mirroring.ledger import tables as t
+
+
+class Reason(NamedTuple):
+    """Who decides, and why; both go into the audit."""
+
+    who: str
+    why: str
 
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:

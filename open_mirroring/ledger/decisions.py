@@ -19,7 +19,7 @@ from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import note_accepted, without_stop
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
@@ -29,36 +29,13 @@ from open_mirroring.ledger.requests import (
     RESUME_EXTRACTION,
     Asked,
 )
-from open_mirroring.ledger.verdict_memory import accept_count
-from open_mirroring.protocols.table_stops import KEY_MENDED, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE, RESET
+from open_mirroring.ledger.verdict_ledger import accept_count
+from open_mirroring.protocols.table_stops import KEY_MENDED, NEEDS_RESET, NEW_TABLE, RESET
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
-NEEDS_RESET = {
-    "SCHEMA_CHANGED": "published files hold the column in its old type, and a type cannot change in place",
-    "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
-    "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
-    "COLUMN_BACK": "published rows hold values of the column that was dropped",
-    "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
-    "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
-    "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
-    "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
-    "KEYLESS_CHANGE": "which row the change meant is not known",
-    "CONFLICT": "the service may have applied what somebody else wrote under our number",
-    LEDGER_UNKNOWN: "what of it was published is not known",
-    LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
-    "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
-}
-"""Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
 _EXPLAINED_BY_A_DROP = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
-
-
-class Reason(NamedTuple):
-    """Who decides, and why; both go into the audit."""
-
-    who: str
-    why: str
 
 
 class OpenStop(NamedTuple):

@@ -19,8 +19,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
 from open_mirroring.ledger.tables import upsert

@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.protocols.proving import Kind, Proof
 
 APPROVED = "CORRECTION_APPROVED"

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.decisions import Reason, locked_table
+from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.ledger.decisions import locked_table
 from open_mirroring.ledger.requests import REPAIR, Asked
 from open_mirroring.protocols.publishing import StagedFile
 

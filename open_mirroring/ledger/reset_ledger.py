@@ -23,8 +23,8 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, LOAD_ORDINAL, load
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, Reason, locked_table, unknown_epochs
+from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, locked_table, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,

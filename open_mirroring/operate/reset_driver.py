@@ -21,7 +21,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger

@@ -23,7 +23,7 @@ from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import views

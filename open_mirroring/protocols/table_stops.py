@@ -101,3 +101,20 @@ WAYS_OUT = {
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""
+
+NEEDS_RESET = {
+    "SCHEMA_CHANGED": "published files hold the column in its old type, and a type cannot change in place",
+    "COLUMN_NOT_STREAMED": "published rows hold the column as it was loaded, and no change tells what became of it",
+    "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
+    "COLUMN_BACK": "published rows hold values of the column that was dropped",
+    "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
+    "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
+    "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
+    "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
+    "KEYLESS_CHANGE": "which row the change meant is not known",
+    "CONFLICT": "the service may have applied what somebody else wrote under our number",
+    LEDGER_UNKNOWN: "what of it was published is not known",
+    LOAD_NEEDED: "changes of the time in which the table was not mirrored were not read",
+    "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
+}
+"""Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""

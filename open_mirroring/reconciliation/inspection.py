@@ -28,8 +28,7 @@ from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_sto
 from open_mirroring.landing_zone.store import FoundMarker, ObjectInfo, read_marker
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
-from open_mirroring.ledger.verdict_ledger import record_verdicts
-from open_mirroring.ledger.verdict_memory import Remembered, remembered
+from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.loads_ahead import loads_ahead

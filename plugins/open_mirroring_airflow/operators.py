@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.reconciliation.joined_tables import take_in_joined

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.proving import ProofVerdict
 from spark_jobs.cli.reporting import json_text, proved_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from open_mirroring.config import load_mirror
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT

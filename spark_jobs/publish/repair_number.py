@@ -15,7 +15,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.repair_ledger import RepairLedger
 from open_mirroring.ledger.requests import REPAIR, Asked

@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.reset_driver import ResetDriver

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from open_mirroring.changes import dead_letters
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.reconciliation.losses import look
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order

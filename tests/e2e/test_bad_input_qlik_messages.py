@@ -15,7 +15,8 @@ import pytest
 
 from open_mirroring.changes import dead_letters
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from tests import ces_messages
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.kafka_broker import KafkaBroker

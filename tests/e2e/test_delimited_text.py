@@ -12,7 +12,7 @@ import yaml
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from spark_jobs.initial_load import load
 from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep

@@ -13,7 +13,8 @@ import yaml
 
 from open_mirroring.landing_zone.data_file import Footer, read_footer, rows_digest
 from open_mirroring.landing_zone.layout import ROW_MARKER
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.reload_table import reload_table, request_reload

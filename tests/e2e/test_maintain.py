@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.protocols.backfilling import Backfill, Interval
 from spark_jobs.changelog.change_log import ChangeLog

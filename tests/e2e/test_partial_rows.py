@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from tests.ces_messages import event
 from tests.pipeline import Pipeline, in_order
 

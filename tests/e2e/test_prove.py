@@ -399,7 +399,7 @@ def test_one_approval_has_one_effect_wherever_it_was_killed(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-46: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
-    from open_mirroring.ledger.decisions import Reason
+    from open_mirroring.ledger.auditing import Reason
     from spark_jobs.corrections import correct
 
     shop = shop_of("shop.t1")

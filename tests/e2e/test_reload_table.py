@@ -19,7 +19,7 @@ import yaml
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import read_footer
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main as command_line
 from tests.ces_messages import COLS, event, lsn

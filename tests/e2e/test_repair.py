@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep

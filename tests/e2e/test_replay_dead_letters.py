@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.letters import accept_letters, settled_letters
 from spark_jobs.letters.dead_letters import dead_letters
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters

@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import pytest
 
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.extract.fragment_joining import FragmentJoining

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.changes import dead_letters
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols import table_stops, verdicts
+from open_mirroring.protocols.table_stops import NEEDS_RESET
 from spark_jobs.cli.command_line import INTERRUPTED, _parser
 
 ROOT = Path(__file__).resolve().parents[3]

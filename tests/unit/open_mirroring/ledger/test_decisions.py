@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import (
     EPOCH_UNKNOWN,
-    NEEDS_RESET,
-    Reason,
     accept_epoch,
     open_stops,
     resume_extraction,
@@ -18,6 +17,7 @@ from open_mirroring.ledger.decisions import (
 )
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.protocols.publishing import Lost
+from open_mirroring.protocols.table_stops import NEEDS_RESET
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 REASON = Reason("ada", "the column is back")

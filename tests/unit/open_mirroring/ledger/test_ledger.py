@@ -16,7 +16,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader

@@ -14,8 +14,9 @@ from open_mirroring.changes.manifest import ListSeen
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon

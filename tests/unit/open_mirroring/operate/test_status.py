@@ -14,7 +14,8 @@ from open_mirroring.changes.complete_position import advance
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason, open_stops
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.reset_ledger import ResetLedger

@@ -20,7 +20,8 @@ from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.target import FabricTarget, NoWatch, TablesFolder, open_target, target_watch
 from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
 from open_mirroring.landing_zone import opening
-from open_mirroring.ledger.decisions import Reason, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.protocols.resetting import ResetStage

@@ -15,7 +15,8 @@ from open_mirroring.config.loading import parse_mirror
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.decisions import Reason, accept_table, resume_table
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import accept_table, resume_table
 from open_mirroring.ledger.declaring import JoinedTable, Joining, TableDeclaration, declare, join
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.letters import mark_healed

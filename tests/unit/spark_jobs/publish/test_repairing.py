@@ -17,7 +17,7 @@ from open_mirroring.fabric.target import open_target
 from open_mirroring.fault_points import FAULT_POINTS
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.cli.command_line import main
