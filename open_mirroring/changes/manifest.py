@@ -248,6 +248,8 @@ class Manifest:
             may fill up.
         loads_whole: tables whose full load came a second time, with every row of the first.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
+        places: per partition the runs of places that were read for the first time; None where a version before did not
+            tell.
     """
 
     files: Sequence[LoggedFile]
@@ -270,6 +272,7 @@ class Manifest:
     lists_of_reading: bool = False
     loads_whole: Sequence[str] = ()
     shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[Sequence[int]]] | None = None
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

@@ -43,6 +43,9 @@ def _topic(name: str) -> str:
     return name
 
 
+OffsetGaps = Literal["lost", "expected"]
+
+
 class AnySource(Section):
     """What every source has."""
 
@@ -113,6 +116,12 @@ class InLines(InFolder):
         default="wrapped",
         description="wrapped (each line holds topic, partition, offset and the value) or bare (each line is one "
         "message).",
+    )
+    offset_gaps: OffsetGaps = Field(
+        default="lost",
+        description="With the layout wrapped, what an offset is that no line has (G-113). lost (the default): a "
+        "message that is missing, and a loss of the mirror until it comes; expected: nothing, since the topic is "
+        "compacted or written in transactions, or the lines are only some of its messages.",
     )
 
 

@@ -17,13 +17,13 @@ from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_
 from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest, SettledLetter
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.decisions import NEEDS_RESET
 from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import with_shortest
+from open_mirroring.ledger.read_places import record_places
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED, PARTIAL_ROWS
+from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED, NEEDS_RESET, PARTIAL_ROWS
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -38,6 +38,7 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_tables(db, mirror, manifest)
     enter_letters(db, mirror, number, manifest)
     record_foreign(db, mirror, number, bound_at, manifest.foreign)
+    record_places(db, mirror, manifest)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
 
 

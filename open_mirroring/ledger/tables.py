@@ -412,6 +412,16 @@ foreign_table = Table(
     Column("last_seen", Moment, nullable=False),
 )
 
+# Which places of a partition were read (G-113): runs as JSON [[first, last], ...]. The row without a partition says
+# that some were read by a version that did not note them.
+read_place = Table(
+    "read_place",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("partition", String(300), primary_key=True),
+    Column("runs", Text, nullable=False),
+)
+
 # Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
 # announced them when the table was first seen. *asks* is what one waits for a yes to; none once it was said (G-71).
 joined_table = Table(

@@ -122,10 +122,11 @@ class MirrorStatus:
         horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
         dropped_batch: the change log's rows of batches up to this one may be gone.
         homeless_rejects: dead letters without a table, as *letters* counts them.
+        missing_offsets: which offsets between messages that were read never came (G-113); empty where none is missing.
         letters: every open dead letter, as :meth:`~open_mirroring.ledger.letters.LetterCounts.document` lists them.
         losses: what the mirror's tables lack, or may lack, by table.
         ignored: tables that are not mirrored, with the messages that were ignored of each.
-        at_risk: dead letters without a table exist, so any table may lack a change.
+        at_risk: dead letters without a table exist, or were not counted, so any table may lack a change.
         recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
         inspection_failed: why the landing zone could not be inspected; empty when it was.
     """
@@ -141,6 +142,7 @@ class MirrorStatus:
     horizon: datetime | None
     dropped_batch: int
     homeless_rejects: int
+    missing_offsets: str
     letters: Mapping[str, Any]
     losses: Mapping[str, str]
     ignored: Mapping[str, Any]

@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, NEEDS_RESET, RENAME_POSSIBLE
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import KEY_MENDED, NEW_TABLE
+from open_mirroring.protocols.table_stops import KEY_MENDED, NEEDS_RESET, NEW_TABLE
 from open_mirroring.protocols.verdicts import Verdict
 
 TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
@@ -122,6 +122,10 @@ def of_mirror(mirror: Mirror, found: MirrorOverview) -> WaysOut:
     for loss in found.losses:
         if loss.code == table_losses.DEAD_LETTERS_HOMELESS:
             commands.append(_replay(mirror, "--code CODE"))
+        elif loss.code == table_losses.OFFSETS_MISSING:
+            more = f"--code {loss.code} --why WHY"
+            effect = "says that the missing messages are lost; deliver them instead where you can"
+            commands.append(Command(_command(mirror, "accept-dead-letters", more=more), effect))
         elif loss.code in _TICK_HELPS:
             commands.append(_tick(mirror))
     if found.verdict is not Verdict.PASS:

@@ -26,9 +26,13 @@ TABLE_RENAMED = "TABLE_RENAMED"
 CHANGES_IGNORED = "CHANGES_IGNORED"
 """Changes of the table were read and ignored before the mirror file named it."""
 
+OFFSETS_MISSING = "OFFSETS_MISSING"
+"""Messages between two that were read have not come: any table may lack a change."""
+
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
-COLUMN_NEVER_SEEN = "COLUMN_NEVER_SEEN"
-"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored."""
+COLUMN_NEVER_SEEN, BEGUN_LATE = "COLUMN_NEVER_SEEN", "BEGUN_LATE"
+"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
+that is listed; its stream was not read from its first message, and nothing else brought its first rows."""
 
 WAYS_OUT = {
     DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
@@ -38,6 +42,9 @@ WAYS_OUT = {
     DEAD_LETTERS_UNCOUNTED: "run `open-mirroring tick`, or `open-mirroring status`: both count them",
     TABLE_RENAMED: "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an "
     "initial load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`",
+    OFFSETS_MISSING: "deliver the lines with these offsets, in any file; if they are lost, `open-mirroring prove` "
+    "tells the rows that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; "
+    "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
     CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
     "again since, or do not matter, list the table under `ignore`",
 }

@@ -11,25 +11,31 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
+from open_mirroring.config.source import InLines
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
+from open_mirroring.ledger.read_places import read_places
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
+    BEGUN_LATE,
     CHANGES_IGNORED,
     COLUMN_NEVER_SEEN,
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
     NEVER_SEEN,
+    OFFSETS_MISSING,
     QUIET_SINCE,
     TABLE_RENAMED,
     Loss,
@@ -64,6 +70,11 @@ class LossReport:
     def lost(self) -> dict[str, str]:
         """The losses as a report names them: by table, one text for all of it."""
         return {source: "; ".join(map(str, losses)) for source, losses in sorted(self.losses.items())}
+
+    @property
+    def missing_offsets(self) -> str:
+        """Which offsets between messages that were read never came; empty where none is missing."""
+        return next((loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code == OFFSETS_MISSING), "")
 
     def document(self) -> dict[str, Any]:
         """Plain JSON values for a report."""
@@ -134,8 +145,16 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
+        places = read_places(db, mirror.name)
     return judge(
-        tables, letters, foreign, mirror.ignore, mirror.tolerated_letters(None), has_read=has_read or bool(committed)
+        tables,
+        letters,
+        foreign,
+        mirror.ignore,
+        mirror.tolerated_letters(None),
+        has_read=has_read or bool(committed),
+        places=places,
+        gaps_are_losses=isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "lost",
     )
 
 
@@ -147,6 +166,8 @@ def judge(
     tolerated: int = 0,
     *,
     has_read: bool = True,
+    places: Mapping[str, Sequence[Run]] = MappingProxyType({}),
+    gaps_are_losses: bool = True,
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
@@ -157,6 +178,8 @@ def judge(
         ignore: names of tables that are known not to be mirrored.
         tolerated: how many open dead letters without a table are no loss.
         has_read: the source was looked into.
+        places: by partition the runs of places that were read.
+        gaps_are_losses: what lies between two runs is missing (G-113).
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -175,9 +198,15 @@ def judge(
             names = ", ".join(str(shown(name)) for name in table.unseen_columns[:_NAMES_SHOWN])
             note = f"{COLUMN_NEVER_SEEN}: `columns` lists {names}, and no row has such a column"
             notes[table.source] = (*notes.get(table.source, ()), note)
+        if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
+            notes[table.source] = (*notes.get(table.source, ()), begun_late)
         if found:
             losses[table.source] = tuple(found)
-    if of_any := [*_uncounted(letters), *_without_table(letters.without_table, tolerated)]:
+    if of_any := [
+        *_uncounted(letters),
+        *_without_table(letters.without_table, tolerated),
+        *(_missing_places(places) if gaps_are_losses else ()),
+    ]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
     return LossReport(letters, losses, notes, ignored, acknowledged)
@@ -196,6 +225,26 @@ def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
+
+
+def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
+    missing = [(partition, gap) for partition, runs in places.items() for gap in gaps(runs)]
+    if not missing:
+        return []
+    count = sum(gap.last - gap.first + 1 for _, gap in missing)
+    named = [f"{shown(partition)}:{gap.first} to {gap.last}" for partition, gap in missing[:_NAMES_SHOWN]]
+    more = f" and {len(missing) - _NAMES_SHOWN} other gaps" if len(missing) > _NAMES_SHOWN else ""
+    what = f"{_counted(count, 'offset', 'offsets')} between messages that were read never came"
+    return [Loss(OFFSETS_MISSING, f"{what}: {', '.join(named)}{more}; any table may lack a change")]
+
+
+def _begun_late(places: Mapping[str, Sequence[Run]]) -> str:
+    late = [(partition, runs[0].first) for partition, runs in places.items() if runs and runs[0].first > 0]
+    if not late:
+        return ""
+    named = ", ".join(f"{shown(partition)} from {first} on" for partition, first in late[:_NAMES_SHOWN])
+    more = f" and {len(late) - _NAMES_SHOWN} others" if len(late) > _NAMES_SHOWN else ""
+    return f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read: {named}{more}"
 
 
 def _uncounted(letters: LetterCounts) -> list[Loss]:

@@ -11,10 +11,13 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import decisions
-from open_mirroring.ledger.decisions import OpenStop, Reason
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -104,6 +107,12 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     choice = LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before, at)
     if choice == LetterChoice():
         raise UsageError("LETTER_UNKNOWN", "no dead letter is named", way_out=_LIST_LETTERS)
+    if choice == LetterChoice(OFFSETS_MISSING):
+        lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
+        if not lost:
+            raise TerminalError("LETTER_UNKNOWN", "no offset is missing", way_out="look at `open-mirroring status`")
+        print(f"accepted as lost: {lost} offsets; the audit names them")
+        return Exit.DONE
     known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
     accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))

@@ -12,6 +12,7 @@ from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatu
 from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
 from open_mirroring.operate.words import age, size, verdict_words
 from open_mirroring.protocols.proving import Kind
+from open_mirroring.protocols.table_losses import OFFSETS_MISSING, WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import columns, counts_text, ignored_text, shown
 from spark_jobs.sources.contract.decoded import Notices
@@ -37,6 +38,8 @@ def short_status_text(status: MirrorStatus, *, coloured: bool = False) -> str:
             lines += _stopped(table.source, table.code, table.what, table.way_out, coloured)
     if status.at_risk:
         lines.append(f"AT RISK: {shown(_at_risk(status))}; look at `dead-letters`")
+    if status.missing_offsets:
+        lines.append(f"AT RISK: {shown(status.missing_offsets)}; {WAYS_OUT[OFFSETS_MISSING]}")
     if status.inspection_failed:
         lines.append(f"not inspected: {shown(status.inspection_failed)}")
     if status.ignored:
@@ -141,6 +144,8 @@ def status_text(status: MirrorStatus) -> str:
         lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
     if status.at_risk:
         lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
+    if status.missing_offsets:
+        lines.append(f"  AT RISK           {shown(status.missing_offsets)}")
     if status.ignored:
         lines.append(f"  ignored           {ignored_text(status.ignored)}")
     if status.stop is not None:

@@ -20,6 +20,7 @@ from open_mirroring.changes.manifest import (
     bounded_letters,
     merged,
 )
+from open_mirroring.changes.read_places import Run, bounded, joined
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from spark_jobs.changelog.writing import Written
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
@@ -76,6 +77,7 @@ class Part:
         given_back: ranges that were not read, each with the reason.
         stops: per table the code and the finding that ended its reading.
         shortest: per table the bytes of the shortest value of columns that their source may fill up.
+        places: per partition the runs of places that were read.
     """
 
     written: Written = field(default_factory=Written)
@@ -92,6 +94,7 @@ class Part:
     given_back: Mapping[str, str] = field(default_factory=dict)
     stops: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[Run]] = field(default_factory=dict)
 
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
@@ -101,18 +104,21 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
     keyless: dict[str, KeylessReject] = {}
     reloads: dict[str, dict[str, LoadPlaces]] = {}
     majors: dict[str, dict[str, str]] = {}
+    places: dict[str, list[Run]] = {}
     shortest: dict[str, dict[str, int]] = {}
     for part in parts:
         counts.update(part.counts)
         foreign.update(part.foreign)
+        for partition, runs in part.places.items():
+            places.setdefault(partition, []).extend(runs)
         for table, lengths in part.shortest.items():
             of_table = shortest.setdefault(table, {})
             of_table |= {name: min(length, of_table.get(name, length)) for name, length in lengths.items()}
         for table, lists in part.written.columns.items():
             for cols, seen in lists:
                 known = columns.setdefault(table, {}).setdefault(cols, {})
-                for epoch, places in seen.items():
-                    known[epoch] = merged(known.get(epoch, places), places)
+                for epoch, at in seen.items():
+                    known[epoch] = merged(known.get(epoch, at), at)
         for table, reject in part.notes.keyless_rejects.items():
             keyless[table] = worse_reject(keyless.get(table), reject)
         for table, origins in part.notes.reloads.items():
@@ -139,6 +145,7 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
         told=majors,
         foreign=dict(foreign),
         shortest={table: found for table, found in shortest.items() if found},
+        places={partition: bounded(joined(runs)) for partition, runs in sorted(places.items())},
         letters=bounded_letters((letter for part in parts for letter in part.notes.letters), LETTERS_SHOWN),
     )
 

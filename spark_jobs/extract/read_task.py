@@ -21,6 +21,7 @@ from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import LoadPlaces, Part, RowNotes, worse_reject
+from spark_jobs.extract.places_read import PlacesRead
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
@@ -87,6 +88,7 @@ class Decoding:
         self._fast = format.fast_decoder(tables, schemas)
         self._notes, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
         self._foreign, self._senders = Counter[str](), set[Sender]()
+        self._places = PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -114,12 +116,10 @@ class Decoding:
 
     def take_range(self, source: MessageTransport, bound: BoundRange) -> None:
         """Decode and log the messages of one bound range."""
-        if self._watched:
-            self.take(self._watching(source.read(bound)))
-            return
-        blocks = None if self._fast is None else source.blocks(bound)
+        self._places.begin(bound, source.numbering)
+        blocks = None if self._fast is None or self._watched else source.blocks(bound)
         if self._fast is None or blocks is None:
-            self.take(source.read(bound))
+            self.take(self._watching(self._places.noting(source.read(bound), source.numbering)))
             return
         left, size = list[Any](), 0
         for block in blocks:
@@ -129,6 +129,7 @@ class Decoding:
             if isinstance(block, TableDamage):
                 self.take([block])
                 continue
+            self._places.note(block, source.numbering)
             found = self._take_fast(self._fast, block)
             numbers = np.delete(np.arange(len(block.starts)), found.taken)
             left += block.messages(numbers)
@@ -139,7 +140,10 @@ class Decoding:
                 left, size = [], 0
         self.take(left)
 
-    def _watching(self, messages: Iterable[Any]) -> Iterator[Any]:
+    def _watching(self, messages: Iterable[Any]) -> Iterable[Any]:
+        return self._meeting(messages) if self._watched else messages
+
+    def _meeting(self, messages: Iterable[Any]) -> Iterator[Any]:
         for message in messages:
             at = (getattr(message, "origin", ""), getattr(message, "place", -1))
             if at in self._watched:
@@ -178,6 +182,7 @@ class Decoding:
             foreign=dict(self._foreign),
             senders=sorted(self._senders),
             met=frozenset(self._met),
+            places=self._places.runs(),
         )
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 ORDERS = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
 CLEAN = {"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]}
+PARTITION = '"bad\'; --/0"'
+"""The one of :func:`wrapped`, as it is shown."""
+DAMAGED = b'{"topic":"bad\'; --","partition":0,"offset":2,"value":"{\n{"topic":"bad\'; --"\n'
 CUT = b'{"specversion": "1.0", "type": "com.micro'
 """What is left of it tells no table."""
 BAD_VALUE = event("UPD", row(1, price="cheap"), row(1), commit=20)
@@ -118,6 +121,58 @@ def test_a_letter_without_a_table_puts_every_table_at_risk_g_20(shop: Shop) -> N
     accepted = shop.run("accept-dead-letters", "--code", "JSON_MALFORMED", "--why", "a test message", json=False)
     assert accepted.code == Exit.DONE
     assert (shop.tick().code, shop.run("status").code) == (Exit.DONE, Exit.DONE)
+
+
+def test_offsets_that_no_line_has_are_a_loss_until_they_come_g_113(shop: Shop) -> None:
+    """G-113: any table may lack a change; a line with the offset ends it, and so does who accepts that it is lost."""
+    shop.tick(*GOOD)
+    late, lost = event("INS", row(2), commit=12), event("INS", row(4), commit=14)
+    shop.deliver(late)
+    (shop.pipeline.source / "000002.jsonl").rename(shop.pipeline.folder / "late.jsonl")
+    told = shop.tick(event("INS", row(3), commit=13))
+    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+    what = f"1 offset between messages that were read never came: {PARTITION}:2 to 2"
+    assert told.document["losses"]["(any table)"].startswith(f"OFFSETS_MISSING: {what}")
+    assert f"AT RISK: {what}" in shop.run("status", json=False).text
+    assert shop.orders() == [landed(1), landed(3)], "publishing goes on"
+    (shop.pipeline.folder / "late.jsonl").rename(shop.pipeline.source / "late.jsonl")
+    assert (shop.tick().code, shop.orders()) == (Exit.DONE, [landed(1), landed(2), landed(3)])
+
+    shop.deliver(lost)
+    (shop.pipeline.source / "000004.jsonl").unlink()
+    assert shop.tick(event("INS", row(5), commit=15)).code == Exit.DONE_WITH_LOSSES
+    accepting = ("accept-dead-letters", "--code", "OFFSETS_MISSING", "--why", "the disk was full")
+    accepted = shop.run(*accepting, json=False)
+    assert (accepted.code, accepted.text) == (Exit.DONE, "accepted as lost: 1 offsets; the audit names them\n")
+    assert (shop.tick().code, shop.run("status").code) == (Exit.DONE, Exit.DONE)
+    assert shop.run(*accepting, json=False).code == Exit.TERMINAL, "nothing is missing any more"
+
+
+def test_a_damaged_line_that_tells_its_offset_is_not_missing_as_well_g_113(shop: Shop) -> None:
+    """G-113: it is one dead letter, and settling it ends the loss; one that tells no offset is both."""
+    shop.tick(*GOOD)
+    shop.pipeline.deliver("damaged.jsonl", DAMAGED)
+    shop._offset = 4
+    told = shop.tick(event("INS", row(3), commit=13))
+    text = told.document["losses"]["(any table)"]
+    assert "2 WRAPPER_MALFORMED" in text and f"{PARTITION}:3 to 3" in text, text
+
+
+def test_offsets_mean_nothing_where_the_mirror_file_says_so_g_113(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-113: of a compacted topic; a table that had no load and whose stream began before is noted all the same."""
+    shop = Shop(tmp_path / "shop", spark, capsys, tables=[ORDERS], source={"offset_gaps": "expected"})
+    shop._offset = 7
+    assert shop.tick(GOOD[0]).code == Exit.DONE
+    shop._offset = 20
+    told = shop.tick(event("INS", row(3), commit=13))
+    assert (told.code, told.document["losses"]) == (Exit.DONE, {})
+    status = shop.run("status", json=False)
+    assert (
+        f"BEGUN_LATE: it has no initial load, and what came before was not there to be read: {PARTITION} from 7 on"
+        in (status.text)
+    )
 
 
 def test_a_later_row_of_the_key_heals_both_kinds_g_22(shop: Shop) -> None:

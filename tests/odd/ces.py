@@ -1614,7 +1614,7 @@ def f_offset_twice(t: Ces) -> None:
     t.must_tell = False
 
 
-@case()
+@case(alone=True)
 def f_offset_hole(t: Ces) -> None:
     """Offsets 0, 1, 5: three messages are missing."""
     a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")

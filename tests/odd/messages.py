@@ -1113,7 +1113,7 @@ def never_seen(t: Messages) -> None:
     t.put({"id": 1, "name": "Ada", "price": "1.00"})
 
 
-@case()
+@case(alone=True)
 def offset_hole(t: Messages) -> None:
     """Messages are missing: offsets 0, 1, then 5."""
     t.ins(id=1, name="Ada", price="1.00")

@@ -55,7 +55,8 @@ class MirroredTable(NamedTuple):
 class Damage(NamedTuple):
     """Bytes of a file in which a transport found no message: one dead letter, counted as one message.
 
-    *place* is the byte offset in the file, *raw* what stands there, cut at 1 MB.
+    *place* is the byte offset in the file, *raw* what stands there, cut at 1 MB. *claims* is origin and place of the
+    message that it was, where it still tells them.
     """
 
     origin: str
@@ -63,6 +64,7 @@ class Damage(NamedTuple):
     code: str
     reason: str
     raw: bytes | None
+    claims: tuple[str, int] | None = None
 
 
 class Dispositions(NamedTuple):

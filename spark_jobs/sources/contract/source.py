@@ -12,6 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
@@ -201,6 +202,11 @@ class Transport(ABC):
 
 class MessageTransport(Transport):
     """A transport whose ranges a worker reads by itself."""
+
+    @property
+    def numbering(self) -> Numbering:
+        """What the places of its messages tell of those that are missing."""
+        return ""
 
     def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
         """The transport with whatever proves, while a range is read, that it is still the one that was bound.

@@ -23,6 +23,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import InTopics
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
@@ -55,6 +56,11 @@ class KafkaTopics(MessageTransport):
         """
         place = place_of(resolve(source.connection), source.topics)
         return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
+
+    @property
+    def numbering(self) -> Numbering:
+        """As :attr:`MessageTransport.numbering`; compaction and transactions leave offsets out."""
+        return "bound"
 
     @property
     def settles_after(self) -> int:

@@ -74,6 +74,12 @@ _USUAL_HEAD = re.compile(
 )
 """A wrapper in the usual order up to the text of its value, which is all that follows: no member stands there twice."""
 
+_CLAIMS = (
+    re.compile(rb'"topic"\s*:\s*"([ !#-\[\]-~]*+)"'),
+    re.compile(rb'"partition"\s*:\s*(0|[1-9][0-9]{0,8}+)\s*[,}]'),
+    re.compile(rb'"offset"\s*:\s*(0|[1-9][0-9]{0,17}+)\s*[,}]'),
+)
+
 
 def list_files(root: Place, *, was_read: bool = False) -> Listing:
     """All files of lines below a folder, except hidden ones.
@@ -245,7 +251,16 @@ def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
     try:
         return _usual(text) or _exactly(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Damage(origin, at, "WRAPPER_MALFORMED", f"the line wraps no message: {error}", text)
+        reason = f"the line wraps no message: {error}"
+        return Damage(origin, at, "WRAPPER_MALFORMED", reason, text, _claimed(text))
+
+
+def _claimed(text: bytes) -> tuple[str, int] | None:
+    """The origin and place that a wrapper tells although it cannot be read."""
+    topic, partition, offset = (pattern.search(text) for pattern in _CLAIMS)
+    if topic is None or partition is None or offset is None:
+        return None
+    return f"{topic[1].decode()}/{partition[1].decode()}", int(offset[1])
 
 
 def _usual(text: bytes) -> RawMessage | None:

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines
+from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines, OffsetGaps
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
@@ -197,9 +198,11 @@ class LineFiles(MessageFiles):
     Args:
         path: the folder or file.
         layout: whether lines are messages, or wrap them.
+        offset_gaps: what an offset is that no line has (G-113).
     """
 
     layout: json_lines.Layout
+    offset_gaps: OffsetGaps = "lost"
     suffixes: ClassVar[tuple[str, ...]] = json_lines.SUFFIXES
 
     @classmethod
@@ -209,7 +212,14 @@ class LineFiles(MessageFiles):
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
-        return cls(place_of(mirror, source.path, source.connection), source.layout)
+        return cls(place_of(mirror, source.path, source.connection), source.layout, source.offset_gaps)
+
+    @property
+    def numbering(self) -> Numbering:
+        """As :attr:`MessageTransport.numbering`; bare lines have no numbers."""
+        if self.layout == "bare":
+            return ""
+        return "unbroken" if self.offset_gaps == "lost" else "rising"
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""
@@ -273,6 +283,11 @@ class CaptureFiles(MessageFiles):
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
         """As :meth:`LineFiles.of`."""
         return cls(place_of(mirror, source.path, source.connection), source.gap_timeout_minutes)
+
+    @property
+    def numbering(self) -> Numbering:
+        """As :attr:`MessageTransport.numbering`; files behind a hole wait, and are not read (C-93)."""
+        return "rising"
 
     @property
     def settles_after(self) -> int:

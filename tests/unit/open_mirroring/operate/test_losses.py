@@ -12,9 +12,10 @@ import duckdb
 import pytest
 
 from open_mirroring.changes.manifest import Manifest, SeenLetter, bounded_letters
+from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import Reason
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
@@ -267,3 +268,17 @@ def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> 
     assert settle_outdated_letters(made.mirror, made.ledger) == 0
     counts = letter_counts(made.ledger, "shop")
     assert (counts.tables["dbo.orders"].count, counts.without_table.count) == (2, 1)
+
+
+def test_places_that_nobody_read_g_113() -> None:
+    """G-113: a gap is a loss of all, unless gaps mean nothing; a late beginning is noted of tables without a load."""
+    places = {"cdc/0": [Run(0, 4), Run(7, 9), Run(11, 11)], "cdc/1": [Run(3, 5)]}
+    told = judge([orders(), SeenTable("dbo.loaded", "dbo.loaded", 3, loaded=True)], NONE, [], places=places)
+    [loss] = told.losses[ANY_TABLE]
+    assert str(loss) == (
+        "OFFSETS_MISSING: 3 offsets between messages that were read never came: 'cdc/0':5 to 6, "
+        "'cdc/0':10 to 10; any table may lack a change"
+    )
+    assert list(told.notes) == ["dbo.orders"] and "'cdc/1' from 3 on" in told.notes["dbo.orders"][0]
+    assert codes(orders(), others=[], places=places, gaps_are_losses=False) == {"dbo.orders": "begun_late"}
+    assert codes(orders(), others=[], places={"cdc/0": [Run(0, 4)]}) == {}

@@ -1,0 +1,47 @@
+"""Which places of a partition were read, as runs of numbers that follow each other: so that a missing one shows.
+
+A broker numbers the messages of a partition without a gap. A number between two that were read, and that nobody read,
+is a message that was lost on its way here; and a partition that begins behind its first number was read too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+Numbering = Literal["", "bound", "rising", "unbroken"]
+"""What the places of messages tell: nothing; where reading began, by the bound range or by the messages themselves;
+also which messages are missing."""
+
+RUNS_KEPT = 1_000
+"""Of a partition. Beyond that runs are forgotten, so that their places count as missing: a gap is never forgotten."""
+
+
+class Run(NamedTuple):
+    """Places that were all read, from the first to the last one."""
+
+    first: int
+    last: int
+
+
+def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
+    """The same places in as few runs as they need, in rising order."""
+    found: list[Run] = []
+    for first, last in sorted(Run(*run) for run in runs):
+        if found and first <= found[-1].last + 1:
+            found[-1] = Run(found[-1].first, max(found[-1].last, last))
+        else:
+            found.append(Run(first, last))
+    return found
+
+
+def bounded(runs: Sequence[Run]) -> list[Run]:
+    """At most :data:`RUNS_KEPT` of some runs: the first and the last ones."""
+    surplus = max(0, len(runs) - RUNS_KEPT)
+    return [*runs[:1], *runs[1 + surplus :]]
+
+
+def gaps(runs: Sequence[Run]) -> list[Run]:
+    """The places between runs, in rising order: nobody read them."""
+    return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]

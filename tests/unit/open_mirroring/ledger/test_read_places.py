@@ -1,0 +1,65 @@
+"""The ledger keeps which places were read, and who accepted that others are lost (G-113)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.read_places import Run
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
+from tests.hand_made_mirror import HandMadeMirror
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMadeMirror:
+    return HandMadeMirror(tmp_path)
+
+
+def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]] | None) -> dict[str, list[Run]]:
+    with made.ledger.begin() as db:
+        record_places(db, "shop", Manifest(files=[], counts={"messages": 3}, places=places))
+        return read_places(db, "shop")
+
+
+def test_runs_grow_together_batch_by_batch_g_113(made: HandMadeMirror) -> None:
+    """G-113: by partition, whatever came first."""
+    assert record(made, {"cdc/0": [(0, 4)], "cdc/1": [(3, 3)]}) == {"cdc/0": [(0, 4)], "cdc/1": [(3, 3)]}
+    assert record(made, {"cdc/0": [(9, 9)]})["cdc/0"] == [(0, 4), (9, 9)]
+    assert record(made, {"cdc/0": [(5, 8)]})["cdc/0"] == [(0, 9)]
+    assert record(made, {})["cdc/1"] == [(3, 3)]
+
+
+def test_of_what_was_read_before_nothing_is_told_g_113(made: HandMadeMirror) -> None:
+    """G-113: a batch of an earlier version told none; what is new counts as read from its beginning."""
+    assert record(made, None) == {}
+    assert record(made, {"cdc/0": [(7, 8), (11, 11)]}) == {"cdc/0": [(0, 8), (11, 11)]}
+
+
+def test_a_migrated_ledger_that_has_read_knows_that_it_does_not_know_g_113(made: HandMadeMirror) -> None:
+    """G-113: the migration's row stands for what nobody noted."""
+    made.insert(t.read_place, mirror="shop", partition="", runs="[]")
+    assert record(made, {"cdc/0": [(7, 8)]}) == {"cdc/0": [(0, 8)]}
+
+
+def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: HandMadeMirror) -> None:
+    """G-113, G-30: who asks again by the same request gets the same answer, and closes nothing new."""
+    record(made, {"cdc/0": [(0, 4), (7, 9)], "cdc/1": [(0, 3)]})
+    reason = Reason("Ada", "the disk was full")
+    assert accept_gaps(made.ledger, "shop", reason, request="run 1") == 2
+    assert record(made, {"cdc/1": [(5, 5)]}) == {"cdc/0": [(0, 9)], "cdc/1": [(0, 3), (5, 5)]}
+    assert accept_gaps(made.ledger, "shop", reason, request="run 1") == 2
+    assert record(made, {})["cdc/1"] == [(0, 3), (5, 5)]
+    with made.ledger.connect() as db:
+        entries: list[Any] = list(db.scalars(sa.select(t.audit.c.detail).where(t.audit.c.event == "OFFSETS_ACCEPTED")))
+    [entry] = [json.loads(entry) if isinstance(entry, str) else entry for entry in entries]
+    assert (entry["why"], entry["offsets"]) == ("the disk was full", {"cdc/0": [[5, 6]]})
+    assert accept_gaps(made.ledger, "shop", reason) == 1
+    assert accept_gaps(made.ledger, "shop", reason) == 0
