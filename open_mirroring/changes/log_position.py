@@ -74,7 +74,7 @@ def position_order(epoch: int, text: str) -> str:
     """A text that sorts over all epochs of a table as its positions do.
 
     *text* is a position inside its epoch, or only its ``major``: that sorts below every change of this transaction and
-    above those of all before it.
+    above those of all before it. So does ``major:minor`` of the first change of a transaction (K-80).
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
 

@@ -22,7 +22,7 @@ from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
-from spark_jobs.changelog.schema import bucket_ranges
+from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
@@ -219,11 +219,14 @@ class Preparation:
             completing=completing,
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
-            late_up_to=self._late_up_to(state, intent),
+            late_up_to=self._late_up_to(state, intent, top),
         )
 
-    def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
+    def _late_up_to(self, state: TableState, intent: Intent, highest: LogPosition | None) -> str | None:
         """Up to which order a new change is late where every change is published in its order; None where it is not.
+
+        Late is what has a successor that is published: of a quiet table the *highest* change may lie far below the
+        position up to which it is published. Rows of a full load among the changes have no order of their own (K-18).
 
         An intent without a complete position was made by other settings, and is finished by them.
         """
@@ -233,7 +236,9 @@ class Preparation:
         load = state.load_plan
         if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
             return ""  # nothing was published over the load yet: the load's position says what it holds already
-        return start
+        if highest is None:
+            return start
+        return "" if highest.major == LOAD_MAJOR else min(start, highest.order)
 
     def _history(
         self,
