@@ -282,11 +282,24 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         description="Where Change Data Partitioning is on: schema and name of the control table that lists closed "
         "partitions, such as control.attrep_cdc_partitions (T-34).",
     )
+    control_schema: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Schema of Qlik's control tables attrep_suspended_tables and attrep_apply_exceptions, which are "
+        "looked at in each run (T-81). Default: that of `partitions`; without both none is looked at.",
+    )
     overlap_minutes: Positive = Field(
         default=OVERLAP_MINUTES,
         description="Without `partitions`: how far back each run reads again, for rows that were committed late "
         "(T-18).",
     )
+
+    @property
+    def control_tables_in(self) -> str | None:
+        """The schema in which control tables are looked for; None where nobody named one."""
+        if self.control_schema is None and self.partitions is not None:
+            return names.split_source_name(self.partitions).schema
+        return self.control_schema
 
     @property
     def ordered_partitions(self) -> int:

@@ -422,6 +422,16 @@ read_place = Table(
     Column("runs", Text, nullable=False),
 )
 
+# What control tables of the source told of a table when they were looked at last (T-81); the code says what it means.
+source_signal = Table(
+    "source_signal",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("code", String(40), primary_key=True),
+    Column("what", Text, nullable=False),
+)
+
 # Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
 # announced them when the table was first seen. *asks* is what one waits for a yes to; none once it was said (G-71).
 joined_table = Table(

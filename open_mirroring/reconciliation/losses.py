@@ -28,6 +28,7 @@ from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_coun
 from open_mirroring.ledger.read_places import read_places
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
+    APPLY_EXCEPTIONS,
     BEGUN_LATE,
     CHANGES_IGNORED,
     COLUMN_NEVER_SEEN,
@@ -38,6 +39,7 @@ from open_mirroring.protocols.table_losses import (
     OFFSETS_MISSING,
     QUIET_SINCE,
     TABLE_RENAMED,
+    TABLE_SUSPENDED,
     Loss,
 )
 from open_mirroring.reconciliation.evidence_text import shown
@@ -105,6 +107,7 @@ class SeenTable(NamedTuple):
         has_files: something of it was published.
         tolerated: how many open dead letters are no loss.
         unseen_columns: names under `columns` that no row has, though whole rows came.
+        signals: what control tables of the source tell of it, by code (T-81).
     """
 
     source: str
@@ -114,6 +117,7 @@ class SeenTable(NamedTuple):
     has_files: bool = False
     tolerated: int = 0
     unseen_columns: Sequence[str] = ()
+    signals: Mapping[str, str] = MappingProxyType({})
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -131,7 +135,12 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     listed = {table.source: table.chosen for table in mirror.tables if table.chosen.listed}
     known = columns_of_whole_rows(ledger, mirror.name, listed)
+    signals: dict[str, dict[str, str]] = {}
     with ledger.connect() as db:
+        s = t.source_signal.c
+        told = sa.select(s.source, s.code, s.what).where(s.mirror == mirror.name)
+        for source, code, what in db.execute(told).tuples():
+            signals.setdefault(source, {})[code] = what
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
             SeenTable(
@@ -142,6 +151,7 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
                 listed[source].absent(known[source]) if source in known else (),
+                signals.get(source, {}),
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
@@ -200,6 +210,11 @@ def judge(
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
+        if TABLE_SUSPENDED in table.signals:
+            found.append(Loss(TABLE_SUSPENDED, table.signals[TABLE_SUSPENDED]))
+        if APPLY_EXCEPTIONS in table.signals:
+            note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
+            notes[table.source] = (*notes.get(table.source, ()), note)
         if found:
             losses[table.source] = tuple(found)
     if of_any := [

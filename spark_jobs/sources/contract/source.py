@@ -185,6 +185,17 @@ class Transport(ABC):
         """By name the first place that retention has left, and the one behind the newest message; empty without."""
         return {}
 
+    def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
+        """What the source tells of its tables beside their changes, by table and code; here nothing.
+
+        Tables are named as decoders know them; :data:`~open_mirroring.protocols.table_losses.ANY_TABLE` is what
+        concerns none of them.
+
+        Raises:
+            TransientError: the source does not answer.
+        """
+        return {}
+
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """The position from which the next reading may bring changes of a table once more (T-18); None: none does."""
         return None
