@@ -480,7 +480,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad Way out: mend it"),
+        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Way out: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
         (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "LEDGER_UNREACHABLE"),
         (KeyboardInterrupt(), 130, "interrupted; the next run goes on from here"),
