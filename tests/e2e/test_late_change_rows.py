@@ -60,7 +60,7 @@ def items(tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pyt
 
 
 def test_a_row_that_is_committed_late_comes_without_a_newer_one(items: Items) -> None:
-    """T-18: a lower sequence inside of the overlap, one far below it, and one after the rows that were read are gone."""
+    """T-18: a lower sequence inside of the overlap, and one far below it; rows that were read may be removed."""
     items.commit(sequence(3), "I", 3, "three")
     assert (items.tick(), items.rows()) == (0, {3: "three"})
     items.commit(sequence(2), "I", 2, "two")

@@ -200,9 +200,9 @@ def find_ranges(
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
     than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
     twice. Rows without a partition, from before partitioning, are one without a name. An interval is
-    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its rows are counted
-    with each look, since one may be committed below the highest: where there are others than were *seen*, it is read
-    again, from as far back as they may be.
+    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its rows are
+    counted with each look, since one may be committed below the highest: where there are others than were *seen*, it is
+    read again, from as far back as they may be.
 
     A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
     ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
