@@ -963,6 +963,30 @@ def key_wider_promised(t: ChangeTable) -> None:
     t.upd((2, 1), name="Eve")
 
 
+@case()
+def other_task(t: ChangeTable) -> None:
+    """Two tasks write into one folder; each counts for itself, and the later change has the lower sequence."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.upd(1, name="Eve")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="task2")
+    t.upd(1, name="Zoe")
+    for row in t.steps[-1]:
+        row["header__change_seq"] = "2020" + row["header__change_seq"][4:]
+
+
+@case()
+def task_unnamed(t: ChangeTable) -> None:
+    """A file that does not name its task, and one that spells it otherwise and comes from another server."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="")
+    t.upd(1, name="Eve")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="Task1", replicationServer="standby")
+    t.upd(1, name="Zoe")
+
+
 # -- columns --------------------------------------------------------------------------------------------------------
 @case({"id": "INT4", "header__note": "WSTRING(9)", "name": "WSTRING(9)"})
 def column_with_header_prefix(t: ChangeTable) -> None:

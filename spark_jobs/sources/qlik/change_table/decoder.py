@@ -26,6 +26,7 @@ from spark_jobs.sources.contract.decoded import (
     Notices,
     Refusal,
     Refused,
+    Sender,
     Waiting,
     damaged_row,
 )
@@ -132,7 +133,8 @@ class QlikChangeTableDecoder:
             else:
                 rejected += 1
         counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
-        return Decoded(rows, counts, Notices(), foreign=dict(foreign))
+        senders = {sender for entry in entries if isinstance(entry, ReadRow) for sender in senders_of(entry.layout)}
+        return Decoded(rows, counts, Notices(), foreign=dict(foreign), senders=senders)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
         """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
@@ -360,6 +362,12 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
+
+
+def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
+    """Who wrote the rows of a structure, where that is told (T-95)."""
+    sender = layout.structure.sender
+    return ((layout.source, sender),) if sender else ()
 
 
 def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:

@@ -20,7 +20,7 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import SCHEMA, Taken
 from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
-from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
 from spark_jobs.sources.qlik.change_table.updates import (
@@ -62,10 +62,10 @@ class FastChangeRows:
         found = None
         if isinstance(layout, RowLayout) and not self._decoder.settings.sparse_updates:
             found = _Look(block, layout, self._decoder).taken()
-        if found is None:
+        if found is None or not isinstance(layout, RowLayout):
             return Taken(SCHEMA.empty_table(), np.array([], np.int64))
         rows, is_taken, images = found
-        return Taken(rows, np.flatnonzero(is_taken), images=images)
+        return Taken(rows, np.flatnonzero(is_taken), images=images, senders=senders_of(layout))
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """Nothing: a change table describes itself."""

@@ -362,7 +362,7 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns
     ]
-    return Structure(table, tuple(columns), binary_mask, dfm.key)
+    return Structure(table, tuple(columns), binary_mask, dfm.key, dfm.task)
 
 
 def _metadata_file(path: Place) -> Place:

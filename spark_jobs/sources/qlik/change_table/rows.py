@@ -51,12 +51,14 @@ class Structure(NamedTuple):
         binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
             its own: the two have different orders (T-23, T-24).
         key: the key columns of the source table in their order; empty where nothing tells them.
+        sender: the task that wrote the rows; empty where nothing tells it.
     """
 
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool = False
     key: tuple[str, ...] = ()
+    sender: str = ""
 
 
 class ChangeRow(NamedTuple):
