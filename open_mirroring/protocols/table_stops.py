@@ -24,6 +24,7 @@ LOAD_REPEATED = "LOAD_REPEATED"
 """A full load came a second time, and rows of the first have not come again (G-85)."""
 
 PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
+LOAD_UNREAD = "LOAD_UNREAD"
 """Updates may carry only what changed: no row proved their columns to be all (C-44)."""
 
 WAYS_OUT = {
@@ -65,6 +66,8 @@ WAYS_OUT = {
     f"@include_all_columns = 1 for the table at the source, and {RESET}",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
     "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
+    LOAD_UNREAD: "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "
+    f"{RESET}; or, if its rows do not matter, move its files out of the source's folder and lift the stop",
     "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
     "`header_prefix`; then lift the stop",
     "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "

@@ -475,6 +475,14 @@ def key_change_mask_zero(t: ChangeTable) -> None:
     t.upd(1, id=2)["header__change_mask"] = "00"
 
 
+@case({"id": "INT4", "doc": "NCLOB"})
+def update_of_large_object_mask_zero(t: ChangeTable) -> None:
+    """Masks do not speak of large objects: one that changed alone leaves no bit."""
+    t.before = False
+    t.ins(id=1, doc="old")
+    t.upd(1, doc="new")["header__change_mask"] = "00"
+
+
 @case()
 def key_change_before_in_next_file(t: ChangeTable) -> None:
     """The before image ends one file, its update begins the next."""
@@ -961,6 +969,34 @@ def key_wider_promised(t: ChangeTable) -> None:
     t.ins(id=1, part=1, name="Ada")
     t.ins(id=2, part=1, name="Bob")
     t.upd((2, 1), name="Eve")
+
+
+def full_load(t: ChangeTable, rows: bytes, records: int) -> dict[str, bytes]:
+    """The files of a full load of the table, in the folder of the task."""
+    columns = [{"ordinal": at, "name": name, "type": kind.partition("(")[0]} for at, (name, kind)
+               in enumerate({"id": "INT4", "name": "WSTRING"}.items(), 1)]  # fmt: skip
+    document = {
+        "fileInfo": {"name": "LOAD00000001.csv", "recordCount": records},
+        "formatInfo": {"format": "delimited"},
+        "dataInfo": {"sourceSchema": "dbo", "sourceTable": t.name, "columns": columns},
+    }
+    folder = f"dbo.{t.name}/LOAD00000001"
+    return {f"{folder}.csv": b"id,name\n" + rows, f"{folder}.dfm": json.dumps(document).encode()}
+
+
+@case()
+def full_load_unread(t: ChangeTable) -> None:
+    """The task loaded the table before its changes, and the mirror file names no initial load."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.put({"id": 7, "name": "old", "price": None})
+    t.files[-1] |= full_load(t, b'7,"old"\n', 1)
+
+
+@case()
+def full_load_empty(t: ChangeTable) -> None:
+    """The table was empty when it was loaded."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.files[-1] |= full_load(t, b"", 0)
 
 
 @case()

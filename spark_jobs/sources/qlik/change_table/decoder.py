@@ -49,6 +49,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     read_mask,
     refuse_denied_change,
     refuse_mask_without_bits,
+    tells_nothing,
 )
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -284,7 +285,8 @@ class QlikChangeTableDecoder:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
-            if self._may_change_key(entry, changed, together):
+            is_told = masks is not None and not tells_nothing(layout, masks)
+            if self._may_change_key(entry, changed if is_told else None, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]

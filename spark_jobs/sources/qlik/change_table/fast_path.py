@@ -31,6 +31,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     is_no_mask,
     judged_places,
     mask_readings,
+    tells_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
@@ -170,6 +171,8 @@ class _Look:
         def stays(mask: MaskReadings | Refusal | None) -> bool:
             if mask is None or isinstance(mask, Refusal):
                 return mask is None and untold
+            if tells_nothing(self._layout, mask):
+                return untold
             if reading is not None:
                 return not keys & mask.get(reading, frozenset())
             return not any(keys & places for places in mask.values())
