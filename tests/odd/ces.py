@@ -957,6 +957,27 @@ def c_renamed_case_only(t: Ces) -> None:
     t.ins(id="2", Name="Bob", price="2.50")
 
 
+def respelled(name: str, before: str, after: str) -> None:
+    """A column's name comes in a spelling that looks the same, behind events with the first one (G-60)."""
+
+    def build() -> Ces:
+        t = Ces(f"c_name_{name}", {"id": "int", before: "nvarchar(9)", "price": "int"})
+        t.ins(id="1", price="1", **{before: "x"})
+        t.step()
+        sent = t.upd(1, **{before: "y"})
+        sent.cols[1][0] = after
+        for image in (sent.old, sent.current):
+            image[after] = image.pop(before)
+        return t
+
+    CASES[f"c_name_{name}"] = build
+
+
+respelled("with_blank", "name", "name ")
+respelled("with_unseen_sign", "name", "na\u200bme")
+respelled("in_other_normal_form", "é", "e\u0301")
+
+
 @case()
 def c_key_in_other_case(t: Ces) -> None:
     """The mirror file says `id`, the source `ID`."""
