@@ -23,9 +23,11 @@ LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 LOAD_REPEATED = "LOAD_REPEATED"
 """A full load came a second time, and rows of the first have not come again (G-85)."""
 
-PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
 LOAD_UNREAD = "LOAD_UNREAD"
-"""Updates may carry only what changed: no row proved their columns to be all (C-44)."""
+"""A full load lies beside the changes, and the table names no initial load."""
+
+PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
+"""Updates may carry only what changed: no row proved their columns to be all (C-44); no change tells all of a row."""
 
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "

@@ -526,6 +526,9 @@ HELD = {"dbo.a": "BACKLOG: behind"}
     [
         (NOTHING, Exit.DONE),
         (NOTHING._replace(batch=1, files={"dbo.a": [1]}), Exit.DONE),
+        (NOTHING._replace(batch=1, awaited=["half a line"]), Exit.DONE),
+        (NOTHING._replace(awaited=["half a line"]), Exit.ON_HOLD),
+        (NOTHING._replace(batch=1, awaited=["a piece"], lacking=True), Exit.ON_HOLD),
         (NOTHING._replace(stopped={"dbo.a": "GAP: x"}, files={"dbo.b": [1]}), Exit.TABLES_STOPPED),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=[]), Exit.DONE),
