@@ -43,6 +43,7 @@ from open_mirroring.config.source import (
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import (
     Collision,
+    OnReload,
     OnSchemaChange,
     Table,
     TableEntry,
@@ -124,6 +125,15 @@ class Publish(Section):
     )
 
 
+    on_reload: OnReload = Field(
+        default="stop",
+        description="What becomes of a table that its Qlik task loads again (K-18); a table may say otherwise. stop: "
+        "somebody says `open-mirroring accept-reload`. rebuild: once that load has ended, the table is built anew from "
+        "it by itself, where the log tells where it begins and the target shows its tables (G-126).",
+    )
+    reloads_per_day: Positive = Field(
+        default=3, description="How often in 24 hours a table is built anew by `on_reload` at most."
+    )
 def widens_ahead(table: Table, publish: Publish) -> bool:
     """Whether new columns of a table's numbers land with room for wider types (G-111)."""
     return table.delimited_text is None and (table.widen or publish.widen) == "ahead"

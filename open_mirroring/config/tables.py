@@ -46,6 +46,10 @@ OnSchemaChange = Literal["stop", "log", "reload"]
 """What becomes of a table that a change of structure stopped."""
 
 
+OnReload = Literal["stop", "rebuild"]
+"""What becomes of a table whose source sent its full load again."""
+
+
 Widen = Literal["later", "ahead"]
 """How much room columns of numbers have for wider types."""
 
@@ -368,6 +372,11 @@ class Table(Section):
     initial_load: InitialLoad | None = Field(
         default=None,
         description="Rows that were there before the stream. Unset: the table starts empty at the beginning.",
+    on_reload: OnReload | None = Field(
+        default=None,
+        description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish` "
+        "(G-126). Default: that of the mirror.",
+    )
     )
     prove: ProofSource | None = Field(
         default=None,
@@ -592,6 +601,7 @@ class TablePattern(Section):
         """Whether a table is one of the pattern's."""
         return _fits(self.source, name) and not any(_fits(one, name) for one in self.exclude)
 
+    on_reload: OnReload | None = Field(default=None, description="As `on_reload` of a table.")
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
         """The table that a source announces under this name, with this key, as if the mirror file wrote it out.
 
@@ -664,6 +674,7 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Collision]:
             found.append(Collision((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
         # Without a schema the service takes the default one (F-03), which databases are made with as `dbo`.
         folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
+    "on_reload",
         first = folders.setdefault(name_identity(folder), index)
         if first != index:
             what = (
