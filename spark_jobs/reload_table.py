@@ -40,21 +40,22 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
+from spark_jobs.load.planning import refuse_handed_over
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.living_rows import LoggedRows
 from spark_jobs.publish.publication import Preparation
-from spark_jobs.publish_changes import Published, publish
 from spark_jobs.publish.reloaded_rows import reloaded_rows
+from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
-FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED", RENAME_POSSIBLE})
 QUIET = timedelta(minutes=10)
 """So long no row of a load came, where no change tells that it has ended."""
 
+FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED", RENAME_POSSIBLE})
 """Stops after which the log, read by the columns of now, may tell what the target should have."""
 
 
@@ -106,6 +107,10 @@ def request_reload(
             way_out="without --made-anew it begins with the rows that the new table has; or take `initial_load` out of "
             "the mirror file, if the table was empty when its new stream began",
         )
+    reader = LedgerReader(ledger, mirror.name)
+    if state := reader.tables(source).get(source):
+        highest = reader.highest(source, reader.mirror().committed).values()
+        refuse_handed_over(table, state.row.generation + 1, max(highest, default=None))
     lives_above: str | None = None
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
         lives_above = _as_log_tells(mirror, ledger, table, made_anew=made_anew).lives_above
@@ -190,12 +195,12 @@ def follow(
 ) -> dict[str, Reloaded]:
     """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
 
+    Of changes of structure the mirror file says it (G-68), of reloads that, or somebody for one of them (G-125, G-126).
     What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, nobody can
     see whether the target has dropped it, or it was built anew often enough for one day.
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
-    Of changes of structure the mirror file says it (G-68), of reloads that, or somebody for one of them (G-125, G-126).
         TerminalError: what the source or the store refuses.
     """
     reader = LedgerReader(ledger, mirror.name)
@@ -379,13 +384,13 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
         new = {part.epoch for part in logged if not is_load_epoch(part.epoch)} - epochs.keys()
         begins_at = max(epochs.values(), default=LOAD_ORDINAL) + bool(new)
         epochs |= dict.fromkeys(new, begins_at)
+    if state.newest_load is not None:
+        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
     if begins_at is not None:
         logged = [part for part in logged if epochs.get(part.epoch, LOAD_ORDINAL) >= begins_at]
     wanted = {file for part in logged for file in part.files}
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
-    if state.newest_load is not None:
-        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
     renames = format_of(mirror).renames_columns
     preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
