@@ -603,7 +603,10 @@ def test_what_a_tick_published_is_shown_by_table() -> None:
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    [("stat", {"status"}), ("accept-", {"accept-dead-letters", "accept-epoch", "accept-schema", "accept-table"})],
+    [
+        ("stat", {"status"}),
+        ("accept-", {f"accept-{what}" for what in ("dead-letters", "epoch", "reload", "schema", "table")}),
+    ],
 )
 def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path) -> None:
     """As bash asks, after `register-python-argcomplete open-mirroring`."""
