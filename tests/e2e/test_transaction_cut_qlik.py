@@ -18,7 +18,7 @@ from tests.e2e.test_table_shapes import files_of
 from tests.e2e.test_transaction_cut import complete_below, set_consistency
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
-from tests.qlik_messages import dt, md
+from tests.qlik_messages import ROW, dt, md
 from workload_generator.delivery import Delivery
 from workload_generator.history import SHOP_TABLES, Change, History, fold, random_history
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
@@ -96,7 +96,7 @@ def test_messages_show_the_source_at_a_commit(
 
 
 def test_messages_publish_every_change_and_first_the_rows_of_the_full_load(tmp_path: Path, spark: Any) -> None:
-    """K-80, K-18, I14, I16: a load that comes in parts is not late; a run is killed once its files are sealed."""
+    """K-80, K-18, I14, I16: the rows of the load come first; a run is killed once its files are sealed."""
     made = random_history(97, 50, rows=6)
     loaded = [refreshed(made.tables[name], row) for name, rows in made.initial.items() for row in rows.values()]
     messages = render(made, QlikMessageOptions(table_names=True, replays=0.2), Delivery(partitions=1))
@@ -111,6 +111,30 @@ def test_messages_publish_every_change_and_first_the_rows_of_the_full_load(tmp_p
     whole = whole_changes(pipeline, made, change_sequence)
     assert 0 < len(whole) < len(made.changes)
     assert_is_the_history(pipeline, loaded, whole, spark)
+
+
+def test_a_full_load_that_comes_in_parts_is_not_late(tmp_path: Path, spark: Any) -> None:
+    """K-80, K-18: another table's changes move the complete position on while one still loads."""
+    described = {"key": ["id"], "history": "full"}
+    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", **described} for name in ("orders", "other")]
+    source = {"format": "qlik-message", "layout": "wrapped", "partition_count": 2}
+    pipeline = Pipeline(tmp_path, spark, tables, source=source, consistency="transaction")
+
+    def changed(number: int) -> bytes:
+        return dt("INSERT", {**ROW, "id": number}, number=number, transactionEventCounter=1, schema_id="2")
+
+    def loaded(number: int) -> bytes:
+        return dt("REFRESH", {**ROW, "id": number})
+
+    announced = [md(), md(schema_id="2", table="other")]
+    pipeline.deliver("0.jsonl", wrapped([*announced, loaded(1), changed(1)]) + wrapped([changed(2)], 0, 1))
+    pipeline.tick()
+    assert [row["id"] for row in pipeline.mirrored("dbo", "orders")] == [1]
+    pipeline.deliver("1.jsonl", wrapped([changed(3)], 4) + wrapped([loaded(2), changed(4)], 1, 1))
+    _, published = pipeline.tick()
+    assert dict(published.stopped) == {}
+    assert sorted(row["id"] for row in pipeline.mirrored("dbo", "orders")) == [1, 2]
+    assert sorted(row["id"] for row in pipeline.mirrored("dbo", "other")) == [1, 2]
 
 
 @pytest.mark.parametrize(
