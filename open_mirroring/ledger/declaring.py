@@ -341,6 +341,7 @@ class ResetRecord:
         since: when it was asked for, in ISO form.
         begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
             one (G-108).
+        is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
     """
 
     stage: ResetStage
@@ -352,6 +353,7 @@ class ResetRecord:
     why: str
     since: str
     begins_at: int | None = None
+    is_carried_on: bool = False
 
     def to_json(self) -> str:
         """The ledger's text."""

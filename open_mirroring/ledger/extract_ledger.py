@@ -22,6 +22,7 @@ from open_mirroring.changes.manifest import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -262,6 +263,14 @@ class ExtractLedger:
         query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
+
+    def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
+        """The full loads of the source with which tables begin, by source table (G-125); those of one incarnation."""
+        c = t.mirrored_table.c
+        query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
+        with self._engine.begin() as db:
+            found = {source: NewestLoad.of(text) for source, text in db.execute(query).tuples()}
+        return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
         """The open dead letters that reading one of these files settles, each with whether it names no table.
