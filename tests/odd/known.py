@@ -12,14 +12,11 @@ SILENT = {
     "a key changed and nothing tells it": """
         k_changed_untold ct_key_text_case_untold
     """,
-    "a column is dropped and added again between two events": """
-        c_dropped_and_added_with_other_meaning
-    """,
 }
 
 NOTED = {
     "rows that were there have a default, or what became of them, and no change says so": """
-        c_added_with_default c_added_with_default_same_tick
+        c_added_with_default c_added_with_default_same_tick c_dropped_and_added_with_other_meaning
         c_retyped_rounds_in_place c_retyped_to_varchar q_column_added_with_default ct_column_added_with_default
         l_column_missing_in_export w_columns_listed_later_more l_type_milliseconds
     """,
