@@ -22,13 +22,14 @@ from sqlalchemy import Engine
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import BEGINNING
 from open_mirroring.config.storage import log_place
-from open_mirroring.config.tables import JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.decisions import RENAME_POSSIBLE
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
@@ -242,12 +243,14 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
             if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
                 log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
                 return
-        found = newest_load(mirror, ledger, declared)
-        if not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
+        found = came_again(mirror, ledger, declared)
+        if found is not None and not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
             log.info("%s stays stopped: its load may not have come to its end", declared.source)
             return
-        begins = declaration(declared)._replace(loads=False)
-        resets.request_reload(begins, reason, again=True, reloaded=found, is_carried_on=True)
+        begins = declaration(declared)._replace(loads=found is None)
+        resets.request_reload(
+            begins, reason, again=True, reloaded=found, loads_stream=found is None, is_carried_on=True
+        )
         reach("reset.requested")
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
@@ -263,7 +266,22 @@ def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
     return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
 
-def newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
+def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
+    """The full load that a table's source made again, in the log; None where it lies as files beside the changes.
+
+    Raises:
+        TerminalError: as :func:`_newest_load`; ``RELOAD_UNSEEN`` where there is no such load.
+    """
+    if format_of(mirror).has_loads:
+        return _newest_load(mirror, ledger, declared)
+    load, state = declared.initial_load, LedgerReader(ledger, mirror.name).tables(declared.source)[declared.source]
+    is_of_task = isinstance(load, ExportLoad) and load.format == "qlik-full-load" and load.stream_from == BEGINNING
+    if not is_of_task or state.stop_code != EPOCH_UNKNOWN:
+        raise unseen_reload()
+    return None
+
+
+def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
     """Where the newest full load of a table's source begins in the log (G-125).
 
     Raises:
@@ -272,8 +290,7 @@ def newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])
-    format = format_of(mirror)
-    epoch = format.load if format.has_loads else ""
+    epoch = format_of(mirror).load
     there = {*log_files(log_place(mirror))}
     # What maintenance has dropped lies before the load, or the load is refused for it.
     files = sorted({file for part in logged if part.epoch == epoch for file in part.files} & there)

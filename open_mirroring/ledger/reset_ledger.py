@@ -89,6 +89,7 @@ class ResetLedger:
         lives_above: str | None = None,
         made_anew: bool = False,
         reloaded: ReloadedRows | None = None,
+        loads_stream: bool = False,
         is_carried_on: bool = False,
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
@@ -100,7 +101,8 @@ class ResetLedger:
         Above *lives_above*, if given, every row that the log tells of has its newest change (G-106). *made_anew* says
         that the table was dropped and made again at the source before its newest stream began, which is accepted with
         it: what older streams told is of another table (G-108). With *reloaded* it begins with the newest full load of
-        the source that lies in the log (G-125). One that *is_carried_on* is continued by any run.
+        the source that lies in the log (G-125). Where it *loads_stream*, the initial load is the one with which the
+        newest stream began: all changes of that come over it (G-128). One that *is_carried_on* is continued by any run.
 
         Raises:
             TransientError: ``RELOAD_MOVED`` when more was logged since *reloaded* was read.
@@ -132,7 +134,12 @@ class ResetLedger:
                 self._accept_epoch(db, row, reason)
             if made_anew:
                 begins_at = self._newest_stream(db, row)
-            if load is not None:
+            if declared.loads and (loads_stream or _loaded_stream(db, row)):
+                begins_at = newest_epoch(db, row.id)
+                lacks = _why_stream_lacks(db, row, begins_at) if declared.is_keyed_as(row) else "another key"
+                begins_at = begins_at if loads_stream or not lacks else None
+                lacks = lacks if loads_stream else ""
+            elif load is not None:
                 lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
             else:
                 lacks = "" if declared.loads else _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
@@ -459,6 +466,12 @@ def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
     db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
     db.execute(t.column_list.delete().where(t.column_list.c.table_id == row.id))
     record_columns(db, row.id, reloaded.lists, of_reading=False)
+
+
+def _loaded_stream(db: Connection, row: Any) -> bool:
+    """Whether a table's load is that with which its newest stream began (G-128)."""
+    is_so = row.load_state == "loaded" and row.stream_from == BEGINS_EMPTY and row.stop_code not in LOG_LACKS
+    return bool(is_so and row.stream_epoch == newest_epoch(db, row.id))
 
 
 def _begin(row: Any) -> int | None:

@@ -22,8 +22,10 @@ from open_mirroring.page import ways_out
 from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
+from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
 from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, A, B, Lines, landed, load, of
 from tests.kafka_broker import KafkaBroker
+from tests.pipeline import Pipeline, in_order
 
 WATCHED: dict[str, Any] = {"landing_zone": {"store": "local", "path": "zone", "tables": "tables"}}
 
@@ -202,3 +204,59 @@ def test_partitions_of_a_broker_that_were_read_to_their_end_hold_nothing_older_g
     assert ticked(lines) == Exit.DONE and lines.rows("a") == landed((1, "again"), 2, 5)
     kafka.publish(topic, [(2, None, of(A, 6, number=7))])
     assert lines.tick() == Exit.DONE and lines.rows("a") == landed((1, "again"), 2, 5, 6)
+
+
+def full_load(folder: Path, *rows: tuple[str, str]) -> None:
+    """The full load of a file target: the task writes it anew, beside the changes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    header = '"id","name","price"\n'
+    (folder / "LOAD00000001.csv").write_text(header + "".join(f'"{key}","{name}","1.50"\n' for key, name in rows))
+    described = json.loads(dfm("items", "LOAD00000001.csv", len(rows), columns=DATA, target="items"))
+    described["fileInfo"]["content"] = "data"
+    (folder / "LOAD00000001.dfm").write_text(json.dumps(described))
+
+
+def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t31_g128(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The changes of the new `load` were read before anybody decided: nothing of them is lost, whichever came first."""
+    loaded = {"format": "qlik-full-load", "path": "full/shop.items", "stream_from": "beginning"}
+    table = {"source": "shop.items", "target": "shop/items", "key": ["id"], "initial_load": loaded}
+    source = {"format": "qlik-change-table", "layout": None, "load": "1"}
+    pipeline = Pipeline(tmp_path, spark, [table], source=source, **WATCHED)
+
+    def command(*words: str) -> int:
+        code = main([words[0], str(pipeline.file), *words[1:]])
+        pipeline.service.poll()
+        return code
+
+    def rows() -> list[dict[str, Any]]:
+        return in_order(pipeline.mirrored("shop", "items"), ["id"])
+
+    full = tmp_path / "full" / "shop.items"
+    full_load(full, ("1", "Ada"), ("2", "Bob"))
+    put(pipeline, "items", "1", ct(50, "I", "3"), ct(51, "I", "4"))
+    assert command("initial-load") == Exit.DONE and command("tick") == Exit.DONE
+    assert rows() == [ct_landed(1), ct_landed(2, "Bob"), ct_landed(3), ct_landed(4)]
+    accepting = ("accept-reload", "--table", "shop.items", "--why", "the task was reloaded")
+    assert command(*accepting) == Exit.TERMINAL and "RELOAD_UNSEEN" in capsys.readouterr().err
+    # The task is reloaded: 2 and 4 are gone untold, and its positions begin anew.
+    full_load(full, ("1", "Eve"), ("3", "Ada"))
+    pipeline.file.write_text(pipeline.file.read_text().replace("load: '1'", "load: '2'"))
+    put(pipeline, "items", "2", ct(7, "D", "3"), ct(8, "I", "5"))
+    assert command("tick") == Exit.TABLES_STOPPED
+    assert pipeline.reader.tables()["shop.items"].stop_code == "EPOCH_UNKNOWN"
+    assert command(*accepting) == Exit.DONE
+    pipeline.killed("publish_changes", "reset.requested")
+    for _ in range(5):
+        code = command("tick")
+    assert code == Exit.DONE and rows() == [ct_landed(1, "Eve"), ct_landed(5)]
+    put(pipeline, "items", "3", ct(9, "D", "1"))
+    assert command("tick") == Exit.DONE and rows() == [ct_landed(5)]
+    # What comes late of the old load is old; built anew again, the table is the same.
+    reload = ("reload-table", "--table", "shop.items", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
+    for _ in range(4):
+        code = command(*reload, "--wait", "0")
+    assert code == command("tick") == Exit.DONE and rows() == [ct_landed(5)]
